@@ -1,0 +1,62 @@
+# `make demo` and `make test` need only python3 (3.11 or newer, with venv), make and git: they set up .venv themselves.
+
+PYTHON ?= python3
+WORKERS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install -q -c constraints.txt
+
+# Real copies of the benchmark sets, where a checkout has them beside it.
+ifneq ($(wildcard ../shared/data),)
+export METRICFIT_DATA ?= $(realpath ../shared/data)
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint format clean
+.DELETE_ON_ERROR:
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.installed  ## Train on a metric and write the result to demo-report/
+	@echo "==> Running the demo"
+	@$(BIN)/python examples/demo.py --out demo-report
+
+test: lint  ## Lint, types, doctests and tests with the coverage floor
+	@echo "==> Tests and doctests ($(WORKERS) workers)"
+	@OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" --cov=metricfit
+
+test-slow: $(VENV)/.installed-dev  ## Only the tests marked slow
+	@echo "==> Slow tests"
+	@$(BIN)/python -m pytest -q -m slow
+
+lint: $(VENV)/.installed-dev  ## ruff (lint and format) and mypy, changing nothing
+	@echo "==> ruff"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@echo "==> mypy"
+	@$(BIN)/mypy --strict src
+
+format: $(VENV)/.installed-dev  ## Fix what ruff can fix and format the code
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+clean:  ## Remove everything generated except .venv
+	rm -rf build dist demo-report htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
+
+$(BIN)/python:
+	@echo "==> Creating $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "metricfit needs Python 3.11 or newer; name one with make PYTHON=python3.x")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --upgrade pip
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "==> Installing metricfit (the first time takes a few minutes)"
+	@$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "==> Installing metricfit with the development tools (the first time takes a few minutes)"
+	@$(INSTALL) -e '.[dev]'
+	@touch $(VENV)/.installed $@

@@ -1,0 +1,355 @@
+"""The confusion matrix: one value object for soft counts, hard counts and whole sweeps of cut-offs.
+
+Rows are true classes, columns predicted ones. Leading batch dimensions hold a grid of thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from metricfit._numerics import safe_divide
+from metricfit._inputs import Samples, Task, check_task, flatten_inputs
+from metricfit.membership import dynamic_membership, threshold_membership
+from metricfit.steps import Step, annealed_linear_step, heaviside
+
+__all__ = ["ConfusionMatrix", "Counts", "hard_confusion_matrix", "soft_confusion_matrix"]
+
+Absent = Literal["count", "skip"]
+
+
+class Counts(NamedTuple):
+    """One-versus-rest counts, each of shape (…, classes)."""
+
+    tp: Tensor
+    fp: Tensor
+    fn: Tensor
+    tn: Tensor
+
+    def summed(self) -> Counts:
+        """The counts added over all classes, for micro averages."""
+        return Counts(*(count.sum(dim=-1) for count in self))
+
+    def of_class(self, index: int) -> Counts:
+        """The counts of one class."""
+        return Counts(*(count[..., index] for count in self))
+
+    def scaled(self) -> Counts:
+        """The counts divided by their total, so that products of four of them neither over- nor underflow."""
+        total = (self.tp + self.fp + self.fn + self.tn).detach()
+        total = torch.where(total > 0, total, torch.ones_like(total))
+        return Counts(*(count / total for count in self))
+
+
+@dataclass(frozen=True)
+class ConfusionMatrix:
+    """Counts of true against predicted classes, soft or hard.
+
+    Attributes:
+        matrix: Shape (…, d, d) for binary (d = 2) and multiclass, (…, L, 2, 2) for multi-label tasks.
+        task: "binary", "multiclass" or "multilabel"; decides what a bare ``f1`` means.
+        labels: Names of the classes in order, where they are known.
+        absent: Whether class averages "count" classes without support or "skip" them.
+
+    >>> cm = ConfusionMatrix(torch.tensor([[5.0, 1.0], [2.0, 4.0]]), task="binary")
+    >>> cm.tp, cm.fp, cm.fn, cm.tn
+    (tensor([5., 4.]), tensor([2., 1.]), tensor([1., 2.]), tensor([4., 5.]))
+    >>> cm.support, cm.predicted
+    (tensor([6., 6.]), tensor([7., 5.]))
+    """
+
+    matrix: Tensor
+    task: Task = "multiclass"
+    labels: tuple[Hashable, ...] | None = None
+    absent: Absent = "count"
+
+    def __post_init__(self) -> None:
+        """Check the shape against the task."""
+        shape = tuple(self.matrix.shape)
+        if self.task == "multilabel":
+            if len(shape) < 3 or shape[-2:] != (2, 2):
+                raise ValueError(f"matrix: a multilabel task expects shape (…, labels, 2, 2), got {shape}.")
+        elif len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 1:
+            raise ValueError(f"matrix: expected a square matrix of shape (…, d, d), got {shape}.")
+        elif self.task == "binary" and shape[-1] != 2:
+            raise ValueError(f"matrix: a binary task expects shape (…, 2, 2), got {shape}.")
+        if self.labels is not None and len(self.labels) != self.num_classes:
+            raise ValueError(f"labels: expected {self.num_classes} of them, got {len(self.labels)}: {self.labels}.")
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes, or of labels in a multi-label task."""
+        return self.matrix.shape[-3] if self.task == "multilabel" else self.matrix.shape[-1]
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The leading dimensions: empty for one matrix, (grid,) for a sweep."""
+        return self.matrix.shape[:-3] if self.task == "multilabel" else self.matrix.shape[:-2]
+
+    @property
+    def tp(self) -> Tensor:
+        """True positives of each class, shape (…, classes)."""
+        return self.matrix[..., 1, 1] if self.task == "multilabel" else self._diagonal
+
+    @property
+    def fp(self) -> Tensor:
+        """False positives of each class, shape (…, classes)."""
+        return self.matrix[..., 0, 1] if self.task == "multilabel" else self._off_diagonal.sum(dim=-2)
+
+    @property
+    def fn(self) -> Tensor:
+        """False negatives of each class, shape (…, classes)."""
+        return self.matrix[..., 1, 0] if self.task == "multilabel" else self._off_diagonal.sum(dim=-1)
+
+    @property
+    def tn(self) -> Tensor:
+        """True negatives of each class, shape (…, classes)."""
+        if self.task == "multilabel":
+            return self.matrix[..., 0, 0]
+        if self.num_classes == 2:
+            return self._diagonal.flip(-1)
+        # Sums over "all classes but k" instead of differences from the total: a rare class's counts must
+        # not drown in the rounding of a common one's.
+        others = 1 - torch.eye(self.num_classes, dtype=self.matrix.dtype, device=self.matrix.device)
+        hits = self._diagonal @ others
+        errors = self._off_diagonal.sum(dim=-1) @ others - self.fp
+        return hits + errors.clamp_min(0)
+
+    @property
+    def support(self) -> Tensor:
+        """Weight of the samples that belong to each class, shape (…, classes)."""
+        return self.tp + self.fn
+
+    @property
+    def predicted(self) -> Tensor:
+        """Weight of the samples that are predicted to belong to each class, shape (…, classes)."""
+        return self.tp + self.fp
+
+    @property
+    def total(self) -> Tensor:
+        """Weight of all samples, shape (…): of one label's in a multi-label task."""
+        if self.task == "multilabel":
+            return self.matrix.sum(dim=(-1, -2)).amax(dim=-1)
+        return self.matrix.sum(dim=(-1, -2))
+
+    @property
+    def counts(self) -> Counts:
+        """The four one-versus-rest counts together."""
+        return Counts(self.tp, self.fp, self.fn, self.tn)
+
+    @property
+    def averaged(self) -> Tensor:
+        """Which classes take part in averages: all of them, or only those with support."""
+        present = self.support > 0
+        return present if self.absent == "skip" else torch.ones_like(present)
+
+    @property
+    def _diagonal(self) -> Tensor:
+        return self.matrix.diagonal(dim1=-2, dim2=-1)
+
+    @property
+    def _off_diagonal(self) -> Tensor:
+        return self.matrix * (1 - torch.eye(self.num_classes, dtype=self.matrix.dtype, device=self.matrix.device))
+
+    def class_index(self, label: Hashable) -> int:
+        """The position of a class named by its label or, where no labels are known, by its index.
+
+        >>> ConfusionMatrix(torch.eye(2), labels=("ok", "fraud")).class_index("fraud")
+        1
+        """
+        if self.labels is not None:
+            matches = [i for i, known in enumerate(self.labels) if known == label or str(known) == str(label)]
+            if matches:
+                return matches[0]
+        elif isinstance(label, int) or (isinstance(label, str) and label.lstrip("-").isdigit()):
+            if 0 <= int(label) < self.num_classes:
+                return int(label)
+        known_labels: Sequence[Any] = range(self.num_classes) if self.labels is None else self.labels
+        shown = ", ".join(str(known) for known in list(known_labels)[:20]) + (", …" if self.num_classes > 20 else "")
+        hint = "" if self.labels is not None else "; to name classes pass labels=[…]"
+        raise ValueError(f"class {label!r}: no such class; the classes are {shown}{hint}.")
+
+    def with_matrix(self, matrix: Tensor) -> ConfusionMatrix:
+        """The same task, labels and averaging around another tensor."""
+        return replace(self, matrix=matrix)
+
+    def detach(self) -> ConfusionMatrix:
+        """The same counts without their history."""
+        return self.with_matrix(self.matrix.detach())
+
+    def __add__(self, other: ConfusionMatrix) -> ConfusionMatrix:
+        """Counts of two disjoint sets of samples together."""
+        if not isinstance(other, ConfusionMatrix):
+            return NotImplemented
+        if (other.task, other.num_classes) != (self.task, self.num_classes):
+            raise ValueError(
+                f"cannot add a {other.task} matrix of {other.num_classes} classes to a {self.task} matrix of "
+                f"{self.num_classes}."
+            )
+        return self.with_matrix(self.matrix + other.matrix)
+
+
+def soft_confusion_matrix(
+    input: Tensor,
+    target: Tensor,
+    *,
+    task: Task = "multiclass",
+    step: Step = annealed_linear_step,
+    threshold: Tensor | float = 0.5,
+    thresholds: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+    ignore_index: int = -100,
+    from_probabilities: bool = False,
+    detach_threshold: bool = False,
+    labels: tuple[Hashable, ...] | None = None,
+    absent: Absent = "count",
+    validate: bool = True,
+) -> ConfusionMatrix:
+    """The differentiable confusion matrix of a batch. Its cells always sum to the weights of the samples.
+
+    Args:
+        input: Logits (N, C, …), (N, …) or (N, L, …), as the task says.
+        target: Indices (N, …) or probabilities (N, C, …); for binary and multi-label tasks 0/1, input's shape.
+        task: "multiclass", "binary" or "multilabel".
+        step: The approximation of the Heaviside step, see :mod:`metricfit.steps`.
+        threshold: Fixed threshold of binary and multi-label tasks; a number or one a label.
+        thresholds: A grid of thresholds instead: the result has a leading dimension, and classes are
+            taken one against the rest.
+        weight: Class weights.
+        sample_weight: Sample weights.
+        ignore_index: Target value of positions that do not count.
+        from_probabilities: Whether input holds probabilities.
+        detach_threshold: Stop the gradient through the dynamic threshold.
+        labels: Class names, passed on to the matrix.
+        absent: Passed on to the matrix.
+        validate: Look at the values too, not only at the shapes.
+
+    >>> logits = torch.tensor([[9.0, 0.0, 0.0], [0.0, 9.0, 0.0], [0.0, 9.0, 0.0]])
+    >>> soft_confusion_matrix(logits, torch.tensor([0, 1, 2])).matrix.round(decimals=1)
+    tensor([[1., 0., 0.],
+            [0., 1., 0.],
+            [0., 1., 0.]])
+    """
+    check_task(task)
+    samples = flatten_inputs(
+        input, target, task=task, weight=weight, sample_weight=sample_weight, ignore_index=ignore_index,
+        from_probabilities=from_probabilities, validate=validate,
+    )  # fmt: skip
+    p = probabilities(samples.scores, task, from_probabilities)
+    return confusion_from_samples(
+        p, samples, task, step,
+        threshold=threshold, thresholds=thresholds, detach_threshold=detach_threshold, labels=labels, absent=absent,
+    )  # fmt: skip
+
+
+def hard_confusion_matrix(
+    input: Tensor,
+    target: Tensor,
+    *,
+    task: Task = "multiclass",
+    threshold: Tensor | float = 0.5,
+    thresholds: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+    ignore_index: int = -100,
+    from_probabilities: bool = False,
+    labels: tuple[Hashable, ...] | None = None,
+    absent: Absent = "count",
+    validate: bool = True,
+) -> ConfusionMatrix:
+    """The exact confusion matrix of arg max (multiclass) or ``p >= threshold`` predictions, in float64.
+
+    Arguments as in :func:`soft_confusion_matrix`.
+
+    >>> hard_confusion_matrix(torch.tensor([1.0, -1.0, 2.0]), torch.tensor([1, 0, 0]), task="binary").matrix
+    tensor([[1., 1.],
+            [0., 1.]], dtype=torch.float64)
+    """
+    check_task(task)
+    samples = flatten_inputs(
+        input.detach(), target, task=task, weight=weight, sample_weight=sample_weight, ignore_index=ignore_index,
+        from_probabilities=from_probabilities, validate=validate,
+    )  # fmt: skip
+    if task == "multiclass" and thresholds is None:
+        matrix = _hard_multiclass(samples)
+        return ConfusionMatrix(matrix, task, labels, absent)
+    exact = Samples(samples.scores.double(), samples.target, samples.weight.double(), samples.ignored)
+    if exact.target.is_floating_point():
+        exact = Samples(exact.scores, exact.target.double(), exact.weight, exact.ignored)
+    p = probabilities(samples.scores, task, from_probabilities).double()
+    return confusion_from_samples(
+        p, exact, task, heaviside, threshold=threshold, thresholds=thresholds, labels=labels, absent=absent
+    )
+
+
+def probabilities(scores: Tensor, task: Task, from_probabilities: bool = False) -> Tensor:
+    """Softmax for a multiclass task, sigmoid for the others."""
+    if from_probabilities:
+        return scores
+    return scores.softmax(dim=-1) if task == "multiclass" else scores.sigmoid()
+
+
+def confusion_from_samples(
+    p: Tensor,
+    samples: Samples,
+    task: Task,
+    step: Step,
+    *,
+    threshold: Tensor | float = 0.5,
+    thresholds: Sequence[float] | None = None,
+    detach_threshold: bool = False,
+    labels: tuple[Hashable, ...] | None = None,
+    absent: Absent = "count",
+) -> ConfusionMatrix:
+    """Membership, then counting; the inner part of the two builders."""
+    if task == "multiclass" and thresholds is None:
+        membership = dynamic_membership(p, step, detach_threshold=detach_threshold)
+        matrix = _add_rows(membership, samples.target, samples.weight)
+        return ConfusionMatrix(matrix, task, labels, absent)
+    positive, weight = samples.target, samples.weight
+    if task == "multiclass":
+        if positive.ndim == 1:
+            positive = torch.nn.functional.one_hot(positive, p.shape[-1]).to(p.dtype)
+        mass = positive.sum(dim=-1, keepdim=True)  # not 1 where class weights scaled a row of probabilities
+        positive, weight = safe_divide(positive, mass.expand_as(positive)), (weight[:, None] * mass).expand_as(p)
+    if thresholds is not None:
+        threshold = torch.as_tensor(thresholds, dtype=p.dtype, device=p.device)[:, None, None]
+    membership = threshold_membership(p, threshold, step)
+    matrix = _count_labels(membership, positive, weight)
+    if task == "binary":
+        return ConfusionMatrix(matrix.squeeze(-3), task, labels, absent)
+    return ConfusionMatrix(matrix, "multilabel", labels, absent)
+
+
+def _add_rows(membership: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    """Add each membership row to the row of its true class: O(n·d) for indices, one product for probabilities."""
+    weighted = membership * weight[:, None]
+    if target.ndim == 2:
+        return target.T @ weighted
+    classes = membership.shape[-1]
+    return membership.new_zeros(classes, classes).index_add(0, target, weighted)
+
+
+def _count_labels(membership: Tensor, positive: Tensor, weight: Tensor) -> Tensor:
+    """L×2×2 counts of soft predictions (…, n, L) against the share of positive (n, L)."""
+    positives, negatives = positive * weight, (1 - positive) * weight
+    rejected = 1 - membership
+    tn, fp = (rejected * negatives).sum(dim=-2), (membership * negatives).sum(dim=-2)
+    fn, tp = (rejected * positives).sum(dim=-2), (membership * positives).sum(dim=-2)
+    return torch.stack([torch.stack([tn, fp], dim=-1), torch.stack([fn, tp], dim=-1)], dim=-2)
+
+
+def _hard_multiclass(samples: Samples) -> Tensor:
+    classes = samples.scores.shape[-1]
+    predicted = samples.scores.argmax(dim=-1)
+    weight = samples.weight.double()
+    if samples.target.ndim == 2:
+        rows = samples.target.double() * weight[:, None]
+        return rows.new_zeros(classes, classes).index_add(0, predicted, rows).T
+    cells = samples.target * classes + predicted
+    return weight.new_zeros(classes * classes).index_add(0, cells, weight).reshape(classes, classes)

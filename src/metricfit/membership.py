@@ -1,0 +1,68 @@
+"""From probabilities to soft predictions: how much a sample belongs to each predicted class."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from metricfit._numerics import safe_divide
+from metricfit.steps import Step
+
+__all__ = ["dynamic_membership", "dynamic_threshold", "threshold_membership"]
+
+
+def dynamic_threshold(p: Tensor) -> Tensor:
+    """The mean of the two largest entries of each row (east section 4.1): only the arg max exceeds it.
+
+    Args:
+        p: Probabilities, shape (n, d) with d >= 2.
+
+    Returns:
+        Thresholds, shape (n, 1).
+
+    >>> dynamic_threshold(torch.tensor([[0.6, 0.3, 0.1]]))
+    tensor([[0.4500]])
+    """
+    return p.topk(2, dim=-1).values.mean(dim=-1, keepdim=True)
+
+
+def dynamic_membership(p: Tensor, step: Step, *, detach_threshold: bool = False) -> Tensor:
+    """Multiclass membership H(p, tau_avg) / |H(p, tau_avg)|_1 (east eq. 5).
+
+    Rows sum to one. Ties share: two equal largest entries get one half each as the step sharpens.
+
+    Args:
+        p: Probabilities, shape (n, d).
+        step: A step of :mod:`metricfit.steps`.
+        detach_threshold: Stop the gradient through the threshold.
+
+    >>> from metricfit.steps import heaviside
+    >>> dynamic_membership(torch.tensor([[0.6, 0.3, 0.1]]), heaviside)
+    tensor([[1., 0., 0.]])
+    """
+    threshold = dynamic_threshold(p)
+    h = step(p, threshold.detach() if detach_threshold else threshold)
+    total = h.sum(dim=-1, keepdim=True)
+    return h * safe_divide(torch.ones_like(total), total)
+
+
+def threshold_membership(p: Tensor, threshold: Tensor | float, step: Step) -> Tensor:
+    """Binary and multi-label membership H(p, tau) at a fixed threshold (btg eq. 6).
+
+    Args:
+        p: Probabilities, shape (n, labels).
+        threshold: A number, one threshold a label (shape (labels,)), or a grid of them (shape
+            (grid, 1, 1) or (grid, 1, labels)).
+        step: A step of :mod:`metricfit.steps`.
+
+    Returns:
+        Memberships in the positive class, shape (n, labels), with the grid in front where one was given.
+
+    >>> from metricfit.steps import identity_step
+    >>> threshold_membership(torch.tensor([[0.2], [0.9]]), 0.5, identity_step)
+    tensor([[0.2000],
+            [0.9000]])
+    """
+    tau = torch.as_tensor(threshold, dtype=p.dtype, device=p.device)
+    shape = torch.broadcast_shapes(p.shape, tau.shape)
+    return step(p.expand(shape), tau)

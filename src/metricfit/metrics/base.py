@@ -1,0 +1,350 @@
+"""What a metric is: a function of the confusion matrix that knows its range, direction and best value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from metricfit._labels import confusion_from_labels, sweep_scores
+from metricfit._numerics import safe_divide
+from metricfit.confusion import ConfusionMatrix
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from metricfit.metrics.constraints import Constrained, Constraint
+
+__all__ = ["CallableMetric", "Combination", "Constant", "Metric", "MatrixSource"]
+
+MatrixSource = Callable[[tuple[float, ...] | None], ConfusionMatrix]
+"""Gives the confusion matrix at the decision (``None``) or over a grid of thresholds."""
+
+
+class Metric:
+    """A score of a confusion matrix; at once an exact score, a differentiable loss and a search objective.
+
+    Subclasses state ``range``, ``greater_is_better`` and ``compute``. Metrics combine by arithmetic
+    (``0.7 * Recall(1) + 0.3 * Precision(1)``), compare into constraints (``Recall(1) >= 0.9``) and print as the
+    spec that :func:`metricfit.metrics.get` reads back.
+
+    Attributes:
+        range: Smallest and largest value.
+        greater_is_better: The direction; ``None`` for a constant.
+        perfect: The value of a perfect prediction: where the loss is 0.
+        thresholds: The grid a ranking metric needs; ``None`` for metrics of one decision.
+        formula: The definition in one line.
+        reference: Where it comes from.
+    """
+
+    range: tuple[float, float] = (0.0, 1.0)
+    greater_is_better: bool | None = True
+    formula: str = ""
+    reference: str = ""
+
+    @property
+    def thresholds(self) -> tuple[float, ...] | None:
+        """The grid of thresholds the metric is taken over, if any."""
+        return None
+
+    @property
+    def perfect(self) -> float:
+        """The value of a perfect prediction."""
+        return self.range[1] if self.greater_is_better else self.range[0]
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        """The metric of a matrix; batch dimensions of the matrix stay in front."""
+        raise NotImplementedError  # pragma: no cover
+
+    def __call__(self, cm: ConfusionMatrix) -> Tensor:
+        """Same as :meth:`compute`."""
+        return self.compute(cm)
+
+    def evaluate(self, source: MatrixSource) -> Tensor:
+        """The metric of the matrix (or the sweep of matrices) that ``source`` gives for its thresholds."""
+        return self.compute(source(self.thresholds))
+
+    def distance(self, value: Tensor) -> Tensor:
+        """How far a value is from the perfect one: 0 is perfect."""
+        return self.perfect - value if self.greater_is_better else value - self.perfect
+
+    def loss(self, source: MatrixSource) -> Tensor:
+        """The distance from perfect of what ``source`` gives: the quantity a network minimises."""
+        return self.distance(self.evaluate(source))
+
+    def score(
+        self,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        labels: Sequence[Hashable] | None = None,
+    ) -> Any:
+        """The exact metric of predicted labels, equal to scikit-learn's.
+
+        Args:
+            y_true: True labels (n,), or a 0/1 matrix (n, labels) for a multi-label target.
+            y_pred: Predicted labels in the same form; for ranking metrics the scores, (n,) or (n, classes).
+            sample_weight: Weights (n,).
+            labels: The classes, where they are more than those that occur; their order is the matrix's.
+
+        Returns:
+            A float; an array for ``average="none"``.
+
+        >>> from metricfit import metrics
+        >>> metrics.get("f1").score([0, 1, 1, 0], [0, 1, 0, 0])
+        0.6666666666666666
+        """
+        grids = self._grids()
+        if len(grids) > 1:
+            raise ValueError(
+                f"{self}: combines metrics of scores with metrics of predicted labels (or two threshold grids); "
+                "score its parts one by one."
+            )
+        if grids == {None}:
+            cm = confusion_from_labels(y_true, y_pred, labels=labels, sample_weight=sample_weight)
+        else:
+            cm = sweep_scores(y_true, y_pred, labels=labels, sample_weight=sample_weight)
+        value = self.evaluate(lambda _: cm)
+        return value.item() if value.ndim == 0 else value.numpy()
+
+    def _grids(self) -> set[tuple[float, ...] | None]:
+        """All threshold grids that the metric asks its source for."""
+        return {self.thresholds}
+
+    @property
+    def spec(self) -> str:
+        """The metric as a string that :func:`metricfit.metrics.get` turns back into it."""
+        return str(self)
+
+    def subject_to(self, *constraints: Constraint) -> Constrained:
+        """This metric under constraints: ``Precision(1).subject_to(Recall(1) >= 0.9)``."""
+        from metricfit.metrics.constraints import Constrained
+
+        return Constrained(self, constraints)
+
+    def __ge__(self, bound: float) -> Constraint:
+        """The constraint that the metric reaches ``bound``."""
+        from metricfit.metrics.constraints import Constraint
+
+        return Constraint(self, ">=", bound)
+
+    def __le__(self, bound: float) -> Constraint:
+        """The constraint that the metric stays at or below ``bound``."""
+        from metricfit.metrics.constraints import Constraint
+
+        return Constraint(self, "<=", bound)
+
+    def __add__(self, other: Metric | float) -> Metric:
+        """The sum of two metrics."""
+        return Combination("+", self, _operand(other))
+
+    def __radd__(self, other: float) -> Metric:
+        """A number plus this metric."""
+        return Combination("+", _operand(other), self)
+
+    def __sub__(self, other: Metric | float) -> Metric:
+        """The difference of two metrics."""
+        return Combination("-", self, _operand(other))
+
+    def __rsub__(self, other: float) -> Metric:
+        """A number minus this metric."""
+        return Combination("-", _operand(other), self)
+
+    def __mul__(self, other: Metric | float) -> Metric:
+        """The product of two metrics."""
+        return Combination("*", self, _operand(other))
+
+    def __rmul__(self, other: float) -> Metric:
+        """A number times this metric."""
+        return Combination("*", _operand(other), self)
+
+    def __truediv__(self, other: Metric | float) -> Metric:
+        """The quotient of two metrics; 0/0 is 0."""
+        return Combination("/", self, _operand(other))
+
+    def __rtruediv__(self, other: float) -> Metric:
+        """A number divided by this metric."""
+        return Combination("/", _operand(other), self)
+
+    def __neg__(self) -> Metric:
+        """The metric with its sign (and direction) turned."""
+        return Combination("*", Constant(-1.0), self)
+
+
+def _operand(value: Any) -> Metric:
+    if isinstance(value, Metric):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Constant(float(value))
+    raise TypeError(f"a metric combines with metrics and numbers, got {type(value).__name__}.")
+
+
+@dataclass(frozen=True)
+class Constant(Metric):
+    """A number among metrics."""
+
+    value: float
+    greater_is_better: ClassVar[bool | None] = None
+
+    @property
+    def range(self) -> tuple[float, float]:  # type: ignore[override]
+        """The number itself, twice."""
+        return (self.value, self.value)
+
+    @property
+    def perfect(self) -> float:
+        """The number itself."""
+        return self.value
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        """The number, in the matrix's dtype and batch shape."""
+        return cm.matrix.new_full(cm.batch_shape, self.value)
+
+    def _grids(self) -> set[tuple[float, ...] | None]:
+        return set()
+
+    def __str__(self) -> str:
+        """The shortest exact spelling of the number."""
+        return f"{self.value:g}" if float(f"{self.value:g}") == self.value else repr(self.value)
+
+
+@dataclass(frozen=True)
+class Combination(Metric):
+    """Two metrics joined by ``+``, ``-``, ``*`` or ``/``.
+
+    The best value is the combination of the best values, the range follows by interval arithmetic, and sums of
+    metrics that pull in opposite directions are refused.
+    """
+
+    operator: str
+    left: Metric
+    right: Metric
+
+    def __post_init__(self) -> None:
+        """Refuse sums whose parts pull in opposite directions."""
+        _ = self.greater_is_better
+
+    @property
+    def greater_is_better(self) -> bool | None:  # type: ignore[override]
+        """The common direction of the parts, each seen with its sign."""
+        left, right = self.left.greater_is_better, self.right.greater_is_better
+        if self.operator in "*/":
+            if isinstance(self.right, Constant):
+                return left if left is None or self.right.value >= 0 else not left
+            if isinstance(self.left, Constant) and right is not None:
+                return right is ((self.left.value >= 0) is (self.operator == "*"))
+            return left
+        if self.operator == "-" and right is not None:
+            right = not right
+        if left is not None and right is not None and left != right:
+            raise ValueError(
+                f"{self}: adds up a metric to be maximised and one to be minimised; turn the sign of one of them."
+            )
+        return left if left is not None else right
+
+    @property
+    def perfect(self) -> float:
+        """The combination of the parts' best values."""
+        left, right = self.left.perfect, self.right.perfect
+        if self.operator == "/":
+            return left / right if right else 0.0
+        return _NUMBERS[self.operator](left, right)
+
+    @property
+    def range(self) -> tuple[float, float]:  # type: ignore[override]
+        """Smallest and largest value by interval arithmetic."""
+        if self.operator == "/" and self.right.range[0] <= 0 <= self.right.range[1]:
+            return (-float("inf"), float("inf"))
+        operation = _NUMBERS.get(self.operator, lambda a, b: a / b)
+        ends = [operation(a, b) for a in self.left.range for b in self.right.range]
+        return (min(ends), max(ends))
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        """The combination of the parts' values on the same matrix."""
+        return self._join(self.left.compute(cm), self.right.compute(cm))
+
+    def evaluate(self, source: MatrixSource) -> Tensor:
+        """The combination of the parts, each on the matrix or the grid it needs."""
+        if isinstance(self.left, Constant):
+            return self._join(torch.tensor(self.left.value), self.right.evaluate(source))
+        if isinstance(self.right, Constant):
+            return self._join(self.left.evaluate(source), torch.tensor(self.right.value))
+        return self._join(self.left.evaluate(source), self.right.evaluate(source))
+
+    def _join(self, left: Tensor, right: Tensor) -> Tensor:
+        if self.operator == "/":
+            left, right = torch.broadcast_tensors(left, right)
+            return safe_divide(left, right)
+        joined: Tensor = _NUMBERS[self.operator](left, right)
+        return joined
+
+    def _grids(self) -> set[tuple[float, ...] | None]:
+        return self.left._grids() | self.right._grids()
+
+    def __str__(self) -> str:
+        """The expression, with the brackets it needs and no others."""
+        level = _LEVEL[self.operator]
+        left = _bracketed(self.left, level)
+        right = _bracketed(self.right, level + (self.operator in "-/"))
+        return f"{left}*{right}" if self.operator == "*" else f"{left} {self.operator} {right}"
+
+
+_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+}
+_LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2}
+
+
+def _bracketed(part: Metric, level: int) -> str:
+    loose = isinstance(part, Combination) and _LEVEL[part.operator] < level
+    return f"({part})" if loose else str(part)
+
+
+@dataclass(frozen=True)
+class CallableMetric(Metric):
+    """Any function of one confusion matrix that returns a scalar tensor.
+
+    Args:
+        function: ``cm -> scalar tensor``; it always sees a single matrix (``cm.tp[1]`` is class 1's count), a
+            sweep is mapped over it.
+        range: Smallest and largest value.
+        greater_is_better: The direction.
+
+    >>> metric = CallableMetric(lambda cm: cm.tp[1] / (cm.tp[1] + cm.fp[1] + 3 * cm.fn[1]))
+    >>> metric(ConfusionMatrix(torch.tensor([[5.0, 1.0], [2.0, 3.0]])))
+    tensor(0.3000)
+    """
+
+    function: Callable[[ConfusionMatrix], Tensor]
+    range: tuple[float, float] = (0.0, 1.0)
+    greater_is_better: bool = True
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        """Call the function, once a matrix."""
+        if not cm.batch_shape:
+            return self._checked(self.function(cm))
+        flat = cm.matrix.reshape(-1, *cm.matrix.shape[len(cm.batch_shape) :])
+        values = torch.func.vmap(lambda matrix: self._checked(self.function(cm.with_matrix(matrix))))(flat)
+        return values.reshape(cm.batch_shape)
+
+    def _checked(self, value: Any) -> Tensor:
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"{self}: a metric function must return a scalar tensor computed from the matrix, got "
+                f"{type(value).__name__}."
+            )
+        if value.ndim:
+            raise ValueError(f"{self}: a metric function must return a scalar tensor, got shape {tuple(value.shape)}.")
+        return value
+
+    def __str__(self) -> str:
+        """The function's name; a function has no spec to read back."""
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+

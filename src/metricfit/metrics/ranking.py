@@ -1,0 +1,195 @@
+"""Metrics of the scores rather than of one decision: areas under curves over a grid of thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from metricfit._numerics import safe_divide
+from metricfit.confusion import ConfusionMatrix, Counts
+from metricfit.metrics.averaging import ClassMetric, spell
+from metricfit.metrics.base import MatrixSource, Metric
+
+__all__ = ["AUPRC", "AUROC", "ThresholdMean"]
+
+
+def _grid(thresholds: int | Sequence[float]) -> tuple[float, ...]:
+    """``i / (k + 1)`` for i = 1 … k, or the thresholds given."""
+    if isinstance(thresholds, int) and not isinstance(thresholds, bool):
+        if thresholds < 1:
+            raise ValueError(f"thresholds: expected at least 1, got {thresholds}.")
+        return tuple(i / (thresholds + 1) for i in range(1, thresholds + 1))
+    values = tuple(float(t) for t in thresholds)
+    if not values or any(not 0 <= t <= 1 for t in values) or list(values) != sorted(set(values)):
+        raise ValueError(f"thresholds: expected increasing numbers in [0, 1] or how many, got {thresholds!r}.")
+    return values
+
+
+@dataclass(frozen=True)
+class _AreaMetric(ClassMetric):
+    """An area under a curve of one-versus-rest counts at falling thresholds."""
+
+    grid: int | Sequence[float] = field(default=99, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.average == "micro":
+            raise ValueError("average: a micro average of an area is not defined here; use macro or weighted.")
+        if not isinstance(self.grid, int):
+            object.__setattr__(self, "grid", _grid(self.grid))
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """The grid, increasing."""
+        return _grid(self.grid)
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        """The area for each class from a sweep (thresholds, …), then the average."""
+        if not cm.batch_shape:
+            raise ValueError(
+                f"{self.name}: needs a sweep of confusion matrices over thresholds, got a single one; predicted "
+                "labels have no curve, give the scores."
+            )
+        # The sweep goes from few to many positive predictions; a grid of rising thresholds is turned round.
+        rising = cm.predicted.detach().sum(dim=-1)
+        forward = (rising[-1] >= rising[0]).reshape(())
+        counts = Counts(*(torch.where(forward, c, c.flip(0)) for c in cm.counts))
+        areas = self.area(counts)
+        index = 1 if cm.task == "binary" and self.average == "auto" else None
+        if self.label is not None:
+            index = cm.class_index(self.label)
+        if index is not None:
+            return areas[..., index]
+        if self.average == "none":
+            return areas
+        first = cm.with_matrix(cm.matrix[0])
+        return self._mean(areas, first, first.support if self.average == "weighted" else None)
+
+    def area(self, counts: Counts) -> Tensor:
+        """The area for each class; counts have shape (thresholds, …, classes)."""
+        raise NotImplementedError  # pragma: no cover
+
+    def _parameters(self) -> dict[str, Any]:
+        return {} if self.grid == 99 else {"grid": self.grid}
+
+
+@dataclass(frozen=True)
+class AUROC(_AreaMetric):
+    """The area under the ROC curve by the trapezoidal rule (btg section 1.2.2).
+
+    Args:
+        grid: How many thresholds inside (0, 1) the loss uses, or the thresholds; ``score`` uses every cut-off.
+    """
+
+    name: ClassVar[str] = "auroc"
+    formula: ClassVar[str] = "∫ TPR dFPR, trapezoids over the thresholds"
+    reference: ClassVar[str] = "sklearn.metrics.roc_auc_score"
+
+    def area(self, counts: Counts) -> Tensor:
+        """Trapezoids between (0, 0), the thresholds' points and (1, 1)."""
+        tp, fp, fn, tn = counts
+        tpr, fpr = safe_divide(tp, tp + fn), safe_divide(fp, fp + tn)
+        zero, one = torch.zeros_like(tpr[:1]), torch.ones_like(tpr[:1])
+        tpr, fpr = torch.cat([zero, tpr, one]), torch.cat([zero, fpr, one])
+        area = ((fpr[1:] - fpr[:-1]) * (tpr[1:] + tpr[:-1]) / 2).sum(dim=0)
+        undefined = ((tp + fn)[0] <= 0) | ((fp + tn)[0] <= 0)
+        return torch.where(undefined, torch.full_like(area, self.zero_division), area)
+
+
+@dataclass(frozen=True)
+class AUPRC(_AreaMetric):
+    """The area under the precision-recall curve as average precision: Σ (Rᵢ - Rᵢ₋₁) Pᵢ.
+
+    Args:
+        grid: How many thresholds inside (0, 1) the loss uses, or the thresholds; ``score`` uses every cut-off.
+    """
+
+    name: ClassVar[str] = "auprc"
+    formula: ClassVar[str] = "Σᵢ (Rᵢ - Rᵢ₋₁) Pᵢ"
+    reference: ClassVar[str] = "sklearn.metrics.average_precision_score"
+
+    def area(self, counts: Counts) -> Tensor:
+        """Steps of recall times precision; below the lowest threshold everything is predicted positive."""
+        tp, fp, fn, tn = (torch.cat([c, end[None]]) for c, end in zip(counts, _everything(counts), strict=True))
+        precision, recall = safe_divide(tp, tp + fp, 1.0), safe_divide(tp, tp + fn)
+        previous = torch.cat([torch.zeros_like(recall[:1]), recall[:-1]])
+        area = ((recall - previous) * precision).sum(dim=0)
+        return torch.where((tp + fn)[0] <= 0, torch.full_like(area, self.zero_division), area)
+
+
+def _everything(counts: Counts) -> Counts:
+    tp, fp, fn, tn = (count[-1] for count in counts)
+    return Counts(tp + fn, fp + tn, torch.zeros_like(fn), torch.zeros_like(tn))
+
+
+@dataclass(frozen=True)
+class ThresholdMean(Metric):
+    """The mean of a metric over a grid of thresholds, as btg evaluates (tau = 0.1 … 0.9).
+
+    Args:
+        metric: A metric of one decision, or its spec.
+        grid: How many thresholds inside (0, 1), or the thresholds.
+
+    >>> str(ThresholdMean("f1"))
+    'threshold_mean:metric=f1,grid=9'
+    """
+
+    metric: Metric | str = "f1"
+    grid: int | Sequence[float] = 9
+
+    name: ClassVar[str] = "threshold_mean"
+    formula: ClassVar[str] = "meanᵢ M(C(τᵢ))"
+    reference: ClassVar[str] = "Tsoi et al. 2022, evaluation over τ = 0.1 … 0.9"
+
+    def __post_init__(self) -> None:
+        """Read a spec; check that the metric is of one decision."""
+        if isinstance(self.metric, str):
+            from metricfit.metrics.registry import get
+
+            object.__setattr__(self, "metric", get(self.metric))
+        if self._inner._grids() != {None}:
+            raise ValueError(f"metric: expected a metric of one decision, got {self.metric}.")
+        if not isinstance(self.grid, int):
+            object.__setattr__(self, "grid", _grid(self.grid))
+
+    @property
+    def _inner(self) -> Metric:
+        return cast("Metric", self.metric)  # __post_init__ has read the spec
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """The grid."""
+        return _grid(self.grid)
+
+    @property
+    def range(self) -> tuple[float, float]:  # type: ignore[override]
+        """The metric's range."""
+        return self._inner.range
+
+    @property
+    def greater_is_better(self) -> bool | None:  # type: ignore[override]
+        """The metric's direction."""
+        return self._inner.greater_is_better
+
+    @property
+    def perfect(self) -> float:
+        """The metric's best value."""
+        return self._inner.perfect
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        """The mean over the leading dimension."""
+        if not cm.batch_shape:
+            raise ValueError(f"{self}: needs a sweep of confusion matrices over thresholds, got a single one.")
+        return self._inner.compute(cm).mean(dim=0)
+
+    def evaluate(self, source: MatrixSource) -> Tensor:
+        """The mean over the grid that ``source`` gives."""
+        return self.compute(source(self.thresholds))
+
+    def __str__(self) -> str:
+        """The spec."""
+        return f"{self.name}:metric={self.metric},grid={spell(self.grid)}"
