@@ -109,7 +109,12 @@ def _rows(tensor: Tensor) -> Tensor:
 
 
 def _multiclass(
-    input: Tensor, target: Tensor, sample_weight: Tensor | None, ignore_index: int, validate: bool, dtype: torch.dtype
+    input: Tensor,
+    target: Tensor,
+    sample_weight: Tensor | None,
+    ignore_index: int,
+    validate: bool,
+    dtype: torch.dtype,
 ) -> Samples:
     positions = input.shape[:1] + input.shape[2:]
     scores = _rows(input).to(dtype)
@@ -251,8 +256,7 @@ def _check_values(samples: Samples, task: Task, from_probabilities: bool) -> Non
     outside = (target < 0) | (target >= classes)
     if bool(outside.any()):
         raise ValueError(
-            f"target: expected class indices from 0 to {classes - 1} (or ignore_index), "
-            f"got {int(target[outside][0])}."
+            f"target: expected class indices from 0 to {classes - 1} (or ignore_index), got {int(target[outside][0])}."
         )
 
 

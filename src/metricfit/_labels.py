@@ -145,7 +145,7 @@ def class_labels(*arrays: NDArray[Any], labels: Sequence[Hashable] | None = None
     classes = tuple(found.tolist())
     for pair in _CONVENTIONAL_PAIRS:
         if len(classes) == 1 and classes[0] in pair:
-            kind = type(classes[0])
+            kind: Any = type(classes[0])
             return (kind(pair[0]), kind(pair[1]))
     return classes
 

@@ -35,7 +35,8 @@ def safe_sqrt(value: Tensor) -> Tensor:
     """The square root, with a zero gradient at (and below) zero instead of an infinite one.
 
     >>> x = torch.zeros(1, requires_grad=True)
-    >>> safe_sqrt(x).sum().backward(); x.grad
+    >>> safe_sqrt(x).sum().backward()
+    ... x.grad
     tensor([0.])
     """
     positive = value > torch.finfo(value.dtype).tiny

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from metricfit._numerics import safe_divide
 from metricfit._inputs import Samples, Task, check_task, flatten_inputs
+from metricfit._numerics import safe_divide
 from metricfit.membership import dynamic_membership, threshold_membership
 from metricfit.steps import Step, annealed_linear_step, heaviside
 
@@ -165,9 +165,8 @@ class ConfusionMatrix:
             matches = [i for i, known in enumerate(self.labels) if known == label or str(known) == str(label)]
             if matches:
                 return matches[0]
-        elif isinstance(label, int) or (isinstance(label, str) and label.lstrip("-").isdigit()):
-            if 0 <= int(label) < self.num_classes:
-                return int(label)
+        elif str(label).isdigit() and int(str(label)) < self.num_classes:
+            return int(str(label))
         known_labels: Sequence[Any] = range(self.num_classes) if self.labels is None else self.labels
         shown = ", ".join(str(known) for known in list(known_labels)[:20]) + (", …" if self.num_classes > 20 else "")
         hint = "" if self.labels is not None else "; to name classes pass labels=[…]"
@@ -316,7 +315,10 @@ def confusion_from_samples(
         if positive.ndim == 1:
             positive = torch.nn.functional.one_hot(positive, p.shape[-1]).to(p.dtype)
         mass = positive.sum(dim=-1, keepdim=True)  # not 1 where class weights scaled a row of probabilities
-        positive, weight = safe_divide(positive, mass.expand_as(positive)), (weight[:, None] * mass).expand_as(p)
+        positive, weight = (
+            safe_divide(positive, mass.expand_as(positive)),
+            (weight[:, None] * mass).expand_as(p),
+        )
     if thresholds is not None:
         threshold = torch.as_tensor(thresholds, dtype=p.dtype, device=p.device)[:, None, None]
     membership = threshold_membership(p, threshold, step)

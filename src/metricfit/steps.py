@@ -139,8 +139,7 @@ def lipschitz_constant(
     if step == "heaviside":
         return math.inf
     raise ValueError(
-        f"step: expected 'linear', 'annealed_linear', 'sigmoid', 'amplifier', 'identity' or 'heaviside', "
-        f"got {step!r}."
+        f"step: expected 'linear', 'annealed_linear', 'sigmoid', 'amplifier', 'identity' or 'heaviside', got {step!r}."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -37,7 +38,6 @@ class ClassMetric(Metric):
     zero_division: float = field(default=0.0, kw_only=True)
 
     name: ClassVar[str] = ""
-    has_matrix_form: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the average; a class index in its place becomes the label."""
@@ -56,13 +56,13 @@ class ClassMetric(Metric):
         if not isinstance(self.zero_division, (int, float)) or math.isinf(self.zero_division):
             raise ValueError(f"zero_division: expected a number or nan, got {self.zero_division!r}.")
 
+    @abstractmethod
     def per_class(self, counts: Counts) -> Tensor:
         """The formula, elementwise over classes."""
-        raise NotImplementedError  # pragma: no cover
 
-    def of_matrix(self, cm: ConfusionMatrix) -> Tensor:
-        """The multiclass form that is not an average of one-versus-rest values."""
-        raise NotImplementedError  # pragma: no cover
+    def of_matrix(self, cm: ConfusionMatrix) -> Tensor | None:
+        """The multiclass form that is not an average of one-versus-rest values, where there is one."""
+        return None
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
         """The metric of a matrix, averaged as the metric says."""
@@ -71,8 +71,8 @@ class ClassMetric(Metric):
             return self.for_class(index).per_class(cm.counts.of_class(index))
         average = self.average
         if average == "auto":
-            if self.has_matrix_form and cm.task != "multilabel":
-                return self.of_matrix(cm)
+            if cm.task != "multilabel" and (value := self.of_matrix(cm)) is not None:
+                return value
             if cm.task == "binary":
                 return self.for_class(1).per_class(cm.counts.of_class(1))
             average = "macro"
@@ -105,7 +105,9 @@ class ClassMetric(Metric):
         if self.zero_division != 0:
             parameters["zero_division"] = self.zero_division
         text = ",".join(f"{key}={spell(value)}" for key, value in parameters.items())
-        return self.name + (f":{text}" if text else "") + ("" if self.label is None else f"[{_spell_label(self.label)}]")
+        return (
+            self.name + (f":{text}" if text else "") + ("" if self.label is None else f"[{_spell_label(self.label)}]")
+        )
 
 
 def spell(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 
     from metricfit.metrics.constraints import Constrained, Constraint
 
-__all__ = ["CallableMetric", "Combination", "Constant", "Metric", "MatrixSource"]
+__all__ = ["CallableMetric", "Combination", "Constant", "MatrixSource", "Metric"]
 
 MatrixSource = Callable[[tuple[float, ...] | None], ConfusionMatrix]
 """Gives the confusion matrix at the decision (``None``) or over a grid of thresholds."""
 
 
-class Metric:
+class Metric(ABC):
     """A score of a confusion matrix; at once an exact score, a differentiable loss and a search objective.
 
     Subclasses state ``range``, ``greater_is_better`` and ``compute``. Metrics combine by arithmetic
@@ -40,10 +41,10 @@ class Metric:
         reference: Where it comes from.
     """
 
-    range: tuple[float, float] = (0.0, 1.0)
-    greater_is_better: bool | None = True
-    formula: str = ""
-    reference: str = ""
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    greater_is_better: ClassVar[bool | None] = True
+    formula: ClassVar[str] = ""
+    reference: ClassVar[str] = ""
 
     @property
     def thresholds(self) -> tuple[float, ...] | None:
@@ -55,9 +56,9 @@ class Metric:
         """The value of a perfect prediction."""
         return self.range[1] if self.greater_is_better else self.range[0]
 
+    @abstractmethod
     def compute(self, cm: ConfusionMatrix) -> Tensor:
         """The metric of a matrix; batch dimensions of the matrix stay in front."""
-        raise NotImplementedError  # pragma: no cover
 
     def __call__(self, cm: ConfusionMatrix) -> Tensor:
         """Same as :meth:`compute`."""
@@ -252,7 +253,7 @@ class Combination(Metric):
         left, right = self.left.perfect, self.right.perfect
         if self.operator == "/":
             return left / right if right else 0.0
-        return _NUMBERS[self.operator](left, right)
+        return float(_NUMBERS[self.operator](left, right))
 
     @property
     def range(self) -> tuple[float, float]:  # type: ignore[override]
@@ -322,8 +323,8 @@ class CallableMetric(Metric):
     """
 
     function: Callable[[ConfusionMatrix], Tensor]
-    range: tuple[float, float] = (0.0, 1.0)
-    greater_is_better: bool = True
+    range: tuple[float, float] = (0.0, 1.0)  # type: ignore[misc]
+    greater_is_better: bool = True  # type: ignore[misc]
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
         """Call the function, once a matrix."""
@@ -346,5 +347,3 @@ class CallableMetric(Metric):
     def __str__(self) -> str:
         """The function's name; a function has no spec to read back."""
         return getattr(self.function, "__name__", type(self.function).__name__)
-
-

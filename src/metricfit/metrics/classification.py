@@ -15,11 +15,29 @@ from metricfit.confusion import ConfusionMatrix, Counts
 from metricfit.metrics.averaging import ClassMetric
 
 __all__ = [
-    "Accuracy", "BalancedAccuracy", "CohenKappa", "CriticalSuccessIndex", "ExpectedCost", "F1", "FBeta",
-    "FalseNegativeRate", "FalsePositiveRate", "FowlkesMallows", "GMean", "HeidkeSkillScore", "Informedness", "Jaccard",
-    "MCC", "Markedness", "NegativePredictiveValue", "Precision", "PredictedShare", "Recall", "Specificity",
+    "F1",
+    "MCC",
+    "Accuracy",
+    "BalancedAccuracy",
+    "CohenKappa",
+    "CriticalSuccessIndex",
+    "ExpectedCost",
+    "FBeta",
+    "FalseNegativeRate",
+    "FalsePositiveRate",
+    "FowlkesMallows",
+    "GMean",
+    "HeidkeSkillScore",
+    "Informedness",
+    "Jaccard",
+    "Markedness",
+    "NegativePredictiveValue",
+    "Precision",
+    "PredictedShare",
+    "Recall",
+    "Specificity",
     "TrueSkillStatistic",
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True)
@@ -29,7 +47,6 @@ class Accuracy(ClassMetric):
     name: ClassVar[str] = "accuracy"
     formula: ClassVar[str] = "Σₖ cₖₖ / n"
     reference: ClassVar[str] = "sklearn.metrics.accuracy_score"
-    has_matrix_form: ClassVar[bool] = True
 
     def per_class(self, counts: Counts) -> Tensor:
         """(TP + TN) / n."""
@@ -48,7 +65,6 @@ class BalancedAccuracy(ClassMetric):
     name: ClassVar[str] = "balanced_accuracy"
     formula: ClassVar[str] = "meanₖ TPₖ / (TPₖ + FNₖ)"
     reference: ClassVar[str] = "sklearn.metrics.balanced_accuracy_score"
-    has_matrix_form: ClassVar[bool] = True
 
     def per_class(self, counts: Counts) -> Tensor:
         """(TPR + TNR) / 2, or the one of them that is defined."""
@@ -62,9 +78,7 @@ class BalancedAccuracy(ClassMetric):
 
 def _mean_of_supported(hits: Tensor, support: Tensor, metric: ClassMetric) -> Tensor:
     occurs = support > 0
-    return safe_divide(
-        safe_divide(hits, support).sum(dim=-1), occurs.to(hits.dtype).sum(dim=-1), metric.zero_division
-    )
+    return safe_divide(safe_divide(hits, support).sum(dim=-1), occurs.to(hits.dtype).sum(dim=-1), metric.zero_division)
 
 
 @dataclass(frozen=True)
@@ -258,7 +272,6 @@ class GMean(ClassMetric):
     name: ClassVar[str] = "gmean"
     formula: ClassVar[str] = "(Πₖ TPₖ / (TPₖ + FNₖ))^(1/d)"
     reference: ClassVar[str] = "Kubat & Matwin 1997; imblearn.metrics.geometric_mean_score"
-    has_matrix_form: ClassVar[bool] = True
 
     def per_class(self, counts: Counts) -> Tensor:
         """√(TPR · TNR)."""
@@ -288,7 +301,6 @@ class MCC(ClassMetric):
     name: ClassVar[str] = "mcc"
     formula: ClassVar[str] = "(c·n - Σₖ pₖ tₖ) / √((n² - Σ pₖ²)(n² - Σ tₖ²)), c correct, pₖ predicted, tₖ true"
     reference: ClassVar[str] = "Gorodkin 2004; sklearn.metrics.matthews_corrcoef"
-    has_matrix_form: ClassVar[bool] = True
 
     def per_class(self, counts: Counts) -> Tensor:
         """(TP·TN - FP·FN) / √((TP+FP)(TP+FN)(TN+FP)(TN+FN))."""
@@ -322,7 +334,6 @@ class CohenKappa(ClassMetric):
     name: ClassVar[str] = "kappa"
     formula: ClassVar[str] = "1 - Σ wᵢⱼ cᵢⱼ / Σ wᵢⱼ tᵢ pⱼ / n"
     reference: ClassVar[str] = "Cohen 1960, 1968; sklearn.metrics.cohen_kappa_score"
-    has_matrix_form: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the weights."""
@@ -331,7 +342,7 @@ class CohenKappa(ClassMetric):
             raise ValueError(f"weights: expected 'none', 'linear' or 'quadratic', got {self.weights!r}.")
         if self.weights != "none" and (self.average != "auto" or self.label is not None):
             raise ValueError(
-                f"weights={self.weights!r} needs the order of all classes; it has no effect for one class or an average."
+                f"weights={self.weights!r} needs the order of all classes; it does not go with one class or an average."
             )
 
     def per_class(self, counts: Counts) -> Tensor:
@@ -366,7 +377,6 @@ class HeidkeSkillScore(ClassMetric):
     name: ClassVar[str] = "hss"
     formula: ClassVar[str] = "(Σₖ cₖₖ/n - Σₖ tₖ pₖ/n²) / (1 - Σₖ tₖ pₖ/n²)"
     reference: ClassVar[str] = "Heidke 1926; equals sklearn.metrics.cohen_kappa_score"
-    has_matrix_form: ClassVar[bool] = True
 
     def per_class(self, counts: Counts) -> Tensor:
         """2 (TP·TN - FP·FN) / ((TP+FN)(FN+TN) + (TP+FP)(FP+TN))."""
@@ -374,7 +384,7 @@ class HeidkeSkillScore(ClassMetric):
 
     def of_matrix(self, cm: ConfusionMatrix) -> Tensor:
         """Correct beyond chance over what is left to gain: n² - Σ tₖ pₖ = Σₖ tₖ (n - pₖ)."""
-        tp, fp, fn, tn = counts = cm.counts.scaled()
+        tp, _, fn, tn = counts = cm.counts.scaled()
         return safe_divide(_covariance(counts), ((tp + fn) * (fn + tn)).sum(dim=-1), self.zero_division)
 
 
@@ -400,7 +410,6 @@ class TrueSkillStatistic(Informedness):
     name: ClassVar[str] = "tss"
     formula: ClassVar[str] = "(c·n - Σₖ pₖ tₖ) / (n² - Σₖ tₖ²)"
     reference: ClassVar[str] = "Peirce 1884; Hanssen & Kuipers 1965"
-    has_matrix_form: ClassVar[bool] = True
 
     def of_matrix(self, cm: ConfusionMatrix) -> Tensor:
         """Correct beyond chance over what a perfect forecast of these frequencies would gain."""
@@ -451,7 +460,6 @@ class ExpectedCost(ClassMetric):
     name: ClassVar[str] = "cost"
     formula: ClassVar[str] = "Σᵢⱼ costᵢⱼ cᵢⱼ / n"
     reference: ClassVar[str] = "Elkan 2001, The Foundations of Cost-Sensitive Learning"
-    has_matrix_form: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check that the costs are a square matrix of finite numbers."""

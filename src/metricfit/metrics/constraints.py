@@ -34,9 +34,7 @@ class Constraint:
             raise TypeError(f"a constraint compares a metric with a number, got {type(self.bound).__name__}.")
         lowest, highest = self.metric.range
         if (self.operator == ">=" and self.bound > highest) or (self.operator == "<=" and self.bound < lowest):
-            raise ValueError(
-                f"{self}: cannot be met, {self.metric} lies between {lowest:g} and {highest:g}."
-            )
+            raise ValueError(f"{self}: cannot be met, {self.metric} lies between {lowest:g} and {highest:g}.")
 
     def violation(self, value: Tensor) -> Tensor:
         """By how much a value misses the bound; 0 where the constraint holds."""
@@ -106,10 +104,7 @@ class Constrained(Metric):
         """The objective where feasible, else something worse than its worst value."""
         value = self.objective.evaluate(source)
         worst_violation = torch.stack(self.violations(source)).amax(dim=0)
-        if self.greater_is_better:
-            infeasible = self.range[0] - worst_violation
-        else:
-            infeasible = self.range[1] + worst_violation
+        infeasible = self.range[0] - worst_violation if self.greater_is_better else self.range[1] + worst_violation
         return torch.where(worst_violation > 0, infeasible, value)
 
     def loss(self, source: MatrixSource) -> Tensor:

@@ -40,7 +40,9 @@ _TOKENS = re.compile(
       | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_LABEL = re.compile(r"""\[\s*(?:'(?P<single>(?:[^'\\]|\\.)*)'|"(?P<double>(?:[^"\\]|\\.)*)"|(?P<bare>[^\[\]]*?))\s*\]""")
+_LABEL = re.compile(
+    r"""\[\s*(?:'(?P<single>(?:[^'\\]|\\.)*)'|"(?P<double>(?:[^"\\]|\\.)*)"|(?P<bare>[^\[\]]*?))\s*\]"""
+)
 _MAX_LENGTH = 2000
 _MAX_DEPTH = 50
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
@@ -19,7 +20,7 @@ __all__ = ["AUPRC", "AUROC", "ThresholdMean"]
 
 def _grid(thresholds: int | Sequence[float]) -> tuple[float, ...]:
     """``i / (k + 1)`` for i = 1 … k, or the thresholds given."""
-    if isinstance(thresholds, int) and not isinstance(thresholds, bool):
+    if isinstance(thresholds, int):
         if thresholds < 1:
             raise ValueError(f"thresholds: expected at least 1, got {thresholds}.")
         return tuple(i / (thresholds + 1) for i in range(1, thresholds + 1))
@@ -69,9 +70,13 @@ class _AreaMetric(ClassMetric):
         first = cm.with_matrix(cm.matrix[0])
         return self._mean(areas, first, first.support if self.average == "weighted" else None)
 
+    def per_class(self, counts: Counts) -> Tensor:
+        """An area needs a sweep; one matrix has none."""
+        raise ValueError(f"{self.name}: needs a sweep over thresholds, got the counts of one matrix.")
+
+    @abstractmethod
     def area(self, counts: Counts) -> Tensor:
         """The area for each class; counts have shape (thresholds, …, classes)."""
-        raise NotImplementedError  # pragma: no cover
 
     def _parameters(self) -> dict[str, Any]:
         return {} if self.grid == 99 else {"grid": self.grid}
@@ -114,7 +119,7 @@ class AUPRC(_AreaMetric):
 
     def area(self, counts: Counts) -> Tensor:
         """Steps of recall times precision; below the lowest threshold everything is predicted positive."""
-        tp, fp, fn, tn = (torch.cat([c, end[None]]) for c, end in zip(counts, _everything(counts), strict=True))
+        tp, fp, fn, _ = (torch.cat([c, end[None]]) for c, end in zip(counts, _everything(counts), strict=True))
         precision, recall = safe_divide(tp, tp + fp, 1.0), safe_divide(tp, tp + fn)
         previous = torch.cat([torch.zeros_like(recall[:1]), recall[:-1]])
         area = ((recall - previous) * precision).sum(dim=0)
