@@ -36,7 +36,7 @@ def safe_sqrt(value: Tensor) -> Tensor:
 
     >>> x = torch.zeros(1, requires_grad=True)
     >>> safe_sqrt(x).sum().backward()
-    ... x.grad
+    >>> x.grad
     tensor([0.])
     """
     positive = value > torch.finfo(value.dtype).tiny

@@ -12,9 +12,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from metricfit._counting import count_hard, count_samples, probabilities
 from metricfit._inputs import Samples, Task, check_task, flatten_inputs
-from metricfit._numerics import safe_divide
-from metricfit.membership import dynamic_membership, threshold_membership
 from metricfit.steps import Step, annealed_linear_step, heaviside
 
 __all__ = ["ConfusionMatrix", "Counts", "hard_confusion_matrix", "soft_confusion_matrix"]
@@ -239,11 +238,11 @@ def soft_confusion_matrix(
         input, target, task=task, weight=weight, sample_weight=sample_weight, ignore_index=ignore_index,
         from_probabilities=from_probabilities, validate=validate,
     )  # fmt: skip
-    p = probabilities(samples.scores, task, from_probabilities)
-    return confusion_from_samples(
-        p, samples, task, step,
-        threshold=threshold, thresholds=thresholds, detach_threshold=detach_threshold, labels=labels, absent=absent,
+    matrix = count_samples(
+        samples, task, step, threshold=threshold, thresholds=thresholds, detach_threshold=detach_threshold,
+        from_probabilities=from_probabilities,
     )  # fmt: skip
+    return as_confusion_matrix(matrix, task, thresholds, labels, absent)
 
 
 def hard_confusion_matrix(
@@ -275,83 +274,22 @@ def hard_confusion_matrix(
         from_probabilities=from_probabilities, validate=validate,
     )  # fmt: skip
     if task == "multiclass" and thresholds is None:
-        matrix = _hard_multiclass(samples)
-        return ConfusionMatrix(matrix, task, labels, absent)
-    exact = Samples(samples.scores.double(), samples.target, samples.weight.double(), samples.ignored)
-    if exact.target.is_floating_point():
-        exact = Samples(exact.scores, exact.target.double(), exact.weight, exact.ignored)
+        return ConfusionMatrix(count_hard(samples), task, labels, absent)
     p = probabilities(samples.scores, task, from_probabilities).double()
-    return confusion_from_samples(
-        p, exact, task, heaviside, threshold=threshold, thresholds=thresholds, labels=labels, absent=absent
-    )
+    target = samples.target.double() if samples.target.is_floating_point() else samples.target
+    exact = Samples(p, target, samples.weight.double(), samples.ignored)
+    matrix = count_samples(exact, task, heaviside, threshold=threshold, thresholds=thresholds, from_probabilities=True)
+    return as_confusion_matrix(matrix, task, thresholds, labels, absent)
 
 
-def probabilities(scores: Tensor, task: Task, from_probabilities: bool = False) -> Tensor:
-    """Softmax for a multiclass task, sigmoid for the others."""
-    if from_probabilities:
-        return scores
-    return scores.softmax(dim=-1) if task == "multiclass" else scores.sigmoid()
-
-
-def confusion_from_samples(
-    p: Tensor,
-    samples: Samples,
+def as_confusion_matrix(
+    matrix: Tensor,
     task: Task,
-    step: Step,
-    *,
-    threshold: Tensor | float = 0.5,
-    thresholds: Sequence[float] | None = None,
-    detach_threshold: bool = False,
-    labels: tuple[Hashable, ...] | None = None,
-    absent: Absent = "count",
+    thresholds: Sequence[float] | None,
+    labels: tuple[Hashable, ...] | None,
+    absent: Absent,
 ) -> ConfusionMatrix:
-    """Membership, then counting; the inner part of the two builders."""
-    if task == "multiclass" and thresholds is None:
-        membership = dynamic_membership(p, step, detach_threshold=detach_threshold)
-        matrix = _add_rows(membership, samples.target, samples.weight)
-        return ConfusionMatrix(matrix, task, labels, absent)
-    positive, weight = samples.target, samples.weight
-    if task == "multiclass":
-        if positive.ndim == 1:
-            positive = torch.nn.functional.one_hot(positive, p.shape[-1]).to(p.dtype)
-        mass = positive.sum(dim=-1, keepdim=True)  # not 1 where class weights scaled a row of probabilities
-        positive, weight = (
-            safe_divide(positive, mass.expand_as(positive)),
-            (weight[:, None] * mass).expand_as(p),
-        )
-    if thresholds is not None:
-        threshold = torch.as_tensor(thresholds, dtype=p.dtype, device=p.device)[:, None, None]
-    membership = threshold_membership(p, threshold, step)
-    matrix = _count_labels(membership, positive, weight)
+    """Counts of samples as a matrix of the task; a multiclass grid is one class against the rest, as many labels."""
     if task == "binary":
         return ConfusionMatrix(matrix.squeeze(-3), task, labels, absent)
-    return ConfusionMatrix(matrix, "multilabel", labels, absent)
-
-
-def _add_rows(membership: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """Add each membership row to the row of its true class: O(n·d) for indices, one product for probabilities."""
-    weighted = membership * weight[:, None]
-    if target.ndim == 2:
-        return target.T @ weighted
-    classes = membership.shape[-1]
-    return membership.new_zeros(classes, classes).index_add(0, target, weighted)
-
-
-def _count_labels(membership: Tensor, positive: Tensor, weight: Tensor) -> Tensor:
-    """L×2×2 counts of soft predictions (…, n, L) against the share of positive (n, L)."""
-    positives, negatives = positive * weight, (1 - positive) * weight
-    rejected = 1 - membership
-    tn, fp = (rejected * negatives).sum(dim=-2), (membership * negatives).sum(dim=-2)
-    fn, tp = (rejected * positives).sum(dim=-2), (membership * positives).sum(dim=-2)
-    return torch.stack([torch.stack([tn, fp], dim=-1), torch.stack([fn, tp], dim=-1)], dim=-2)
-
-
-def _hard_multiclass(samples: Samples) -> Tensor:
-    classes = samples.scores.shape[-1]
-    predicted = samples.scores.argmax(dim=-1)
-    weight = samples.weight.double()
-    if samples.target.ndim == 2:
-        rows = samples.target.double() * weight[:, None]
-        return rows.new_zeros(classes, classes).index_add(0, predicted, rows).T
-    cells = samples.target * classes + predicted
-    return weight.new_zeros(classes * classes).index_add(0, cells, weight).reshape(classes, classes)
+    return ConfusionMatrix(matrix, "multilabel" if thresholds is not None else task, labels, absent)

@@ -31,7 +31,8 @@ Step = Callable[[Tensor, Tensor], Tensor]
 THRESHOLD_MARGIN = 1e-6
 """Thresholds are kept inside (margin, 1 - margin): at 0 and 1 the five points of eq. 5 coincide."""
 
-_SMALLEST_WIDTH = 1e-12  # below this the middle slope's square overflows float32 in the backward pass
+SMALLEST_WIDTH = 1e-12
+"""Middle segments are kept at least this wide: below it the square of their slope nears float32's range."""
 
 
 def heaviside(p: Tensor, tau: Tensor | float) -> Tensor:
@@ -73,15 +74,16 @@ def annealed_linear_step(p: Tensor, tau: Tensor | float, temperature: Tensor | f
     tensor([0.0000, 0.0082, 0.5000, 1.0000])
     """
     tau = _inner_threshold(p, tau)
-    width = (5 * temperature * torch.minimum(tau, 1 - tau)).clamp_min(_SMALLEST_WIDTH)
+    smallest = max(SMALLEST_WIDTH, torch.finfo(p.dtype).tiny)
+    width = (5 * temperature * torch.minimum(tau, 1 - tau)).clamp_min(smallest)
     return _five_points(p, tau, temperature, width)
 
 
 def amplifier_step(p: Tensor, tau: Tensor | float = 0.5, sharpness: float = 73.0) -> Tensor:
     """AnyLoss's amplifier 1 / (1 + exp(-L (p - 1/2))); its threshold is always 1/2.
 
-    >>> amplifier_step(torch.tensor([0.1, 0.5, 0.9]))
-    tensor([2.0856e-13, 5.0000e-01, 1.0000e+00])
+    >>> amplifier_step(torch.tensor([0.4, 0.5, 0.9]))
+    tensor([6.7508e-04, 5.0000e-01, 1.0000e+00])
     """
     return torch.sigmoid(sharpness * (p - 0.5))
 
@@ -118,18 +120,23 @@ def lipschitz_constant(
     k: float = 10.0,
     sharpness: float = 73.0,
 ) -> float:
-    """The steepest slope of a named step over p in [0, 1].
+    """The steepest slope of a named step over p in [0, 1], as implemented: thresholds 0 and 1 are moved inside.
 
     >>> lipschitz_constant("annealed_linear", tau=0.5, temperature=0.2)
     1.2
     >>> lipschitz_constant("sigmoid", k=10.0)
     2.5
     """
+    if not 0 <= tau <= 1:
+        raise ValueError(f"tau: expected a threshold in [0, 1], got {tau}.")
+    tau = min(max(tau, THRESHOLD_MARGIN), 1 - THRESHOLD_MARGIN)
     narrow = min(tau, 1 - tau)
     if step == "linear":
         return max(linear_step_slopes(tau, delta, narrow))
     if step == "annealed_linear":
-        return max(linear_step_slopes(tau, temperature, 5 * temperature * narrow))
+        if not temperature > 0:
+            raise ValueError(f"temperature: expected a number > 0, got {temperature}.")
+        return max(linear_step_slopes(tau, temperature, max(5 * temperature * narrow, SMALLEST_WIDTH)))
     if step == "sigmoid":
         return k / 4
     if step == "amplifier":
@@ -145,18 +152,20 @@ def lipschitz_constant(
 
 def _inner_threshold(p: Tensor, tau: Tensor | float) -> Tensor:
     tau = torch.as_tensor(tau, dtype=p.dtype, device=p.device)
-    return tau.clamp(THRESHOLD_MARGIN, 1 - THRESHOLD_MARGIN)
+    margin = max(THRESHOLD_MARGIN, torch.finfo(p.dtype).eps)  # in half precision 1 - 1e-6 is 1
+    return tau.clamp(margin, 1 - margin)
 
 
 def _five_points(p: Tensor, tau: Tensor, delta: Tensor | float, width: Tensor) -> Tensor:
     # Each segment is written so that it neither cancels at small widths nor divides by zero where it
-    # is not used (at T = 0.4 the outer segments have no length).
-    smallest = torch.finfo(p.dtype).eps
-    low, high = tau - width / 2, tau + width / 2
-    below = p * (delta / low.clamp_min(smallest))
-    between = 0.5 + (p - tau) * ((1 - 2 * delta) / width)
-    above = 1 - (1 - p) * (delta / (1 - high).clamp_min(smallest))
-    return torch.where(p < low, below, torch.where(p > high, above, between))
+    # is not used (at T = 0.4 the outer segments have no length). Segments are told apart by p - tau, which
+    # is exact near tau: compared with tau + width / 2, rounded, a narrow middle would overshoot 0 and 1.
+    smallest = max(SMALLEST_WIDTH, torch.finfo(p.dtype).tiny)
+    offset, half = p - tau, width / 2
+    below = p * (delta / (tau - half).clamp_min(smallest))
+    between = 0.5 + offset * ((1 - 2 * delta) / width)
+    above = 1 - (1 - p) * (delta / (1 - tau - half).clamp_min(smallest))
+    return torch.where(offset < -half, below, torch.where(offset > half, above, between))
 
 
 class StepTable:
@@ -174,7 +183,7 @@ class StepTable:
     >>> table(torch.tensor([0.504]), torch.tensor(0.5))
     tensor([0.5000])
     >>> round(table.max_error(), 3)
-    0.08
+    0.04
     """
 
     def __init__(self, step: Step, *, tau_decimals: int = 1, p_decimals: int = 2) -> None:
@@ -189,8 +198,9 @@ class StepTable:
         p = p.expand(self.tau_steps + 1, -1).clone().requires_grad_()
         with torch.enable_grad():
             values = step(p, taus)
-            (slopes,) = torch.autograd.grad(values.sum(), p)
-        self.values, self.slopes = values.detach(), slopes
+            flat = not values.requires_grad  # the exact step: no slope anywhere
+            slopes = torch.zeros_like(p) if flat else torch.autograd.grad(values.sum(), p)[0]
+        self.values, self.slopes = values.detach(), slopes.detach()
 
     def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
         """The tabulated step at the grid point nearest to (tau, p)."""
@@ -205,7 +215,10 @@ class StepTable:
         return value + slope * (p - p.detach())
 
     def max_error(self, points: int = 2001) -> float:
-        """The largest deviation from the exact step over ``points`` probabilities, at the tabulated taus."""
-        taus = torch.linspace(0, 1, self.tau_steps + 1, dtype=torch.float64)[:, None]
-        p = torch.linspace(0, 1, points, dtype=torch.float64).expand(self.tau_steps + 1, -1)
+        """The largest deviation from the exact step over ``points`` probabilities, at the tabulated taus.
+
+        tau = 0 and 1 are left out: there the step jumps, and no table is close to a jump.
+        """
+        taus = torch.linspace(0, 1, self.tau_steps + 1, dtype=torch.float64)[1:-1, None]
+        p = torch.linspace(0, 1, points, dtype=torch.float64).expand(self.tau_steps - 1, -1)
         return float((self(p, taus) - self.step(p, taus)).abs().max())

@@ -55,9 +55,10 @@ class _AreaMetric(ClassMetric):
                 f"{self.name}: needs a sweep of confusion matrices over thresholds, got a single one; predicted "
                 "labels have no curve, give the scores."
             )
-        # The sweep goes from few to many positive predictions; a grid of rising thresholds is turned round.
-        rising = cm.predicted.detach().sum(dim=-1)
-        forward = (rising[-1] >= rising[0]).reshape(())
+        # Areas are summed from few to many positive predictions; a grid of rising thresholds is turned round.
+        predicted = cm.predicted.detach()
+        predicted = predicted[..., 1:] if cm.task == "binary" else predicted
+        forward = (predicted[-1].sum(dim=-1) >= predicted[0].sum(dim=-1))[..., None]
         counts = Counts(*(torch.where(forward, c, c.flip(0)) for c in cm.counts))
         areas = self.area(counts)
         index = 1 if cm.task == "binary" and self.average == "auto" else None

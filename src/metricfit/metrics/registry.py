@@ -101,7 +101,7 @@ def get(spec: MetricLike) -> Metric:
     >>> get("f1_makro")
     Traceback (most recent call last):
         ...
-    ValueError: metric: unknown name 'f1_makro'; did you mean 'f1_macro', 'f1_micro' or 'f1'?
+    ValueError: metric: unknown name 'f1_makro'; did you mean 'f1_macro', 'f1_micro' or 'recall_macro'?
     """
     if isinstance(spec, Metric):
         return spec

@@ -1,0 +1,76 @@
+"""Cross-entropy as the companion of a metric: it learns the representation, the metric fixes the decision."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from metricfit._inputs import Samples, Task
+from metricfit._numerics import safe_divide
+
+__all__ = ["ClassWeighting", "class_weights", "cross_entropy_of_samples"]
+
+ClassWeighting = Literal["none", "sqrt", "balanced"]
+
+
+def class_weights(prior: Tensor, weighting: ClassWeighting) -> Tensor:
+    """Weights that rise as a class gets rare: ∝ prior^-1/2 (``"sqrt"``) or ∝ 1/prior (``"balanced"``).
+
+    Scaled so that the average over samples is 1; classes without samples get 0.
+
+    >>> class_weights(torch.tensor([0.8, 0.2]), "balanced")
+    tensor([0.6250, 2.5000])
+    """
+    power = {"none": 0.0, "sqrt": 0.5, "balanced": 1.0}[weighting]
+    occurs = prior > 0
+    weights = torch.where(occurs, torch.where(occurs, prior, torch.ones_like(prior)) ** -power, torch.zeros_like(prior))
+    return weights * safe_divide(prior.sum(dim=-1, keepdim=True), (weights * prior).sum(dim=-1, keepdim=True))
+
+
+def cross_entropy_of_samples(
+    samples: Samples,
+    *,
+    task: Task,
+    weighting: ClassWeighting = "none",
+    prior: Tensor | None = None,
+    from_probabilities: bool = False,
+) -> Tensor:
+    """The weighted mean cross-entropy (binary cross-entropy over all labels for the other tasks).
+
+    Args:
+        samples: Flattened samples.
+        task: The task.
+        weighting: How the classes are weighted.
+        prior: Class shares (or counts): (C,), or (L, 2) negative and positive; by default the batch's.
+        from_probabilities: Whether the samples' scores are probabilities.
+    """
+    losses, mass = _losses_and_mass(samples, task, from_probabilities)
+    if weighting == "none":
+        return safe_divide((mass * losses).sum(), mass.sum())
+    if task == "multiclass" and samples.target.ndim == 1:
+        if prior is None:
+            prior = mass.new_zeros(samples.scores.shape[1]).index_add(0, samples.target, mass)
+        mass = mass * class_weights(prior.to(mass), weighting)[samples.target]
+    else:
+        mass = mass * class_weights(mass.sum(dim=0) if prior is None else prior.to(mass), weighting)
+    return safe_divide((mass * losses).sum(), mass.sum())
+
+
+def _losses_and_mass(samples: Samples, task: Task, from_probabilities: bool) -> tuple[Tensor, Tensor]:
+    """Losses and their weights: (n,) for class indices, else one for each class a sample has a share in."""
+    scores, target, weight = samples.scores, samples.target, samples.weight
+    smallest = torch.finfo(scores.dtype).tiny
+    if task == "multiclass":
+        logs = scores.clamp_min(smallest).log() if from_probabilities else scores.log_softmax(dim=-1)
+        if target.ndim == 2:
+            return -logs, target * weight[:, None]
+        return -logs.gather(1, target[:, None]).squeeze(1), weight
+    if from_probabilities:
+        positive, negative = -scores.clamp_min(smallest).log(), -(1 - scores).clamp_min(smallest).log()
+    else:
+        positive, negative = F.softplus(-scores), F.softplus(scores)
+    shares = torch.stack([1 - target, target], dim=-1)
+    return torch.stack([negative, positive], dim=-1), shares * weight[..., None]

@@ -1,0 +1,113 @@
+"""What a loss can learn from a batch, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from metricfit._inputs import Samples
+from metricfit.confusion import ConfusionMatrix, hard_confusion_matrix
+from metricfit.theory import deviation_bound
+
+if TYPE_CHECKING:
+    from metricfit.losses.metric_loss import MetricLoss
+
+__all__ = ["Diagnosis", "diagnose"]
+
+_NEGLIGIBLE = 1e-6
+"""A sample whose gradient is below this share of the batch's largest learns nothing."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The state of a metric loss on one batch.
+
+    Attributes:
+        soft_value: The metric of the soft confusion matrix: what the network is trained on.
+        hard_value: The exact metric of the predictions.
+        gap: ``soft_value - hard_value``; a wide one says that the surrogate does not speak for the metric yet.
+        share_without_gradient: Share of samples whose gradient is negligible (below a millionth of the largest).
+        classes_without_support: Classes that do not occur in the batch.
+        samples: Number of samples that count.
+        deviation_bound: With the given confidence no cell of the (normalised) confusion matrix is further from the
+            population's than this (east Theorem 5.8).
+        confidence: That confidence.
+    """
+
+    soft_value: float
+    hard_value: float
+    gap: float
+    share_without_gradient: float
+    classes_without_support: tuple[Hashable, ...]
+    samples: int
+    deviation_bound: float
+    confidence: float
+
+    def __str__(self) -> str:
+        absent = ", ".join(map(str, self.classes_without_support[:10])) or "none"
+        return (
+            f"soft value {self.soft_value:.4f}, hard value {self.hard_value:.4f} (gap {self.gap:+.4f})\n"
+            f"samples without gradient: {self.share_without_gradient:.1%} of {self.samples}\n"
+            f"classes without support: {absent}\n"
+            f"each cell of the matrix is within {self.deviation_bound:.4f} of the population's "
+            f"({self.confidence:.0%} confidence)"
+        )
+
+
+def diagnose(
+    loss: MetricLoss, input: Tensor, target: Tensor, sample_weight: Tensor | None, *, confidence: float
+) -> Diagnosis:
+    """Compute a :class:`Diagnosis`; the loss's memory is neither used nor changed, cross-entropy left out."""
+    samples = loss._flatten(input.detach(), target, sample_weight)
+    with torch.enable_grad():
+        scores = samples.scores.clone().requires_grad_()
+        samples = Samples(scores, samples.target, samples.weight, samples.ignored)
+        source = loss._source(samples, remember=False)
+        soft = loss.metric.evaluate(source).detach()
+        (gradient,) = torch.autograd.grad(loss.metric.loss(source), scores)
+    counted = samples.weight > 0
+    counted = counted if counted.ndim == 1 else counted.any(dim=-1)
+    strength = gradient.abs().amax(dim=-1)[counted]
+    strongest = float(strength.max()) if len(strength) else 0.0
+    idle = (strength <= _NEGLIGIBLE * strongest).double().mean() if len(strength) else torch.tensor(1.0)
+    hard = loss.metric.evaluate(lambda thresholds: _hard(loss, input, target, sample_weight, thresholds))
+    cm = _hard(loss, input, target, sample_weight, None)
+    names = loss.labels if loss.labels is not None else tuple(range(cm.num_classes))
+    number = int(counted.sum())
+    return Diagnosis(
+        soft_value=float(soft),
+        hard_value=float(hard),
+        gap=float(soft) - float(hard),
+        share_without_gradient=float(idle),
+        classes_without_support=tuple(names[i] for i in torch.nonzero(cm.support <= 0).flatten().tolist()),
+        samples=number,
+        deviation_bound=deviation_bound(max(number, 1), cm.num_classes, confidence=confidence),
+        confidence=confidence,
+    )
+
+
+def _hard(
+    loss: MetricLoss,
+    input: Tensor,
+    target: Tensor,
+    sample_weight: Tensor | None,
+    thresholds: tuple[float, ...] | None,
+) -> ConfusionMatrix:
+    return hard_confusion_matrix(
+        input,
+        target,
+        task=loss.task,
+        threshold=loss.threshold,
+        thresholds=thresholds,
+        weight=loss.weight,
+        sample_weight=sample_weight,
+        ignore_index=loss.ignore_index,
+        from_probabilities=loss.from_probabilities,
+        labels=loss.labels,
+        absent=loss.absent,
+        validate=loss.validate,
+    )

@@ -1,0 +1,345 @@
+"""``MetricLoss``: any confusion-matrix metric as a differentiable loss."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import get_args
+
+import torch
+from torch import Tensor, nn
+
+from metricfit._counting import count_samples
+from metricfit._inputs import Samples, Task, check_task, flatten_inputs
+from metricfit.confusion import Absent, ConfusionMatrix, as_confusion_matrix
+from metricfit.losses.cross_entropy import ClassWeighting, cross_entropy_of_samples
+from metricfit.losses.diagnosis import Diagnosis, diagnose
+from metricfit.losses.memory import ConfusionMemory
+from metricfit.losses.stepping import check_temperature, choose_step
+from metricfit.metrics import ClassMetric, Metric, MetricLike, get
+from metricfit.metrics.base import MatrixSource
+from metricfit.steps import Step
+
+__all__ = ["MetricLoss", "metric_loss"]
+
+
+def metric_loss(
+    input: Tensor,
+    target: Tensor,
+    metric: MetricLike,
+    *,
+    average: str | int | None = None,
+    task: Task = "multiclass",
+    step: str | Step = "annealed_linear",
+    temperature: float | Tensor = 0.2,
+    delta: float | None = None,
+    k: float | None = None,
+    sharpness: float | None = None,
+    threshold: float | Sequence[float] | Tensor = 0.5,
+    weight: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+    ignore_index: int = -100,
+    absent: Absent = "skip",
+    labels: Sequence[Hashable] | None = None,
+    detach_threshold: bool = False,
+    from_probabilities: bool = False,
+    cross_entropy: float = 0.0,
+    class_weighting: ClassWeighting = "none",
+    class_prior: Tensor | None = None,
+    validate: bool = True,
+) -> Tensor:
+    """The functional form of :class:`MetricLoss`, without memory; arguments as there.
+
+    >>> logits = torch.tensor([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0]])
+    >>> metric_loss(logits, torch.tensor([0, 1, 1]), "accuracy")
+    tensor(0.3381)
+    """
+    loss = MetricLoss(
+        metric,
+        average=average,
+        task=task,
+        step=step,
+        temperature=temperature if not isinstance(temperature, Tensor) else 0.2,
+        delta=delta,
+        k=k,
+        sharpness=sharpness,
+        threshold=threshold,
+        weight=weight,
+        ignore_index=ignore_index,
+        absent=absent,
+        labels=labels,
+        detach_threshold=detach_threshold,
+        from_probabilities=from_probabilities,
+        cross_entropy=cross_entropy,
+        class_weighting=class_weighting,
+        class_prior=class_prior,
+        validate=validate,
+    )
+    if isinstance(temperature, Tensor):
+        if loss.temperature is None:
+            raise ValueError(f"temperature: has no effect with step={step!r}.")
+        loss.temperature = temperature
+    value: Tensor = loss(input, target, sample_weight)
+    return value
+
+
+class MetricLoss(nn.Module):
+    """One minus the metric (its distance from perfect) of the batch's soft confusion matrix.
+
+    Called like ``F.cross_entropy``. 0 is a perfect score; for metrics with maximum 1, ``1 - loss`` is the metric.
+    Put ``MetricLoss("f1", cross_entropy=0.5, class_weighting="sqrt", memory=0.9)`` to train well from scratch:
+    cross-entropy learns the representation, the metric fixes the decision.
+
+    Args:
+        metric: A name (``"mcc"``), a spec (``"fbeta:beta=2,average=macro"``), an expression
+            (``"0.7*recall[1] + 0.3*precision[1]"``), a :class:`metricfit.metrics.Metric`, or any function of a
+            :class:`metricfit.confusion.ConfusionMatrix` that returns a scalar tensor (taken to lie in [0, 1], more
+            is better).
+        average: Average over classes, for metrics given by a bare name: "macro", "micro", "weighted" or a class
+            index. A bare ``f1``, ``precision``, … is macro for a multiclass task, the positive class's for a binary.
+        task: ``"multiclass"``: logits (N, C, …), target (N, …) indices or (N, C, …) probabilities. ``"binary"``:
+            logits (N, …), target of the same shape, 0 and 1 (or between). ``"multilabel"``: logits (N, L, …), the same.
+        step: ``"annealed_linear"`` (EAST), ``"linear"`` (``delta``), ``"sigmoid"`` (``k``), ``"amplifier"``
+            (``sharpness``), ``"identity"``, or a function ``(p, tau)``.
+        temperature: T of the annealed step, in (0, 0.4]; a buffer, so that changing it recompiles nothing. Use
+            :meth:`set_temperature` or a :class:`metricfit.TemperatureAnnealer`.
+        delta: Height of the linear step's first knot.
+        k: Steepness of the sigmoid step.
+        sharpness: L of the amplifier step.
+        threshold: The fixed threshold of binary and multi-label tasks: a number, or one a label.
+        weight: Class weights: (C,); (2,) for a binary task; (L,) label weights for a multi-label one.
+        ignore_index: Target value of positions that do not count (probability targets: a row filled with it).
+        absent: Whether averages over classes ``"skip"`` or ``"count"`` the classes that do not occur in the batch.
+        labels: Class names, so that ``"recall[fraud]"`` finds its class.
+        detach_threshold: Stop the gradient through the dynamic threshold.
+        from_probabilities: The input holds probabilities, not logits; never guessed.
+        cross_entropy: Weight of cross-entropy added to the metric's loss; then ``1 - loss`` is no longer the metric.
+        class_weighting: Class weights in that cross-entropy: ``"none"``, ``"sqrt"`` (∝ prior^-1/2), ``"balanced"``.
+        class_prior: Class shares or counts for them, (C,), (2,) or (L,) positive shares; by default the batch's.
+        memory: Decay of a cross-batch memory of the confusion matrix (0.9 remembers some ten batches); 0 is none.
+            Used and updated in training mode only.
+        validate: Look at the values (NaN, labels out of range), which waits for the device; shapes are always checked.
+
+    >>> loss = MetricLoss("f1", average="macro")
+    >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0]], requires_grad=True)
+    >>> value = loss(logits, torch.tensor([0, 1, 1]))
+    >>> value.backward()
+    >>> value
+    tensor(0.2864, grad_fn=<WhereBackward0>)
+    """
+
+    temperature: Tensor | None
+    weight: Tensor | None
+    class_prior: Tensor | None
+    threshold: Tensor
+
+    def __init__(
+        self,
+        metric: MetricLike,
+        *,
+        average: str | int | None = None,
+        task: Task = "multiclass",
+        step: str | Step = "annealed_linear",
+        temperature: float = 0.2,
+        delta: float | None = None,
+        k: float | None = None,
+        sharpness: float | None = None,
+        threshold: float | Sequence[float] | Tensor = 0.5,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        absent: Absent = "skip",
+        labels: Sequence[Hashable] | None = None,
+        detach_threshold: bool = False,
+        from_probabilities: bool = False,
+        cross_entropy: float = 0.0,
+        class_weighting: ClassWeighting = "none",
+        class_prior: Tensor | None = None,
+        memory: float = 0.0,
+        validate: bool = True,
+    ) -> None:
+        super().__init__()
+        check_task(task)
+        self.metric = _with_average(get(metric), average)
+        self.task: Task = task
+        self.ignore_index = ignore_index
+        self.labels = None if labels is None else tuple(labels)
+        self.detach_threshold = detach_threshold
+        self.from_probabilities = from_probabilities
+        self.cross_entropy = float(cross_entropy)
+        self.class_weighting: ClassWeighting = class_weighting
+        self.absent: Absent = absent
+        self.validate = validate
+        self._check_options(step, threshold, class_prior)
+        self._fixed_step: Step | None = None
+        chosen = choose_step(step, temperature=temperature, delta=delta, k=k, sharpness=sharpness)
+        annealed = step == "annealed_linear"
+        if not annealed:
+            self._fixed_step = chosen
+        self.step = step if isinstance(step, str) else getattr(step, "__name__", type(step).__name__)
+        self.register_buffer("temperature", torch.tensor(float(temperature)) if annealed else None)
+        self.register_buffer("threshold", _checked_threshold(threshold), persistent=False)
+        self.register_buffer("weight", None if weight is None else _as_weights(weight, "weight"), persistent=False)
+        prior = None if class_prior is None else _as_weights(class_prior, "class_prior")
+        self.register_buffer("class_prior", prior, persistent=False)
+        self._grids = sorted(self.metric._grids(), key=lambda grid: grid or ())
+        self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self._grids) if memory else None
+
+    def _check_options(self, step: str | Step, threshold: object, class_prior: object) -> None:
+        if isinstance(self.metric, ClassMetric) and self.metric.average == "none":
+            raise ValueError("average: 'none' gives one value a class; a loss needs one number, choose another.")
+        if self.absent not in get_args(Absent):
+            raise ValueError(f"absent: expected 'skip' or 'count', got {self.absent!r}.")
+        if self.class_weighting not in get_args(ClassWeighting):
+            raise ValueError(f"class_weighting: expected 'none', 'sqrt' or 'balanced', got {self.class_weighting!r}.")
+        if not 0 <= self.cross_entropy < float("inf"):
+            raise ValueError(f"cross_entropy: expected a weight >= 0, got {self.cross_entropy}.")
+        if not self.cross_entropy and self.class_weighting != "none":
+            raise ValueError("class_weighting: has no effect without cross_entropy; give cross_entropy a weight.")
+        if class_prior is not None and self.class_weighting == "none":
+            raise ValueError("class_prior: has no effect without class_weighting='sqrt' or 'balanced'.")
+        plain = isinstance(threshold, (int, float)) and threshold == 0.5
+        if not plain and (self.task == "multiclass" or step in ("amplifier", "identity")):
+            fixed = "a multiclass task, whose threshold is dynamic" if self.task == "multiclass" else f"step={step!r}"
+            raise ValueError(f"threshold: has no effect with {fixed}.")
+        if self.task == "multiclass" and step == "amplifier":
+            raise ValueError(
+                "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach; use "
+                "step='sigmoid' with k=73, or task='binary'."
+            )
+        if self.detach_threshold and (self.task != "multiclass" or step in ("amplifier", "identity")):
+            raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
+
+    def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        """The loss of a batch, a scalar.
+
+        Args:
+            input: Logits, or probabilities with ``from_probabilities``.
+            target: Classes; see the class.
+            sample_weight: Weights (N,) or one a position.
+        """
+        with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
+            samples = self._flatten(input, target, sample_weight)
+            loss = self.metric.loss(self._source(samples, remember=self.training))
+            if loss.ndim:
+                raise ValueError(f"metric: {self.metric} gives shape {tuple(loss.shape)}, a loss needs one number.")
+            if self.cross_entropy:
+                loss = loss + self.cross_entropy * self._cross_entropy(samples)
+            return torch.where(samples.weight.sum() > 0, loss, torch.zeros_like(loss))
+
+    def set_temperature(self, temperature: float) -> None:
+        """Change T in place: nothing is recompiled.
+
+        >>> loss = MetricLoss("mcc")
+        >>> loss.set_temperature(0.1)
+        >>> loss.temperature
+        tensor(0.1000)
+        """
+        if self.temperature is None:
+            raise ValueError(f"temperature: step={self.step!r} has none; use step='annealed_linear'.")
+        self.temperature.fill_(check_temperature(temperature))
+
+    def confusion(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> ConfusionMatrix:
+        """The soft confusion matrix of a batch as this loss sees it, without its memory."""
+        samples = self._flatten(input, target, sample_weight)
+        return self._source(samples, remember=False)(None)
+
+    def diagnose(
+        self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None, *, confidence: float = 0.95
+    ) -> Diagnosis:
+        """What this loss can learn from a batch: see :class:`metricfit.losses.Diagnosis`.
+
+        >>> logits = torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 0.9]])
+        >>> report = MetricLoss("f1").diagnose(logits, torch.tensor([0, 1, 1]))
+        >>> round(report.hard_value, 3), report.classes_without_support
+        (0.667, ())
+        """
+        return diagnose(self, input, target, sample_weight, confidence=confidence)
+
+    def _flatten(self, input: Tensor, target: Tensor, sample_weight: Tensor | None) -> Samples:
+        return flatten_inputs(
+            input,
+            target,
+            task=self.task,
+            weight=self.weight,
+            sample_weight=sample_weight,
+            ignore_index=self.ignore_index,
+            from_probabilities=self.from_probabilities,
+            validate=self.validate,
+        )
+
+    def _source(self, samples: Samples, *, remember: bool) -> MatrixSource:
+        made: dict[tuple[float, ...] | None, ConfusionMatrix] = {}
+
+        def source(thresholds: tuple[float, ...] | None) -> ConfusionMatrix:
+            if thresholds not in made:
+                matrix = count_samples(
+                    samples,
+                    self.task,
+                    self._step,
+                    threshold=self.threshold,
+                    thresholds=thresholds,
+                    detach_threshold=self.detach_threshold,
+                    from_probabilities=self.from_probabilities,
+                )
+                cm = as_confusion_matrix(matrix, self.task, thresholds, self.labels, self.absent)
+                if remember and self.memories is not None:
+                    cm = self.memories[self._grids.index(thresholds)](cm)
+                made[thresholds] = cm
+            return made[thresholds]
+
+        return source
+
+    @property
+    def _step(self) -> Step:
+        if self._fixed_step is not None:
+            return self._fixed_step
+        return choose_step("annealed_linear", temperature=self.temperature)  # type: ignore[arg-type]
+
+    def _cross_entropy(self, samples: Samples) -> Tensor:
+        prior = self.class_prior
+        if prior is not None and self.task == "multilabel":
+            prior = torch.stack([1 - prior, prior], dim=-1)
+        elif prior is not None and self.task == "binary":
+            prior = prior[None, :]
+        return cross_entropy_of_samples(
+            samples,
+            task=self.task,
+            weighting=self.class_weighting,
+            prior=prior,
+            from_probabilities=self.from_probabilities,
+        )
+
+    def extra_repr(self) -> str:
+        """The metric and the options that differ from the defaults."""
+        parts = [f"metric={self.metric}", f"task={self.task!r}", f"step={self.step!r}"]
+        if self.temperature is not None:
+            parts.append(f"temperature={self.temperature.item():.4g}")
+        if self.cross_entropy:
+            parts.append(f"cross_entropy={self.cross_entropy:g}, class_weighting={self.class_weighting!r}")
+        return ", ".join(parts)
+
+
+def _with_average(metric: Metric, average: str | int | None) -> Metric:
+    if average is None:
+        return metric
+    if not isinstance(metric, ClassMetric):
+        raise ValueError(f"average: has no effect on {metric}; give the average inside the expression.")
+    if metric.average != "auto" or metric.label is not None:
+        raise ValueError(f"average: {metric} has one already; give it once.")
+    return replace(metric, average=average)
+
+
+def _checked_threshold(threshold: float | Sequence[float] | Tensor) -> Tensor:
+    values = torch.as_tensor(threshold, dtype=torch.float32)
+    if values.ndim > 1:
+        raise ValueError(f"threshold: expected a number or one a label, got shape {tuple(values.shape)}.")
+    if not bool(((values > 0) & (values < 1)).all()):
+        raise ValueError(f"threshold: expected numbers strictly between 0 and 1, got {threshold}.")
+    return values
+
+
+def _as_weights(values: Tensor, name: str) -> Tensor:
+    weights = torch.as_tensor(values, dtype=torch.float32 if not isinstance(values, Tensor) else None)
+    if weights.ndim != 1 or not bool((weights >= 0).all()) or not bool(weights.isfinite().all()):
+        raise ValueError(f"{name}: expected a vector of finite numbers >= 0, got {values}.")
+    return weights if weights.is_floating_point() else weights.float()

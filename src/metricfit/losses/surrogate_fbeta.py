@@ -1,0 +1,101 @@
+"""The surrogate F-beta loss of Lee, Yang and Yoo, a sum over samples that follows F-beta's gradient."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from metricfit._inputs import Samples
+from metricfit._numerics import safe_divide
+from metricfit.losses.sample_loss import SampleLoss, SampleOptions
+
+__all__ = ["SurrogateFBetaLoss", "surrogate_fbeta_loss"]
+
+
+class SurrogateFBetaLoss(SampleLoss):
+    """-y log f + (1 - y) log(β² p / (1 - p) + f), f the probability and p the share of positives (eq. 20).
+
+    With ``q`` the noise-robust form of eq. 25: y (1 - f^q) / q + (1 - y) ((β² p / (1 - p) + f)^q - 1) / q. As in the
+    paper samples are weighted by n / n_y (eq. 2), which here makes both classes count one half.
+
+    Args:
+        beta: Recall counts beta times as much as precision.
+        q: Robustness in (0, 1]; ``None`` is eq. 20, the limit q → 0.
+        positive_share: p of the training set, one number or one a label; by default the batch's.
+        class_balanced: Weigh the classes equally.
+        options: task ("binary" or "multilabel"), weight, ignore_index, from_probabilities, validate.
+
+    >>> loss = SurrogateFBetaLoss(beta=1.0, positive_share=0.5)
+    >>> loss(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))  # (log 2 + log 1.5) / 2
+    tensor(0.5493)
+    """
+
+    positive_share: Tensor | None
+
+    def __init__(
+        self,
+        beta: float = 1.0,
+        *,
+        q: float | None = None,
+        positive_share: float | Tensor | None = None,
+        class_balanced: bool = True,
+        **options: Unpack[SampleOptions],
+    ) -> None:
+        if options.setdefault("task", "binary") == "multiclass":
+            raise ValueError("task: the surrogate is one of positives against negatives, 'binary' or 'multilabel'.")
+        super().__init__(**options)
+        if not 0 < beta < float("inf"):
+            raise ValueError(f"beta: expected a number > 0, got {beta}.")
+        if q is not None and not 0 < q <= 1:
+            raise ValueError(f"q: expected a number in (0, 1], or None for eq. 20, got {q}.")
+        share = None if positive_share is None else torch.as_tensor(positive_share, dtype=torch.float32)
+        if share is not None and not bool(((share > 0) & (share < 1)).all()):
+            raise ValueError(f"positive_share: expected shares strictly between 0 and 1, got {positive_share}.")
+        self.beta = float(beta)
+        self.q = q
+        self.class_balanced = class_balanced
+        self.register_buffer("positive_share", share, persistent=False)
+
+    def of_samples(self, samples: Samples) -> Tensor:
+        """Eq. 20 or 25, averaged over samples (within each class where balanced), then over labels."""
+        f = self.probabilities(samples)
+        positive, negative = samples.weight * samples.target, samples.weight * (1 - samples.target)
+        share = self.positive_share
+        if share is None:
+            share = safe_divide(positive.sum(dim=0), samples.weight.sum(dim=0))
+        # A batch without negatives has p = 1: eq. 20 is then infinite, but no sample asks for it.
+        odds = self.beta**2 * safe_divide(share, 1 - share).to(f)
+        smallest = torch.finfo(f.dtype).tiny
+        if self.q is None:
+            logits = samples.scores
+            missed = -f.clamp_min(smallest).log() if self.from_probabilities else F.softplus(-logits)
+            alarm = (odds + f).clamp_min(smallest).log()
+        else:
+            missed = (1 - f.clamp_min(smallest) ** self.q) / self.q
+            alarm = ((odds + f).clamp_min(smallest) ** self.q - 1) / self.q
+        if not self.class_balanced:
+            total = (positive * missed + negative * alarm).sum(dim=0)
+            return safe_divide(total, samples.weight.sum(dim=0)).mean()
+        of_positives = safe_divide((positive * missed).sum(dim=0), positive.sum(dim=0))
+        of_negatives = safe_divide((negative * alarm).sum(dim=0), negative.sum(dim=0))
+        return ((of_positives + of_negatives) / 2).mean()
+
+
+def surrogate_fbeta_loss(
+    input: Tensor,
+    target: Tensor,
+    sample_weight: Tensor | None = None,
+    *,
+    beta: float = 1.0,
+    q: float | None = None,
+    positive_share: float | Tensor | None = None,
+    class_balanced: bool = True,
+    **options: Unpack[SampleOptions],
+) -> Tensor:
+    """The functional form of :class:`SurrogateFBetaLoss`."""
+    loss = SurrogateFBetaLoss(beta, q=q, positive_share=positive_share, class_balanced=class_balanced, **options)
+    value: Tensor = loss(input, target, sample_weight)
+    return value
