@@ -1,0 +1,153 @@
+"""The definitions again, in plain Python loops over plain numbers: what the tensors must equal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+PlainStep = Callable[[float, float], float]
+Matrix = list[list[float]]
+
+
+def five_point_step(p: float, tau: float, delta: float, width: float) -> float:
+    """btg eq. 5 by interpolation between its five points."""
+    points = [(0.0, 0.0), (tau - width / 2, delta), (tau, 0.5), (tau + width / 2, 1 - delta), (1.0, 1.0)]
+    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+        if p <= x1:
+            return y0 + (y1 - y0) * (p - x0) / (x1 - x0)
+    raise ValueError(p)
+
+
+def plain_step(name: str, parameter: float | None = None) -> PlainStep:
+    """A step by name as a function of two floats."""
+    if name == "heaviside":
+        return lambda p, tau: 1.0 if p >= tau else 0.0
+    if name == "linear":
+        return lambda p, tau: five_point_step(p, tau, parameter or 0.1, min(tau, 1 - tau))
+    if name == "annealed_linear":
+        t = parameter or 0.2
+        return lambda p, tau: five_point_step(p, tau, t, 5 * t * min(tau, 1 - tau))
+    if name == "sigmoid":
+        return lambda p, tau: 1 / (1 + math.exp(-(parameter or 10.0) * (p - tau)))
+    if name == "amplifier":
+        return lambda p, tau: 1 / (1 + math.exp(-(parameter or 73.0) * (p - 0.5)))
+    if name == "identity":
+        return lambda p, tau: p
+    raise ValueError(name)
+
+
+def softmax(row: Sequence[float]) -> list[float]:
+    highest = max(row)
+    powers = [math.exp(v - highest) for v in row]
+    return [v / sum(powers) for v in powers]
+
+
+def sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
+
+
+def dynamic_membership(p: Sequence[float], step: PlainStep) -> list[float]:
+    """east section 4.1: the step at the mean of the two largest entries, normalised."""
+    tau = sum(sorted(p)[-2:]) / 2
+    heights = [step(v, tau) for v in p]
+    return [h / sum(heights) for h in heights]
+
+
+def positions(shape: Sequence[int]) -> Any:
+    """All index tuples of a shape."""
+    return product(*(range(size) for size in shape))
+
+
+def soft_multiclass(
+    logits: Any,
+    target: Any,
+    step: PlainStep,
+    *,
+    weight: Sequence[float] | None = None,
+    sample_weight: Any = None,
+    ignore_index: int = -100,
+) -> Matrix:
+    """The d×d matrix of logits (N, C, …), indices (N, …) or probabilities (N, C, …), one position after another."""
+    logits, target = np.asarray(logits), np.asarray(target)
+    classes = logits.shape[1]
+    matrix = [[0.0] * classes for _ in range(classes)]
+    for place in positions(logits.shape[:1] + logits.shape[2:]):
+        row = (place[0], slice(None), *place[1:])
+        if target.ndim == logits.ndim:
+            share = [float(v) for v in target[row]]
+            if all(v == ignore_index for v in share):
+                continue
+        else:
+            if int(target[place]) == ignore_index:
+                continue
+            share = [float(k == int(target[place])) for k in range(classes)]
+        membership = dynamic_membership(softmax([float(v) for v in logits[row]]), step)
+        for i, j in product(range(classes), repeat=2):
+            factor = 1.0 if weight is None else weight[i]
+            matrix[i][j] += factor * position_weight(sample_weight, place) * share[i] * membership[j]
+    return matrix
+
+
+def soft_labels(
+    logits: Any,
+    target: Any,
+    step: PlainStep,
+    tau: float | Sequence[float] = 0.5,
+    *,
+    weight: Sequence[float] | None = None,
+    sample_weight: Any = None,
+    ignore_index: int = -100,
+    binary: bool = False,
+) -> Any:
+    """The L×2×2 counts of logits (N, L, …), or the 2×2 ones of (N, …); btg eq. 6."""
+    logits, target = np.asarray(logits), np.asarray(target)
+    if binary:
+        logits, target = logits[:, None], target[:, None]
+        sample_weight = None if sample_weight is None else np.asarray(sample_weight)
+    labels = logits.shape[1]
+    counts = [[[0.0, 0.0], [0.0, 0.0]] for _ in range(labels)]
+    for place in positions(logits.shape):
+        label, position = place[1], (place[0], *place[2:])
+        y = float(target[place])
+        if y == ignore_index:
+            continue
+        h = step(sigmoid(float(logits[place])), tau if isinstance(tau, float) else tau[label])
+        if sample_weight is not None and np.shape(sample_weight) == logits.shape and not binary:
+            w = float(np.asarray(sample_weight)[place])
+        else:
+            w = position_weight(sample_weight, position)
+        negative, positive = w * (1 - y), w * y
+        if weight is not None:
+            negative *= weight[0] if binary else weight[label]
+            positive *= weight[1] if binary else weight[label]
+        counts[label][0][0] += negative * (1 - h)
+        counts[label][0][1] += negative * h
+        counts[label][1][0] += positive * (1 - h)
+        counts[label][1][1] += positive * h
+    return counts[0] if binary else counts
+
+
+def position_weight(sample_weight: Any, place: tuple[int, ...]) -> float:
+    """The weight of a position: its own or its sample's."""
+    if sample_weight is None:
+        return 1.0
+    weights = np.asarray(sample_weight)
+    return float(weights[place[0]] if weights.ndim == 1 else weights[place])
+
+
+def one_versus_rest(matrix: Sequence[Sequence[float]]) -> list[tuple[float, float, float, float]]:
+    """(tp, fp, fn, tn) of each class of a d×d matrix, each by adding up its own cells."""
+    size = range(len(matrix))
+    return [
+        (
+            math.fsum(matrix[k][k] for _ in "1"),
+            math.fsum(matrix[i][k] for i in size if i != k),
+            math.fsum(matrix[k][j] for j in size if j != k),
+            math.fsum(matrix[i][j] for i in size for j in size if i != k and j != k),
+        )
+        for k in size
+    ]

@@ -1,0 +1,283 @@
+import math
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metricfit.steps import (
+    StepTable,
+    amplifier_step,
+    annealed_linear_step,
+    heaviside,
+    identity_step,
+    linear_step,
+    linear_step_slopes,
+    lipschitz_constant,
+    sigmoid_step,
+)
+from tests.helper import plain_step
+
+probability = st.floats(0, 1)
+threshold = st.floats(0.01, 0.99)
+temperature = st.floats(1e-3, 0.399)
+LINE = torch.linspace(0, 1, 20_001, dtype=torch.float64)
+
+STEPS = [
+    pytest.param(heaviside, plain_step("heaviside"), id="heaviside"),
+    pytest.param(linear_step, plain_step("linear"), id="linear"),
+    pytest.param(partial(linear_step, delta=0.3), plain_step("linear", 0.3), id="linear-0.3"),
+    pytest.param(annealed_linear_step, plain_step("annealed_linear"), id="annealed"),
+    pytest.param(
+        partial(annealed_linear_step, temperature=0.01), plain_step("annealed_linear", 0.01), id="annealed-0.01"
+    ),
+    pytest.param(sigmoid_step, plain_step("sigmoid"), id="sigmoid"),
+    pytest.param(partial(sigmoid_step, k=3.0), plain_step("sigmoid", 3.0), id="sigmoid-3"),
+    pytest.param(amplifier_step, plain_step("amplifier"), id="amplifier"),
+    pytest.param(identity_step, plain_step("identity"), id="identity"),
+]
+
+
+def double(value):
+    return torch.tensor(value, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("step", "plain"), STEPS)
+@given(p=probability, tau=threshold)
+def test_step_equals_the_formula_on_floats(step, plain, p, tau):
+    assert step(double(p), double(tau)).item() == pytest.approx(plain(p, tau), rel=1e-12, abs=1e-13)
+
+
+@pytest.mark.parametrize(("step", "plain"), STEPS)
+@given(p=st.lists(probability, min_size=2, max_size=50), tau=st.floats(0, 1))
+def test_step_stays_in_the_unit_interval_and_never_falls(step, plain, p, tau):
+    values = step(double(sorted(p)), double(tau))
+    assert ((values >= 0) & (values <= 1)).all()
+    assert (values.diff() >= -1e-15).all()
+
+
+@given(tau=threshold, delta=st.floats(0.01, 0.49), t=temperature)
+def test_linear_steps_pass_through_their_ends_and_the_threshold(tau, delta, t):
+    points = double([0.0, tau, 1.0])
+    for step in (partial(linear_step, delta=delta), partial(annealed_linear_step, temperature=t)):
+        assert step(points, double(tau)).tolist() == pytest.approx([0.0, 0.5, 1.0], abs=1e-12)
+    assert sigmoid_step(double(tau), tau).item() == 0.5
+    assert heaviside(double(tau), tau).item() == 1.0
+    assert amplifier_step(double(0.5), tau).item() == 0.5
+
+
+@given(tau=threshold, delta=st.floats(0.01, 0.49))
+def test_linear_step_reaches_delta_at_its_knots(tau, delta):
+    half = min(tau, 1 - tau) / 2
+    knots = linear_step(double([tau - half, tau + half]), double(tau), delta=delta)
+    assert knots.tolist() == pytest.approx([delta, 1 - delta], abs=1e-12)
+
+
+@given(tau=threshold, t=temperature)
+def test_annealed_step_is_continuous_at_its_knots(tau, t):
+    half = 5 * t * min(tau, 1 - tau) / 2
+    for knot in (tau - half, tau, tau + half):
+        around = annealed_linear_step(double([knot - 1e-13, knot, knot + 1e-13]), double(tau), t)
+        assert (around.diff().abs() < 1e-8).all()
+
+
+@given(p=st.lists(probability, min_size=1, max_size=20), tau=st.floats(0, 1))
+def test_annealed_step_at_a_fifth_is_the_linear_step(p, tau):
+    p, tau = double(p), double(tau)
+    assert annealed_linear_step(p, tau, 0.2).tolist() == pytest.approx(linear_step(p, tau, 0.2).tolist(), abs=1e-12)
+
+
+@given(p=probability, tau=threshold)
+def test_annealed_step_tends_to_the_exact_step(p, tau):
+    value = annealed_linear_step(double(p), double(tau), 1e-9).item()
+    if p == tau:
+        assert value == 0.5
+    elif abs(p - tau) > 1e-8:
+        assert value == pytest.approx(heaviside(double(p), tau).item(), abs=1e-7)
+
+
+ENDS_AND_BETWEEN = [0.0, 1e-7, 1e-3, 0.1, 0.3, 0.5, 0.7, 0.999, 1.0]
+LINEAR_STEPS = [
+    *(partial(annealed_linear_step, temperature=t) for t in (0.4, 0.39, 0.2, 1e-3, 1e-6, 3e-8, 1e-8, 1e-12)),
+    *(partial(linear_step, delta=delta) for delta in (0.1, 0.2, 0.45)),
+]
+
+
+def points_close_to(tau, dtype):
+    """A line of probabilities with the nearest representable neighbours of tau."""
+    near = [torch.tensor(tau, dtype=dtype)]
+    for end in (0.0, 1.0):
+        first = near[0].nextafter(torch.tensor(end, dtype=dtype))
+        near += [first, first.nextafter(torch.tensor(end, dtype=dtype))]
+    return torch.cat([torch.linspace(0, 1, 101, dtype=dtype), torch.stack(near)]).sort().values
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("step", LINEAR_STEPS)
+@pytest.mark.parametrize("tau", ENDS_AND_BETWEEN)
+def test_linear_steps_have_no_bad_value_or_gradient_anywhere(step, tau, dtype):
+    p = points_close_to(tau, dtype).requires_grad_()
+    threshold = torch.tensor(tau, dtype=dtype, requires_grad=True)
+    value = step(p, threshold)
+    value.sum().backward()
+    assert ((value >= 0) & (value <= 1)).all()
+    assert (value.diff() >= -torch.finfo(dtype).eps).all()
+    assert p.grad.isfinite().all()
+    assert threshold.grad.isfinite()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("step", LINEAR_STEPS)
+@pytest.mark.parametrize("tau", ENDS_AND_BETWEEN)
+def test_linear_steps_stay_in_the_unit_interval_in_half_precision(step, tau, dtype):
+    value = step(torch.linspace(0, 1, 101).to(dtype), torch.tensor(tau, dtype=dtype))
+    assert ((value >= 0) & (value <= 1)).all()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        linear_step,
+        sigmoid_step,
+        amplifier_step,
+        identity_step,
+        *(partial(annealed_linear_step, temperature=t) for t in (0.39, 0.2, 0.05)),
+    ],
+)
+@pytest.mark.parametrize("tau", [0.15, 0.5, 0.8])
+def test_gradcheck_away_from_the_knots(step, tau):
+    p = double([0.013, 0.11, 0.27, 0.46, 0.58, 0.71, 0.87, 0.99]).requires_grad_()
+    threshold = double(tau).requires_grad_()
+    assert torch.autograd.gradcheck(lambda a, b: step(a, b) + 0 * b, (p, threshold))
+
+
+def test_the_exact_step_has_no_gradient():
+    p = torch.rand(5, requires_grad=True)
+    assert not heaviside(p, 0.5).requires_grad
+
+
+def test_temperature_may_be_a_tensor_and_keeps_the_dtype():
+    for dtype in (torch.float32, torch.float64):
+        p = torch.rand(7, dtype=dtype)
+        by_tensor = annealed_linear_step(p, torch.tensor(0.3), torch.tensor(0.05, dtype=torch.float64))
+        assert by_tensor.dtype == dtype
+        assert by_tensor.tolist() == pytest.approx(annealed_linear_step(p, 0.3, 0.05).tolist(), abs=1e-6)
+
+
+def test_thresholds_broadcast():
+    p = torch.rand(4, 3, dtype=torch.float64)
+    taus = double([0.2, 0.5, 0.7])
+    together = annealed_linear_step(p, taus)
+    for k in range(3):
+        assert torch.equal(together[:, k], annealed_linear_step(p[:, k], taus[k]))
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.35, 0.5, 0.9])
+@pytest.mark.parametrize(
+    ("name", "step", "options"),
+    [
+        ("linear", linear_step, {"delta": 0.1}),
+        ("linear", linear_step, {"delta": 0.4}),
+        ("annealed_linear", annealed_linear_step, {"temperature": 0.2}),
+        ("annealed_linear", annealed_linear_step, {"temperature": 0.35}),
+        ("annealed_linear", annealed_linear_step, {"temperature": 0.02}),
+        ("sigmoid", sigmoid_step, {"k": 10.0}),
+        ("amplifier", amplifier_step, {"sharpness": 73.0}),
+        ("identity", identity_step, {}),
+    ],
+)
+def test_lipschitz_constant_is_the_steepest_difference_quotient(name, step, options, tau):
+    constant = lipschitz_constant(name, tau, **options)
+    quotients = step(LINE, double(tau), **options).diff() / LINE.diff()
+    assert quotients.max().item() <= constant * (1 + 1e-9)
+    assert quotients.max().item() == pytest.approx(constant, rel=1e-4)
+
+
+@pytest.mark.parametrize("tau", [0.0, 1.0])
+@pytest.mark.parametrize("step", ["linear", "annealed_linear"])
+def test_lipschitz_constant_is_finite_at_the_ends(step, tau):
+    assert 0 < lipschitz_constant(step, tau) < math.inf
+
+
+def test_lipschitz_constant_of_the_exact_step_is_infinite():
+    assert lipschitz_constant("heaviside") == math.inf
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"step": "cubic"}, "step: expected 'linear'.*'cubic'"),
+        ({"step": "linear", "tau": 1.5}, "tau: .*1.5"),
+        ({"step": "annealed_linear", "temperature": 0.0}, "temperature: .*0.0"),
+    ],
+)
+def test_lipschitz_constant_names_a_bad_argument(arguments, named):
+    with pytest.raises(ValueError, match=named):
+        lipschitz_constant(**arguments)
+
+
+def test_slopes_join_the_five_points():
+    low, middle, high = linear_step_slopes(0.3, delta=0.1, width=0.2)
+    assert (low * 0.2, middle * 0.2, high * 0.6) == pytest.approx((0.1, 0.8, 0.1))
+
+
+@pytest.mark.parametrize(
+    "step", [linear_step, sigmoid_step, amplifier_step, identity_step, partial(annealed_linear_step, temperature=0.1)]
+)
+@pytest.mark.parametrize("decimals", [1, 2, 3])
+def test_table_is_exact_on_its_grid_and_off_by_half_a_cell_elsewhere(step, decimals):
+    table = StepTable(step, p_decimals=decimals)
+    taus = torch.linspace(0, 1, 11, dtype=torch.float64)[:, None]
+    grid = torch.linspace(0, 1, 10**decimals + 1, dtype=torch.float64)
+    assert torch.allclose(table(grid, taus), step(grid.expand(11, -1), taus), atol=1e-12)
+    for tau in taus[1:-1].flatten().tolist():
+        steepest = (step(LINE, double(tau)).diff() / LINE.diff()).max().item()
+        off = (table(LINE, double(tau)) - step(LINE, double(tau))).abs().max().item()
+        assert off <= steepest * 0.5 / 10**decimals + 1e-9
+
+
+@pytest.mark.parametrize("step", [linear_step, sigmoid_step, heaviside])
+def test_reported_table_error_is_the_largest_one_at_tabulated_thresholds(step):
+    table = StepTable(step)
+    taus = [i / 10 for i in range(1, 10)]
+    p = [i / 2000 for i in range(2001)]
+    plain = max(abs(table(double(p), tau) - step(double(p), tau)).max().item() for tau in taus)
+    assert table.max_error() == pytest.approx(plain, abs=1e-12)
+
+
+def test_a_finer_table_is_more_accurate():
+    errors = [StepTable(linear_step, p_decimals=decimals).max_error() for decimals in (2, 3)]
+    assert errors == pytest.approx([0.04, 0.004], rel=1e-6)  # slope 8 times half a cell
+
+
+def test_table_trains_with_the_slopes_of_the_step():
+    table = StepTable(sigmoid_step, p_decimals=3)
+    p = torch.linspace(0.01, 0.99, 37, dtype=torch.float64, requires_grad=True)
+    (table_gradient,) = torch.autograd.grad(table(p, 0.3).sum(), p)
+    (gradient,) = torch.autograd.grad(sigmoid_step(p, 0.3).sum(), p)
+    assert torch.allclose(table_gradient, gradient, atol=0.02)
+    assert gradient.max() > 2
+
+
+def test_a_table_of_the_exact_step_has_no_slope():
+    p = torch.rand(9, requires_grad=True)
+    value = StepTable(heaviside)(p, 0.5)
+    value.sum().backward()
+    assert set(value.tolist()) <= {0.0, 1.0}
+    assert p.grad.abs().max() == 0
+
+
+def test_table_broadcasts_keeps_the_dtype_and_lets_nan_through():
+    table = StepTable(linear_step)
+    p = torch.rand(5, 3)
+    assert table(p, torch.tensor([[[0.1]], [[0.5]]])).shape == (2, 5, 3)
+    assert table(p.double(), 0.5).dtype == torch.float64
+    assert table(torch.tensor([math.nan]), 0.5).isnan().all()
+
+
+@pytest.mark.parametrize("decimals", [0, 5, -1])
+@pytest.mark.parametrize("name", ["tau_decimals", "p_decimals"])
+def test_table_names_a_bad_number_of_decimals(name, decimals):
+    with pytest.raises(ValueError, match=f"{name}: .*got {decimals}"):
+        StepTable(linear_step, **{name: decimals})
