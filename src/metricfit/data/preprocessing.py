@@ -1,0 +1,309 @@
+"""From a table of any columns to the float32 matrix that a network takes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+
+from metricfit.data.categories import CategoryEncoder, Folds
+from metricfit.data.columns import as_dates, as_keys, as_numbers, infer_kind
+from metricfit.data.dates import DateEncoder
+from metricfit.data.numbers import NumberEncoder, NumericMode
+from metricfit.data.tables import Column, Table, is_frame
+
+__all__ = ["ColumnSummary", "TablePreprocessor"]
+
+_QUANTILE_ROWS = 100_000
+_TARGET_FOLDS = 5
+_TARGET_CLASSES = 10
+
+
+@dataclass(frozen=True)
+class ColumnSummary:
+    """What became of one column, for people to read.
+
+    Attributes:
+        name: Its name, or ``x0``, ``x1``, … in a table without names.
+        kind: ``"number"``, ``"category"``, ``"date"`` or ``"empty"``.
+        reason: Why it was taken for that.
+        gaps: Missing values in the training rows.
+        levels: Distinct values of a category in the training rows, else None.
+        features: Names of the features made from it.
+        dropped: Why nothing (or only the indicator of gaps) was made from it, else empty.
+    """
+
+    name: str
+    kind: str
+    reason: str
+    gaps: int
+    levels: int | None
+    features: tuple[str, ...]
+    dropped: str = ""
+
+
+@dataclass
+class _FittedColumn:
+    name: str
+    kind: str
+    reason: str
+    gaps: int
+    levels: int | None
+    dropped: str
+    encoder: Any
+
+
+class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Turn any table into a dense float32 matrix: numbers, truth values, categories, dates and gaps.
+
+    * Numbers are standardised (clipped at ±10) and given a second time as normal scores of their ranks (clipped at
+      ±3). Columns of few whole numbers, which are often codes, also get an indicator of each value.
+    * Categories get an indicator of each frequent level and one for all others. Columns with more levels than
+      indicators also get the log-frequency of the level and, if ``y`` is known, how much more often each class
+      occurs in it; for the training rows that is cross-fitted, so train on what ``fit_transform`` returns.
+    * Dates (also text in which every value is an ISO date) become elapsed days, year, month, day, weekday, hour.
+    * Gaps (NaN, None, NaT, pd.NA) are filled by the median; a column that had some in ``fit`` gets an indicator.
+    * Constant and empty columns, and text in which hardly a value occurs twice, are dropped; :meth:`describe` tells.
+
+    At predict time gaps, unseen categories and empty columns are welcome everywhere. Frames are matched by name, as
+    :class:`sklearn.compose.ColumnTransformer` does: the order does not matter, further columns are ignored, a
+    missing one is an error. Infinities are errors.
+
+    Args:
+        numeric: Features of a number: ``"standard"``, ``"quantile"`` or ``"both"``.
+        categorical_features: Columns to treat as categories though they hold numbers: names, positions or a mask.
+        max_one_hot: Most indicators of levels a category column gets.
+        min_frequency: Levels with fewer rows have no indicator of their own.
+        integer_levels: Number columns of at most so many distinct whole values get an indicator of each; 0 for never.
+        target_encoding: Whether columns with more than ``max_one_hot`` levels get target rates when ``y`` is given.
+        random_state: Seed of the quantile sample (more than 100,000 rows) and of the folds of the target rates.
+
+    Attributes:
+        n_features_in_: Number of columns seen in ``fit``.
+        feature_names_in_: Their names, if they were text.
+
+    Example:
+        >>> import pandas as pd
+        >>> X = pd.DataFrame({"age": [20.0, 30.0, None, 50.0], "city": ["Rome", "Oslo", "Rome", "Oslo"]})
+        >>> features = TablePreprocessor(numeric="standard").fit(X)
+        >>> features.get_feature_names_out().tolist()
+        ['age', 'age__missing', 'city=Rome']
+        >>> features.transform(pd.DataFrame({"city": ["Bonn"], "age": [40.0]})).shape
+        (1, 3)
+    """
+
+    def __init__(
+        self,
+        *,
+        numeric: NumericMode = "both",
+        categorical_features: Sequence[str] | Sequence[int] | Sequence[bool] | None = None,
+        max_one_hot: int = 32,
+        min_frequency: int = 2,
+        integer_levels: int = 16,
+        target_encoding: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.numeric = numeric
+        self.categorical_features = categorical_features
+        self.max_one_hot = max_one_hot
+        self.min_frequency = min_frequency
+        self.integer_levels = integer_levels
+        self.target_encoding = target_encoding
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
+        """Learn the features.
+
+        Args:
+            X: The table, shape (n, columns).
+            y: Class labels (n,) or 0/1 indicators (n, labels); used for target rates only, may be left out.
+        """
+        self._fit(Table(X), X, y)
+        return self
+
+    def fit_transform(self, X: Any, y: ArrayLike | None = None) -> NDArray[np.float32]:
+        """Learn the features and return those of the training rows, with cross-fitted target rates."""
+        table = Table(X)
+        folds = self._fit(table, X, y)
+        return self._write(table, list(range(table.columns)), folds)
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """The features of new rows, shape (n, features), float32 and C-contiguous."""
+        check_is_fitted(self)
+        table = Table(X)
+        if is_frame(X) and hasattr(self, "feature_names_in_"):
+            positions = table.positions(list(self.feature_names_in_))
+        else:
+            validate_data(self, X, reset=False, skip_check_array=True)
+            positions = list(range(table.columns))
+        return self._write(table, positions, None)
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
+        """Names of the features, e.g. ``age``, ``age__quantile``, ``city=Rome``, ``city__missing``."""
+        check_is_fitted(self)
+        names = _check_feature_names_in(self, input_features)
+        features = [
+            f"{name}{suffix}" for name, c in zip(names, self.columns_, strict=True) for suffix in c.encoder.suffixes
+        ]
+        return np.array(features or ["constant"], dtype=object)
+
+    def describe(self) -> list[ColumnSummary]:
+        """What became of each column and why, in the order of the columns."""
+        check_is_fitted(self)
+        return [
+            ColumnSummary(
+                c.name,
+                c.kind,
+                c.reason,
+                c.gaps,
+                c.levels,
+                tuple(f"{c.name}{suffix}" for suffix in c.encoder.suffixes),
+                c.dropped,
+            )
+            for c in self.columns_
+        ]
+
+    def _fit(self, table: Table, X: Any, y: ArrayLike | None) -> Folds | None:
+        self._check_parameters()
+        validate_data(self, X, skip_check_array=True)
+        random = check_random_state(self.random_state)
+        sample = None
+        if table.rows > _QUANTILE_ROWS:
+            sample = np.sort(random.choice(table.rows, _QUANTILE_ROWS, replace=False))
+        folds = _folds(y, table.rows, random) if y is not None and self.target_encoding else None
+        names = [str(name) for name in _check_feature_names_in(self)]
+        categories = self._categorical_positions(names)
+        self.columns_ = [
+            self._fit_column(name, table.column(i), i in categories, sample, folds) for i, name in enumerate(names)
+        ]
+        return folds
+
+    def _fit_column(
+        self, name: str, values: Column, category: bool, sample: NDArray[np.intp] | None, folds: Folds | None
+    ) -> _FittedColumn:
+        kind, reason = infer_kind(values)
+        if category and kind != "empty":
+            kind, reason = "category", "named in categorical_features"
+        details: dict[str, Any] = {"name": name, "mode": self.numeric, "integer_levels": self.integer_levels}
+        encoder: NumberEncoder | DateEncoder | CategoryEncoder
+        levels, dropped = None, ""
+        if kind == "category":
+            codes, keys = as_keys(values, name)
+            gaps, levels = int((codes < 0).sum()), len(np.unique(codes[codes >= 0]))
+            many = levels > self.max_one_hot
+            encoder = CategoryEncoder.fit(
+                codes,
+                keys,
+                max_one_hot=self.max_one_hot,
+                min_frequency=self.min_frequency,
+                frequency=many,
+                folds=folds if many else None,
+            )
+            if not encoder.shown:
+                dropped = "constant" if levels < 2 else "an identifier or free text: hardly a value occurs twice"
+        elif kind == "date":
+            dates = as_dates(values, name)
+            gaps = int(np.isnat(dates).sum())
+            encoder = DateEncoder.fit(dates, sample, **details)
+            dropped = "" if encoder.parts else "constant"
+        elif kind == "number":
+            numbers = as_numbers(values, name)
+            gaps = int(np.isnan(numbers).sum()) if numbers.dtype.kind == "f" else 0
+            encoder = NumberEncoder.fit(numbers, sample, **details)
+            dropped = "" if encoder.scale else "constant"
+        if kind == "empty" or gaps == len(values):
+            encoder, gaps, dropped = NumberEncoder(), len(values), "no value at all"
+        return _FittedColumn(name, kind, reason, gaps, levels, dropped, encoder)
+
+    def _write(self, table: Table, positions: list[int], folds: Folds | None) -> NDArray[np.float32]:
+        widths = [len(column.encoder.suffixes) for column in self.columns_]
+        if not sum(widths):
+            # A network needs at least one input, though this one says nothing.
+            return np.zeros((table.rows, 1), dtype=np.float32)
+        out = np.empty((table.rows, sum(widths)), dtype=np.float32)
+        stop = 0
+        for column, position, width in zip(self.columns_, positions, widths, strict=True):
+            start, stop = stop, stop + width
+            if width:
+                _write_column(column, table.column(position), out[:, start:stop], folds)
+        return out
+
+    def _check_parameters(self) -> None:
+        if self.numeric not in get_args(NumericMode):
+            raise ValueError(f"numeric: expected one of {get_args(NumericMode)}, got {self.numeric!r}.")
+        for parameter, least in (("max_one_hot", 2), ("min_frequency", 1), ("integer_levels", 0)):
+            value = getattr(self, parameter)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{parameter}: expected a whole number >= {least}, got {value!r}.")
+
+    def _categorical_positions(self, names: list[str]) -> set[int]:
+        if self.categorical_features is None:
+            return set()
+        given = list(self.categorical_features)
+        if given and all(isinstance(g, bool | np.bool_) for g in given):
+            if len(given) != len(names):
+                raise ValueError(
+                    f"categorical_features: a mask needs one entry a column, {len(names)}, got {len(given)}."
+                )
+            return {i for i, g in enumerate(given) if g}
+        return {_position(g, names) for g in given}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+
+def _position(given: Any, names: list[str]) -> int:
+    if isinstance(given, int | np.integer):
+        if not -len(names) <= given < len(names):
+            raise ValueError(f"categorical_features: X has {len(names)} columns, got position {given}.")
+        return int(given) % len(names)
+    if given not in names:
+        matches = difflib.get_close_matches(str(given), names, n=3) or names[:10]
+        raise ValueError(f"categorical_features: X has no column {given!r}; close to it: {matches}.")
+    return names.index(given)
+
+
+def _write_column(column: _FittedColumn, values: Column, out: NDArray[np.float32], folds: Folds | None) -> None:
+    encoder, name = column.encoder, column.name
+    if isinstance(encoder, CategoryEncoder):
+        encoder.write(*as_keys(values, name), out, folds)
+    elif isinstance(encoder, DateEncoder):
+        encoder.write(as_dates(values, name), out, name)
+    else:
+        encoder.write(as_numbers(values, name), out, name)
+
+
+def _folds(y: ArrayLike, rows: int, random: np.random.RandomState) -> Folds:
+    target = np.asarray(y)
+    if len(target) != rows:
+        raise ValueError(f"y: expected one label a row of X, {rows}, got {len(target)}.")
+    if target.ndim == 2 and target.shape[1] > 1:
+        positive = target.astype(bool)
+        frequent = _most_frequent(positive.sum(axis=0))
+        indicator, names = positive[:, frequent], [str(i) for i in frequent]
+    else:
+        labels = target.ravel().astype(str) if target.dtype == object else target.ravel()
+        classes, codes = np.unique(labels, return_inverse=True)
+        frequent = _most_frequent(np.bincount(codes))
+        if len(classes) == 2:
+            frequent = np.array([1])
+        indicator, names = codes[:, None] == frequent, [str(classes[i]) for i in frequent]
+    fold = random.permutation(rows) % _TARGET_FOLDS
+    return Folds(indicator, names, fold.astype(np.int8), _TARGET_FOLDS)
+
+
+def _most_frequent(counts: NDArray[Any]) -> NDArray[np.intp]:
+    return np.sort(np.argsort(-counts, kind="stable")[:_TARGET_CLASSES])

@@ -1,0 +1,149 @@
+"""One view of every kind of table: arrays, lists, pandas and polars frames, sparse matrices."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.validation import check_array
+
+__all__ = ["Column", "Table", "is_frame"]
+
+Column = NDArray[Any] | pd.Series
+"""Values of one column: an array of numbers or booleans (NaN for gaps), else a pandas Series."""
+
+
+class Table:
+    """Columns of ``X`` by position, each converted only when it is asked for.
+
+    Nothing is copied here: a column of an array or a frame is a view wherever its type allows that.
+
+    Args:
+        X: Two-dimensional array or list, pandas or polars frame, or sparse matrix.
+
+    Attributes:
+        rows: Number of rows.
+        names: Names of the columns of a frame, None for other tables.
+
+    Example:
+        >>> table = Table([[1, "a"], [2, "b"]])
+        >>> table.rows, table.columns
+        (2, 2)
+    """
+
+    def __init__(self, X: Any) -> None:
+        self.names: list[Any] | None = None
+        if _is_polars(X):
+            if not hasattr(X, "height"):
+                raise TypeError("X: expected a polars DataFrame, got a LazyFrame; call .collect() first.")
+            self.names, self.rows, self.columns = list(X.columns), int(X.height), int(X.width)
+        elif isinstance(X, pd.DataFrame):
+            self.names, (self.rows, self.columns) = list(X.columns), X.shape
+        else:
+            if isinstance(X, list | tuple) and np.asarray(X).dtype.kind in "US":
+                # NumPy would turn the numbers of a mixed list into text.
+                X = np.array(X, dtype=object)
+            X = check_array(X, accept_sparse="csc", dtype=None, ensure_all_finite=False)
+            self.rows, self.columns = X.shape
+        _check_shape(self.rows, self.columns)
+        if self.names is not None and len(set(self.names)) != len(self.names):
+            twice = next(n for n in self.names if self.names.count(n) > 1)
+            raise ValueError(f"X: column names must be distinct, got {twice!r} twice; rename one of them.")
+        self._data = X
+
+    def column(self, position: int) -> Column:
+        """The values of one column."""
+        if isinstance(self._data, pd.DataFrame):
+            return _plain(self._data.iloc[:, position])
+        if isinstance(self._data, np.ndarray):
+            values = self._data[:, position]
+            return values if values.dtype.kind in "biuf" else _plain(pd.Series(values, copy=False))
+        if sparse.issparse(self._data):
+            return _dense_column(self._data, position)
+        return _from_polars(self._data[:, position])
+
+    def positions(self, names: list[str]) -> list[int]:
+        """Where the named columns are; the order in the frame does not matter, further columns are ignored."""
+        where = {name: i for i, name in enumerate(self.names or [])}
+        missing = [name for name in names if name not in where]
+        if missing:
+            raise ValueError(
+                f"X: columns seen in fit are missing: {', '.join(repr(m) for m in missing[:10])}"
+                f"{' and more' if len(missing) > 10 else ''}; got {list(where)[:20]}."
+            )
+        return [where[name] for name in names]
+
+
+def is_frame(X: Any) -> bool:
+    """Whether ``X`` is a pandas or polars frame.
+
+    >>> is_frame([[1.0]])
+    False
+    """
+    return isinstance(X, pd.DataFrame) or _is_polars(X)
+
+
+def _is_polars(X: Any) -> bool:
+    # A polars frame can only arrive when polars has been imported; importing it here would cost everyone else.
+    polars = sys.modules.get("polars")
+    return polars is not None and isinstance(X, polars.DataFrame | polars.LazyFrame)
+
+
+def _check_shape(rows: int, columns: int) -> None:
+    if rows == 0 or columns == 0:
+        what = "sample(s)" if rows == 0 else "feature(s)"
+        raise ValueError(f"X: found 0 {what} (shape=({rows}, {columns})) while a minimum of 1 is required.")
+
+
+def _plain(values: pd.Series[Any]) -> Column:
+    """Numbers and booleans as an array, gaps as NaN; all else unchanged."""
+    dtype = values.dtype
+    if pd.api.types.is_complex_dtype(dtype):
+        raise ValueError(f"Complex data not supported: column {values.name!r} of X has type {dtype}.")
+    if isinstance(dtype, np.dtype):
+        if dtype.kind in "biuf":
+            return values.to_numpy()
+        return _days(values) if dtype.kind == "m" else values
+    if isinstance(dtype, pd.SparseDtype):
+        return _plain(pd.Series(np.asarray(values), name=values.name, copy=False))
+    if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype):
+        if isinstance(dtype, pd.CategoricalDtype):
+            return values
+        if not values.isna().any():
+            return values.to_numpy(dtype=getattr(dtype, "numpy_dtype", np.dtype(np.float64)))
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
+
+
+def _days(durations: pd.Series[Any]) -> NDArray[Any]:
+    return np.asarray(durations.dt.total_seconds() / 86400.0, dtype=np.float64)
+
+
+def _dense_column(matrix: Any, position: int) -> NDArray[Any]:
+    start, stop = matrix.indptr[position], matrix.indptr[position + 1]
+    column = np.zeros(matrix.shape[0], dtype=matrix.dtype)
+    # Repeated entries of one cell add up, as everywhere in SciPy.
+    np.add.at(column, matrix.indices[start:stop], matrix.data[start:stop])
+    return column
+
+
+def _from_polars(values: Any) -> Column:
+    import polars as pl
+
+    dtype = values.dtype
+    if dtype.is_integer() and not values.null_count():
+        return np.asarray(values.to_numpy())
+    if dtype == pl.Boolean or dtype.is_numeric():
+        return np.asarray(values.cast(pl.Float32 if dtype == pl.Float32 else pl.Float64).to_numpy())
+    if dtype == pl.Duration:
+        return np.asarray((values.dt.total_microseconds().cast(pl.Float64) / 86_400e6).to_numpy())
+    if dtype == pl.Date or dtype == pl.Datetime:
+        wall_time = values.cast(pl.Datetime("us")) if dtype == pl.Date else values.dt.replace_time_zone(None)
+        return pd.Series(wall_time.to_numpy(), name=values.name)
+    if dtype in (pl.Categorical, pl.Enum):
+        values = values.cast(pl.String)
+    return pd.Series(values.to_list(), dtype=object, name=values.name)
