@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
+import torch
 
 PlainStep = Callable[[float, float], float]
 Matrix = list[list[float]]
@@ -16,7 +17,7 @@ Matrix = list[list[float]]
 def five_point_step(p: float, tau: float, delta: float, width: float) -> float:
     """btg eq. 5 by interpolation between its five points."""
     points = [(0.0, 0.0), (tau - width / 2, delta), (tau, 0.5), (tau + width / 2, 1 - delta), (1.0, 1.0)]
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(points):
         if p <= x1:
             return y0 + (y1 - y0) * (p - x0) / (x1 - x0)
     raise ValueError(p)
@@ -151,3 +152,27 @@ def one_versus_rest(matrix: Sequence[Sequence[float]]) -> list[tuple[float, floa
         )
         for k in size
     ]
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def batch(
+    task: str,
+    shape: tuple[int, ...],
+    seed: int = 0,
+    *,
+    soft: bool = False,
+    scale: float = 2.0,
+    dtype: torch.dtype = torch.float64,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random logits of a shape and a target of the task: classes, or with ``soft`` their probabilities."""
+    g = generator(seed)
+    logits = scale * torch.randn(shape, generator=g, dtype=dtype)
+    if task == "multiclass" and soft:
+        return logits, torch.randn(shape, generator=g, dtype=dtype).softmax(1)
+    if task == "multiclass":
+        return logits, torch.randint(0, shape[1], shape[:1] + shape[2:], generator=g)
+    shares = torch.rand(shape, generator=g, dtype=dtype)
+    return logits, shares if soft else (shares > 0.6).long()

@@ -1,3 +1,4 @@
+import itertools
 from functools import partial
 
 import pytest
@@ -75,7 +76,7 @@ def test_membership_tends_to_one_hot_as_the_temperature_falls(p):
     for temperature in (0.2, 1e-2, 1e-4, 1e-8, 1e-10):
         membership = dynamic_membership(double([p]), partial(annealed_linear_step, temperature=temperature))
         distances.append((membership[0] - one_hot).abs().max().item())
-    assert all(later <= earlier + 1e-9 for earlier, later in zip(distances, distances[1:], strict=False))
+    assert all(later <= earlier + 1e-9 for earlier, later in itertools.pairwise(distances))
     assert distances[-1] < 1e-8
 
 

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from metricfit._numerics import accumulation_dtype
+from metricfit._numerics import accumulation_dtype, safe_divide
 
 __all__ = ["Samples", "Task", "check_task", "flatten_inputs", "values_can_be_inspected"]
 
@@ -78,13 +78,16 @@ def flatten_inputs(
     dtype = accumulation_dtype(input.dtype)
     if task == "multiclass":
         samples = _multiclass(input, target, sample_weight, ignore_index, validate, dtype)
-        samples = _weigh_classes(samples, weight, classes)
     else:
         samples = _labels(input, target, sample_weight, ignore_index, validate, dtype, task)
-        samples = _weigh_labels(samples, weight, task)
     if validate:
-        _check_values(samples, task, from_probabilities)
-    return samples
+        slack = max(1e-3, *(torch.finfo(t.dtype).eps for t in (input, target) if t.is_floating_point()))
+        _check_values(samples, task, from_probabilities, slack)
+    if weight is None:
+        return samples
+    size = classes if task == "multiclass" else 2 if task == "binary" else input.shape[1]
+    weight = _checked_class_weight(weight, size, task, validate, samples.scores)
+    return _weigh_classes(samples, weight) if task == "multiclass" else _weigh_labels(samples, weight, task)
 
 
 def _check_input_shape(input: Tensor, task: Task) -> int:
@@ -170,9 +173,8 @@ def _labels(
     labels = _rows(target) if task == "multilabel" else target.reshape(-1, 1)
     scores, labels = scores.to(dtype), labels.to(dtype)
     positions = input.shape[:1] + input.shape[2:] if task == "multilabel" else input.shape
-    if sample_weight is not None and task == "multilabel" and sample_weight.shape == input.shape:
-        weight = _checked_weight(sample_weight, scores)
-        weight = _rows(weight)
+    if isinstance(sample_weight, Tensor) and task == "multilabel" and sample_weight.shape == input.shape:
+        weight = _rows(_checked_weight(sample_weight, scores))
     else:
         weight = _flat_weight(sample_weight, positions, scores)[:, None].expand_as(scores)
     keep = labels != ignore_index
@@ -203,54 +205,43 @@ def _flat_weight(sample_weight: Tensor | None, positions: torch.Size, like: Tens
     return weight.reshape(-1)
 
 
-def _checked_class_weight(weight: Tensor, size: int, like: Tensor, meaning: str) -> Tensor:
+def _checked_class_weight(weight: Tensor, size: int, task: Task, validate: bool, like: Tensor) -> Tensor:
+    meaning = {"multiclass": "one a class", "binary": "negative then positive", "multilabel": "one a label"}[task]
+    if not isinstance(weight, Tensor):
+        raise TypeError(f"weight: expected a torch.Tensor of {size} weights, {meaning}, got {type(weight).__name__}.")
     if weight.shape != (size,):
         raise ValueError(f"weight: expected shape ({size},), {meaning}, got {tuple(weight.shape)}.")
+    if validate and not bool((weight.isfinite() & (weight >= 0)).all()):
+        raise ValueError("weight: expected finite weights >= 0, got negative or non-finite ones.")
     return weight.to(device=like.device, dtype=like.dtype)
 
 
-def _weigh_classes(samples: Samples, weight: Tensor | None, classes: int) -> Samples:
-    if weight is None:
-        return samples
-    weight = _checked_class_weight(weight, classes, samples.scores, "one weight a class")
+def _weigh_classes(samples: Samples, weight: Tensor) -> Samples:
     if samples.target.ndim == 2:
         return Samples(samples.scores, samples.target * weight, samples.weight, samples.ignored)
-    # Labels out of range are reported with their value by _check_values; here they must not crash first.
-    looked_up = weight[samples.target.clamp(0, classes - 1)]
-    return Samples(samples.scores, samples.target, samples.weight * looked_up, samples.ignored)
+    return Samples(samples.scores, samples.target, samples.weight * weight[samples.target], samples.ignored)
 
 
-def _weigh_labels(samples: Samples, weight: Tensor | None, task: Task) -> Samples:
-    if weight is None:
-        return samples
-    if task == "binary":
-        weight = _checked_class_weight(weight, 2, samples.scores, "negative then positive")
-        factor = weight[0] * (1 - samples.target) + weight[1] * samples.target
-    else:
-        labels = samples.scores.shape[1]
-        factor = _checked_class_weight(weight, labels, samples.scores, "one weight a label")
-    return Samples(samples.scores, samples.target, samples.weight * factor, samples.ignored)
+def _weigh_labels(samples: Samples, weight: Tensor, task: Task) -> Samples:
+    if task == "multilabel":
+        return Samples(samples.scores, samples.target, samples.weight * weight, samples.ignored)
+    # The positive share counts weight[1] and the rest weight[0], also where the target lies between 0 and 1.
+    positive, negative = weight[1] * samples.target, weight[0] * (1 - samples.target)
+    both = positive + negative
+    return Samples(samples.scores, safe_divide(positive, both), samples.weight * both, samples.ignored)
 
 
-def _check_values(samples: Samples, task: Task, from_probabilities: bool) -> None:
+def _check_values(samples: Samples, task: Task, from_probabilities: bool, slack: float) -> None:
     scores, target, weight = samples.scores.detach(), samples.target, samples.weight.detach()
-    name = "probabilities" if from_probabilities else "logits"
-    if bool(scores.isnan().any()):
-        count = int(scores.isnan().any(dim=-1).sum())
-        raise ValueError(
-            f"input: NaN {name} in {count} of {scores.shape[0]} samples; the network has diverged or its input has "
-            "gaps. Pass validate=False to let NaN propagate."
-        )
-    if from_probabilities:
-        _check_probabilities("input", scores, simplex=task == "multiclass")
     if bool((weight < 0).any()) or not bool(weight.isfinite().all()):
-        raise ValueError("sample_weight / weight: expected finite weights >= 0, got negative or non-finite ones.")
-    if task != "multiclass" or target.ndim == 2:
-        if bool((target < 0).any()) or (task != "multiclass" and bool((target > 1).any())):
-            wrong = target[(target < 0) | (target > 1)][0].item()
-            raise ValueError(f"target: expected values in [0, 1] (or ignore_index), got {wrong:g}.")
+        raise ValueError("sample_weight: expected finite weights >= 0, got negative or non-finite ones.")
+    _check_scores(scores, "probabilities" if from_probabilities else "logits", task)
+    if from_probabilities:
+        _check_probabilities("input", scores, weight, task, slack)
+    if target.is_floating_point():
         if bool(target.isnan().any()):
             raise ValueError("target: got NaN; mark positions that do not count with ignore_index.")
+        _check_probabilities("target", target, weight, task, slack)
         return
     classes = scores.shape[1]
     outside = (target < 0) | (target >= classes)
@@ -260,12 +251,25 @@ def _check_values(samples: Samples, task: Task, from_probabilities: bool) -> Non
         )
 
 
-def _check_probabilities(name: str, p: Tensor, *, simplex: bool) -> None:
-    if bool((p < 0).any()) or bool((p > 1).any()):
-        wrong = p[(p < 0) | (p > 1)][0].item()
-        raise ValueError(f"{name}: expected probabilities in [0, 1], got {wrong:g}; pass logits or apply softmax.")
-    if simplex:
+def _check_scores(scores: Tensor, name: str, task: Task) -> None:
+    # A row's softmax is NaN as well where its largest entry is infinite; -inf alone just rules a class out.
+    highest = scores.amax(dim=-1)
+    bad = highest.isnan() if task != "multiclass" else ~highest.isfinite()
+    if bool(bad.any()):
+        kind = "NaN" if bool(highest.isnan().any()) else "infinite"
+        raise ValueError(
+            f"input: {kind} {name} in {int(bad.sum())} of {scores.shape[0]} samples; the network has diverged or its "
+            "input has gaps. Pass validate=False to let NaN propagate."
+        )
+
+
+def _check_probabilities(name: str, p: Tensor, weight: Tensor, task: Task, slack: float) -> None:
+    outside = (p < 0) | (p > 1 + (slack if task == "multiclass" else 0))
+    if bool(outside.any()):
+        hint = "pass logits or apply softmax" if name == "input" else "or ignore_index"
+        raise ValueError(f"{name}: expected probabilities in [0, 1], got {p[outside][0].item():g}; {hint}.")
+    if task == "multiclass":
         sums = p.sum(dim=-1)
-        off = ((sums - 1).abs() > 1e-3) & (sums != 0)  # rows of zeros are ignored positions
+        off = ((sums - 1).abs() > slack) & ((sums != 0) | (weight != 0))  # ignored rows are zero
         if bool(off.any()):
             raise ValueError(f"{name}: rows of probabilities must sum to 1, got a sum of {sums[off][0].item():g}.")

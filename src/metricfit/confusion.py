@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -44,12 +44,13 @@ class Counts(NamedTuple):
         return Counts(*(count / total for count in self))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ConfusionMatrix:
     """Counts of true against predicted classes, soft or hard.
 
     Attributes:
-        matrix: Shape (…, d, d) for binary (d = 2) and multiclass, (…, L, 2, 2) for multi-label tasks.
+        matrix: Shape (…, d, d) for binary (d = 2) and multiclass, (…, L, 2, 2) for multi-label tasks; integer
+            counts become float64.
         task: "binary", "multiclass" or "multilabel"; decides what a bare ``f1`` means.
         labels: Names of the classes in order, where they are known.
         absent: Whether class averages "count" classes without support or "skip" them.
@@ -68,6 +69,14 @@ class ConfusionMatrix:
 
     def __post_init__(self) -> None:
         """Check the shape against the task."""
+        check_task(self.task)
+        if self.absent not in get_args(Absent):
+            raise ValueError(f"absent: expected 'count' or 'skip', got {self.absent!r}.")
+        if not isinstance(self.matrix, Tensor):
+            kind = type(self.matrix).__name__
+            raise TypeError(f"matrix: expected a torch.Tensor, got {kind}; convert it with torch.as_tensor.")
+        if not self.matrix.is_floating_point():
+            object.__setattr__(self, "matrix", self.matrix.double())
         shape = tuple(self.matrix.shape)
         if self.task == "multilabel":
             if len(shape) < 3 or shape[-2:] != (2, 2):
@@ -111,12 +120,11 @@ class ConfusionMatrix:
             return self.matrix[..., 0, 0]
         if self.num_classes == 2:
             return self._diagonal.flip(-1)
-        # Sums over "all classes but k" instead of differences from the total: a rare class's counts must
-        # not drown in the rounding of a common one's.
-        others = 1 - torch.eye(self.num_classes, dtype=self.matrix.dtype, device=self.matrix.device)
-        hits = self._diagonal @ others
-        errors = self._off_diagonal.sum(dim=-1) @ others - self.fp
-        return hits + errors.clamp_min(0)
+        # Of the two ways to count what is neither of class k nor predicted so, the one that subtracts less: a small
+        # count must not drown in the rounding of a large one, and exact zeros must stay zero.
+        fp, fn = self.fp, self.fn
+        tn = torch.where(fp < fn, self._of_others(self.support) - fp, self._of_others(self.predicted) - fn)
+        return tn.clamp_min(0)
 
     @property
     def support(self) -> Tensor:
@@ -143,12 +151,17 @@ class ConfusionMatrix:
     @property
     def averaged(self) -> Tensor:
         """Which classes take part in averages: all of them, or only those with support."""
-        present = self.support > 0
+        present = ~(self.support <= 0)  # NaN counts as present, so that it reaches the average
         return present if self.absent == "skip" else torch.ones_like(present)
 
     @property
     def _diagonal(self) -> Tensor:
         return self.matrix.diagonal(dim1=-2, dim2=-1)
+
+    def _of_others(self, count: Tensor) -> Tensor:
+        """For each class the sum of a count over all the other classes."""
+        others = 1 - torch.eye(self.num_classes, dtype=count.dtype, device=count.device)
+        return (count[..., None, :] * others).sum(dim=-1)
 
     @property
     def _off_diagonal(self) -> Tensor:
@@ -160,14 +173,14 @@ class ConfusionMatrix:
         >>> ConfusionMatrix(torch.eye(2), labels=("ok", "fraud")).class_index("fraud")
         1
         """
-        if self.labels is not None:
-            matches = [i for i, known in enumerate(self.labels) if known == label or str(known) == str(label)]
-            if matches:
-                return matches[0]
-        elif str(label).isdigit() and int(str(label)) < self.num_classes:
-            return int(str(label))
-        known_labels: Sequence[Any] = range(self.num_classes) if self.labels is None else self.labels
-        shown = ", ".join(str(known) for known in list(known_labels)[:20]) + (", …" if self.num_classes > 20 else "")
+        names: Sequence[Any] = range(self.num_classes) if self.labels is None else self.labels
+        if label in names:
+            return names.index(label)
+        # A spec holds text: '1.0' means the class 1.0.
+        for index, name in enumerate(names):
+            if str(name) == str(label):
+                return index
+        shown = ", ".join(str(name) for name in names[:20]) + (", …" if self.num_classes > 20 else "")
         hint = "" if self.labels is not None else "; to name classes pass labels=[…]"
         raise ValueError(f"class {label!r}: no such class; the classes are {shown}{hint}.")
 
@@ -188,6 +201,8 @@ class ConfusionMatrix:
                 f"cannot add a {other.task} matrix of {other.num_classes} classes to a {self.task} matrix of "
                 f"{self.num_classes}."
             )
+        if None not in (self.labels, other.labels) and self.labels != other.labels:
+            raise ValueError(f"cannot add matrices of different classes, {self.labels} and {other.labels}.")
         return self.with_matrix(self.matrix + other.matrix)
 
 
@@ -238,6 +253,9 @@ def soft_confusion_matrix(
         input, target, task=task, weight=weight, sample_weight=sample_weight, ignore_index=ignore_index,
         from_probabilities=from_probabilities, validate=validate,
     )  # fmt: skip
+    _check_thresholds(task, threshold, thresholds, samples.scores.shape[-1])
+    if detach_threshold and (task != "multiclass" or thresholds is not None):
+        raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
     matrix = count_samples(
         samples, task, step, threshold=threshold, thresholds=thresholds, detach_threshold=detach_threshold,
         from_probabilities=from_probabilities,
@@ -270,12 +288,15 @@ def hard_confusion_matrix(
     """
     check_task(task)
     samples = flatten_inputs(
-        input.detach(), target, task=task, weight=weight, sample_weight=sample_weight, ignore_index=ignore_index,
+        input, target, task=task, weight=weight, sample_weight=sample_weight, ignore_index=ignore_index,
         from_probabilities=from_probabilities, validate=validate,
     )  # fmt: skip
+    samples = replace(samples, scores=samples.scores.detach())
+    _check_thresholds(task, threshold, thresholds, samples.scores.shape[-1])
     if task == "multiclass" and thresholds is None:
         return ConfusionMatrix(count_hard(samples), task, labels, absent)
-    p = probabilities(samples.scores, task, from_probabilities).double()
+    # Compared in its own dtype, so that a float32 probability of 0.7 reaches a threshold of 0.7; counted in float64.
+    p = probabilities(samples.scores, task, from_probabilities)
     target = samples.target.double() if samples.target.is_floating_point() else samples.target
     exact = Samples(p, target, samples.weight.double(), samples.ignored)
     matrix = count_samples(exact, task, heaviside, threshold=threshold, thresholds=thresholds, from_probabilities=True)
@@ -293,3 +314,18 @@ def as_confusion_matrix(
     if task == "binary":
         return ConfusionMatrix(matrix.squeeze(-3), task, labels, absent)
     return ConfusionMatrix(matrix, "multilabel" if thresholds is not None else task, labels, absent)
+
+
+def _check_thresholds(task: Task, threshold: Tensor | float, thresholds: Sequence[float] | None, columns: int) -> None:
+    if thresholds is not None:
+        grid = torch.as_tensor(thresholds)
+        if grid.ndim != 1 or not len(grid) or not bool(((grid >= 0) & (grid <= 1)).all()):
+            raise ValueError(f"thresholds: expected a list of numbers in [0, 1], got {thresholds}.")
+    values = torch.as_tensor(threshold)
+    if task == "multiclass" and not (values.ndim == 0 and bool(values == 0.5)):
+        raise ValueError("threshold: has no effect with a multiclass task, whose threshold is dynamic.")
+    if values.ndim > 1 or (values.ndim == 1 and len(values) != columns):
+        shape = tuple(values.shape)
+        raise ValueError(f"threshold: expected a number or {columns} of them, one a label, got shape {shape}.")
+    if not bool(((values >= 0) & (values <= 1)).all()):
+        raise ValueError(f"threshold: expected numbers in [0, 1], got {threshold}.")
