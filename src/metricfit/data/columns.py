@@ -16,7 +16,7 @@ __all__ = ["Kind", "as_dates", "as_keys", "as_numbers", "infer_kind"]
 
 Kind = Literal["number", "category", "date", "empty"]
 
-_NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "boolean")
+_NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "boolean", "timedelta", "timedelta64")
 _DATES = ("datetime64", "datetime", "date", "period")
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 _LOOKED_AT = 1000
@@ -59,7 +59,7 @@ def _are_iso_dates(present: pd.Series[Any]) -> bool:
 
 
 def as_numbers(values: Column, name: str) -> NDArray[Any]:
-    """Numbers with NaN for gaps.
+    """Numbers with NaN for gaps; durations in days.
 
     >>> as_numbers(pd.Series([True, None], dtype=object), "paid")
     array([ 1., nan])
@@ -69,6 +69,9 @@ def as_numbers(values: Column, name: str) -> NDArray[Any]:
     here = values.notna()
     numbers = np.full(len(values), np.nan)
     present = values[here].astype(object)
+    durations = present.map(lambda value: isinstance(value, datetime.timedelta))
+    if durations.any():
+        present[durations] = pd.to_timedelta(present[durations]) / pd.Timedelta(days=1)
     converted = pd.to_numeric(present, errors="coerce")
     wrong = converted.isna() | present.map(_is_date)
     if wrong.any():

@@ -100,14 +100,14 @@ def _check_shape(rows: int, columns: int) -> None:
 
 
 def _plain(values: pd.Series[Any]) -> Column:
-    """Numbers and booleans as an array, gaps as NaN; all else unchanged."""
+    """Numbers, booleans and durations (in days) as an array, gaps as NaN; all else unchanged."""
     dtype = values.dtype
     if pd.api.types.is_complex_dtype(dtype):
         raise ValueError(f"Complex data not supported: column {values.name!r} of X has type {dtype}.")
+    if dtype.kind == "m":
+        return np.asarray(values.dt.total_seconds() / 86400.0, dtype=np.float64)
     if isinstance(dtype, np.dtype):
-        if dtype.kind in "biuf":
-            return values.to_numpy()
-        return _days(values) if dtype.kind == "m" else values
+        return values.to_numpy() if dtype.kind in "biuf" else values
     if isinstance(dtype, pd.SparseDtype):
         return _plain(pd.Series(np.asarray(values), name=values.name, copy=False))
     if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype):
@@ -117,10 +117,6 @@ def _plain(values: pd.Series[Any]) -> Column:
             return values.to_numpy(dtype=getattr(dtype, "numpy_dtype", np.dtype(np.float64)))
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
     return values
-
-
-def _days(durations: pd.Series[Any]) -> NDArray[Any]:
-    return np.asarray(durations.dt.total_seconds() / 86400.0, dtype=np.float64)
 
 
 def _dense_column(matrix: Any, position: int) -> NDArray[Any]:
