@@ -14,7 +14,7 @@ from metricfit._numerics import safe_divide
 from metricfit.membership import dynamic_membership, threshold_membership
 from metricfit.steps import Step
 
-__all__ = ["count_hard", "count_samples", "probabilities"]
+__all__ = ["count_hard", "count_samples", "indicator", "probabilities"]
 
 WHOLE_ELEMENTS = 2**25
 """Up to this many memberships are counted at once."""
@@ -94,11 +94,15 @@ def _add_rows(membership: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     return membership.new_zeros(classes, classes).index_add(0, target, weighted)
 
 
+def indicator(target: Tensor, like: Tensor) -> Tensor:
+    """1 at the target's class, else 0, in the shape (n, d) and dtype of ``like``; no int64 one-hot rows."""
+    return (target[:, None] == torch.arange(like.shape[-1], device=like.device)).to(like.dtype)
+
+
 def _one_against_rest(target: Tensor, weight: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
     """Share of positive and weight, both (n, d), of every class against the rest."""
     if target.ndim == 1:
-        positive = torch.nn.functional.one_hot(target, p.shape[-1]).to(p.dtype)
-        return positive, weight[:, None].expand_as(p)
+        return indicator(target, p), weight[:, None].expand_as(p)
     mass = target.sum(dim=-1, keepdim=True)  # not 1 where class weights scaled a row of probabilities
     return safe_divide(target, mass.expand_as(target)), (weight[:, None] * mass).expand_as(p)
 

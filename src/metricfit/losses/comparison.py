@@ -11,6 +11,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
+from metricfit._counting import indicator
 from metricfit._inputs import Samples, Task
 from metricfit._numerics import safe_divide
 from metricfit.losses.cross_entropy import cross_entropy_of_samples
@@ -103,7 +104,7 @@ class DiceLoss(SampleLoss):
         p = self.probabilities(samples)
         truth, weight = samples.target, samples.weight
         if truth.ndim == 1:
-            truth = torch.nn.functional.one_hot(truth, p.shape[-1]).to(p.dtype)
+            truth = indicator(truth, p)
         if weight.ndim == 1:
             weight = weight[:, None]
         power = 2 if self.squared else 1

@@ -88,7 +88,9 @@ class ClassMetric(Metric):
         return self
 
     def _mean(self, values: Tensor, cm: ConfusionMatrix, weights: Tensor | None) -> Tensor:
-        included = cm.averaged & ~values.isnan()
+        included = cm.averaged
+        if math.isnan(self.zero_division):  # otherwise NaN comes from the input and must not be hidden
+            included = included & ~values.isnan()
         weights = included.to(values.dtype) if weights is None else torch.where(included, weights, 0.0)
         total = (torch.where(included, values, 0.0) * weights).sum(dim=-1)
         return safe_divide(total, weights.sum(dim=-1), self.zero_division)
