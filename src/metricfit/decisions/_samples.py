@@ -1,0 +1,178 @@
+"""Check and encode what a search is given: labels, scores and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from metricfit._labels import _weights as checked_weights
+from metricfit._labels import as_label_array, class_labels, encode_labels
+
+__all__ = ["BinarySamples", "ClassSamples", "LabelSamples", "binary_samples", "class_samples", "label_samples"]
+
+
+@dataclass(frozen=True)
+class BinarySamples:
+    """Positive or not, with a score each; higher scores mean positive."""
+
+    positive: NDArray[np.bool_]
+    score: NDArray[Any]
+    weight: NDArray[np.float64] | None
+    classes: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class ClassSamples:
+    """Class indices (n,) with probabilities (n, classes)."""
+
+    target: NDArray[np.intp]
+    proba: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    classes: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class LabelSamples:
+    """An indicator (n, labels) with a score for each label."""
+
+    positive: NDArray[np.bool_]
+    score: NDArray[Any]
+    weight: NDArray[np.float64] | None
+    labels: tuple[Any, ...] | None
+
+
+def binary_samples(
+    y_true: ArrayLike,
+    score: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    labels: Sequence[Hashable] | None = None,
+    pos_label: Hashable | None = None,
+) -> BinarySamples:
+    """Two classes and one score a sample; the second class (or ``pos_label``) is the positive one."""
+    true = as_label_array(y_true, "y_true")
+    scores = _scores(score, "score")
+    if true.ndim != 1 or scores.ndim != 1:
+        wrong = "score" if scores.ndim != 1 else "y_true"
+        shape = scores.shape if scores.ndim != 1 else true.shape
+        raise ValueError(
+            f"{wrong}: expected shape (n,), got {shape}; give the positive class's column (proba[:, 1]), or use "
+            "best_offsets for several classes and best_label_thresholds for several labels."
+        )
+    _check_length(scores, true, "score")
+    classes = class_labels(true, labels=labels)
+    if len(classes) == 1:
+        raise ValueError(f"y_true: only the class {classes[0]!r} occurs; a cut-off needs samples of both classes.")
+    if len(classes) != 2:
+        raise ValueError(f"y_true: expected two classes, got {len(classes)}; use best_offsets for several classes.")
+    if pos_label is not None:
+        if pos_label not in classes:
+            raise ValueError(f"pos_label: expected one of the classes {list(classes)}, got {pos_label!r}.")
+        classes = (*(c for c in classes if c != pos_label), pos_label)
+    positive = encode_labels(true, classes, "y_true") == 1
+    weight = checked_weights(sample_weight, len(true))
+    counted = positive if weight is None else positive[weight > 0]
+    if counted.all() or not counted.any():
+        only = classes[int(counted.all())]
+        raise ValueError(f"y_true: only the class {only!r} occurs (with a weight); a cut-off needs both classes.")
+    if scores.min() == scores.max():
+        raise ValueError(
+            f"score: all scores are {scores[0]:g}; no cut-off can separate the classes. Is the model fitted?"
+        )
+    return BinarySamples(positive, scores, weight, classes)
+
+
+def class_samples(
+    y_true: ArrayLike,
+    proba: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    labels: Sequence[Hashable] | None = None,
+) -> ClassSamples:
+    """Several classes and one probability each; columns are in the order of ``labels`` (sorted if not given)."""
+    true = as_label_array(y_true, "y_true")
+    scores = _scores(proba, "proba")
+    if true.ndim != 1 or scores.ndim != 2:
+        raise ValueError(
+            f"proba: expected shape (n, classes) with y_true of shape (n,), got {scores.shape} and {true.shape}."
+        )
+    _check_length(scores, true, "proba")
+    classes = class_labels(true, labels=labels)
+    if len(classes) != scores.shape[1]:
+        raise ValueError(
+            f"proba: expected one column for each of the {len(classes)} classes {list(classes)[:20]}, got "
+            f"{scores.shape[1]}; where classes are missing from y_true, name all of them with labels=[…]."
+        )
+    target = encode_labels(true, classes, "y_true")
+    weight = checked_weights(sample_weight, len(true))
+    weight = np.ones(len(true)) if weight is None else weight
+    if len(np.unique(target[weight > 0])) < 2:
+        raise ValueError(f"y_true: only the class {classes[target[0]]!r} occurs; a decision rule needs at least two.")
+    check_probabilities(scores, "proba")
+    if (scores == scores[0]).all():
+        raise ValueError("proba: all rows are the same; no rule can separate the classes. Is the model fitted?")
+    return ClassSamples(target, np.asarray(scores, dtype=np.float64), weight, classes)
+
+
+def label_samples(
+    y_true: ArrayLike,
+    score: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    labels: Sequence[Hashable] | None = None,
+) -> LabelSamples:
+    """A 0/1 indicator and a score for every label."""
+    true = np.asarray(y_true.detach().cpu().numpy() if isinstance(y_true, torch.Tensor) else y_true)
+    scores = _scores(score, "score")
+    if true.ndim != 2 or scores.shape != true.shape:
+        raise ValueError(
+            f"score: expected y_true and score of one shape (n, labels), got {true.shape} and {scores.shape}."
+        )
+    if not np.isin(true, (0, 1)).all():
+        raise ValueError(f"y_true: a multi-label array of shape {true.shape} must hold 0 and 1 only.")
+    positive = true.astype(bool)
+    if positive.all() or not positive.any():
+        raise ValueError(f"y_true: every entry is {int(positive.all())}; a cut-off needs both 0 and 1.")
+    if (scores.min(axis=0) == scores.max(axis=0)).all():
+        raise ValueError("score: every label's scores are constant; no cut-off can separate. Is the model fitted?")
+    names = None if labels is None else class_labels(true, labels=labels)
+    if names is not None and len(names) != true.shape[1]:
+        raise ValueError(f"labels: expected {true.shape[1]} of them, got {len(names)}: {list(names)}.")
+    return LabelSamples(positive, scores, checked_weights(sample_weight, len(true)), names)
+
+
+def check_probabilities(values: NDArray[Any], name: str) -> None:
+    """Raise unless the values are class probabilities (n, classes): not negative, and not all zero in a row."""
+    if (values < 0).any() or (values > 1 + 1e-6).any():
+        raise ValueError(
+            f"{name}: expected probabilities in [0, 1], got values from {values.min():g} to {values.max():g}; for "
+            "logits take the softmax first."
+        )
+    if not (values.sum(axis=-1) > 0).all():
+        raise ValueError(f"{name}: a row of probabilities is all zero.")
+
+
+def _scores(values: ArrayLike, name: str) -> NDArray[Any]:
+    array = np.asarray(values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else values)
+    if array.dtype.kind in "biu":
+        array = array.astype(np.float64)
+    if array.dtype.kind != "f":
+        raise TypeError(f"{name}: expected numbers, got {array.dtype}.")
+    if len(array) == 0 or array.ndim == 0:
+        raise ValueError(f"{name}: expected at least one sample, got shape {array.shape}.")
+    if not np.isfinite(array).all():
+        raise ValueError(
+            f"{name}: expected finite numbers, got NaN or infinity in {int((~np.isfinite(array)).sum())} places; drop "
+            "those samples or mend the model."
+        )
+    return array
+
+
+def _check_length(scores: NDArray[Any], true: NDArray[Any], name: str) -> None:
+    if len(scores) != len(true):
+        raise ValueError(f"{name}: expected {len(true)} rows, one a sample of y_true, got {len(scores)}.")

@@ -1,0 +1,237 @@
+"""Constraints that hold on new data with a stated confidence.
+
+A constraint on a share (recall, precision, …) of a *fixed* rule is a binomial test. The rule is chosen on the same
+data, so the test must hold for the chosen one (Angelopoulos et al. 2021, "Learn then Test"):
+
+* Recall, specificity, their complements and the predicted share only ever move one way along the cut-offs. Testing
+  the cut-offs in that order and stopping at the first failure is fixed-sequence testing: every cut-off that passes
+  its own one-sided Clopper-Pearson test is good at once, with no correction for how many there are.
+* Precision can move either way. It is tested at ranks fixed in advance (a geometric grid over the number of samples
+  called positive), with Bonferroni's correction over the grid. Given the score at rank m + 1, the samples ranked
+  above it are an independent draw from those with a higher score, so the test is exact at each rank; the cut-off
+  is placed just above that score.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta, binom
+
+from metricfit.confusion import ConfusionMatrix
+from metricfit.decisions.goal import InfeasibleError
+from metricfit.decisions.sweep import Sweep
+from metricfit.metrics import Constraint
+from metricfit.metrics.averaging import ClassMetric
+
+__all__ = ["CertifiedCuts", "certify_cuts", "check_confidence", "lower_bound", "promised", "rule_passes"]
+
+_TESTABLE = ("recall", "specificity", "fpr", "fnr", "predicted_share", "precision", "npv")
+_GRID_RATIO = 1.5
+
+Array = NDArray[np.float64]
+
+
+def lower_bound(successes: float, trials: float, alpha: float) -> float:
+    """The one-sided Clopper-Pearson lower bound of a share at confidence ``1 - alpha``.
+
+    >>> round(lower_bound(95, 100, 0.05), 4)
+    0.8977
+    """
+    if successes <= 0 or trials <= 0:
+        return 0.0
+    return float(beta.ppf(alpha, successes, trials - successes + 1))
+
+
+def check_confidence(confidence: float, constraints: Sequence[Constraint], weighted: bool) -> float:
+    """The error probability that ``confidence`` allows, after checking that a promise can be made at all."""
+    if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
+        raise ValueError(f"confidence: expected a number between 0 and 1, such as 0.95, got {confidence!r}.")
+    if not constraints:
+        raise ValueError(
+            "confidence: has no effect without a constraint; write the metric as '… subject to recall[1] >= 0.9'."
+        )
+    if weighted:
+        raise ValueError("sample_weight: a promise at a confidence needs unweighted samples; leave the weights out.")
+    return 1 - confidence
+
+
+def rule_passes(constraint: Constraint, cm: ConfusionMatrix, alpha: float) -> bool:
+    """Whether one fixed rule, judged on data that played no part in its choice, passes at level ``alpha``."""
+    return promised(constraint, cm, alpha)[1]
+
+
+def promised(constraint: Constraint, cm: ConfusionMatrix, alpha: float) -> tuple[float, bool]:
+    """The value that a fixed rule's confusion matrix lets one promise, and whether that is enough."""
+    kind, index = _share(constraint, cm)
+    tp, fp, fn, tn = (float(count) for count in cm.counts.of_class(index))
+    successes, trials = (float(v) for v in _successes(kind, *(np.asarray(v) for v in (tp, fp, fn, tn))))
+    if constraint.operator == ">=":
+        bound = lower_bound(successes, trials, alpha)
+        return bound, bound >= constraint.bound
+    bound = 1 - lower_bound(trials - successes, trials, alpha)
+    return bound, bound <= constraint.bound
+
+
+@dataclass(frozen=True)
+class CertifiedCuts:
+    """Which cut-offs pass every test, and what can be promised at each.
+
+    Attributes:
+        allowed: Shape (cut-offs,).
+        tests: One for each constraint.
+    """
+
+    allowed: NDArray[np.bool_]
+    tests: tuple[_CutTest, ...]
+
+    def promises(self, index: int) -> tuple[float, ...]:
+        """For each constraint the value that can be promised at a cut-off."""
+        return tuple(test.promise(index) for test in self.tests)
+
+
+@dataclass(frozen=True)
+class _CutTest:
+    """One constraint's test at every cut-off; the share is turned so that it must be *large*."""
+
+    constraint: Constraint
+    successes: Array
+    trials: Array
+    tested: NDArray[np.intp] | None
+    alpha: float
+
+    @property
+    def bound(self) -> float:
+        return self.constraint.bound if self.constraint.operator == ">=" else 1 - self.constraint.bound
+
+    def passes(self) -> NDArray[np.bool_]:
+        if self.bound <= 0:
+            return np.ones(len(self.successes), dtype=bool)
+        if self.tested is None:
+            # The number of trials is the same at every cut-off, so one quantile decides all of them.
+            enough = binom.isf(self.alpha, self.trials[0], self.bound) + 1
+            return np.asarray(self.successes >= enough)
+        mask = np.zeros(len(self.successes), dtype=bool)
+        s, n = self.successes[self.tested], self.trials[self.tested]
+        mask[self.tested] = (n > 0) & (binom.sf(s - 1, n, self.bound) <= self.alpha)
+        return mask
+
+    def promise(self, index: int) -> float:
+        bound = lower_bound(self.successes[index], self.trials[index], self.alpha)
+        return bound if self.constraint.operator == ">=" else 1 - bound
+
+    def best_promise(self, among: NDArray[np.bool_]) -> float:
+        """The best value that can be promised at one of the cut-offs given."""
+        candidates = np.flatnonzero(among) if self.tested is None else self.tested[among[self.tested]]
+        if self.tested is None:
+            candidates = candidates[[np.argmax(self.successes[candidates])]]
+        promises = [self.promise(int(i)) for i in candidates]
+        return max(promises) if self.constraint.operator == ">=" else min(promises)
+
+
+def certify_cuts(sweep: Sweep, constraints: Sequence[Constraint], alpha: float) -> CertifiedCuts:
+    """The cut-offs at which all constraints hold on new data, each at its part of ``alpha``.
+
+    Raises:
+        InfeasibleError: If there is none, with the best values that can be promised.
+    """
+    tests = tuple(_cut_test(sweep, constraint, alpha / len(constraints)) for constraint in constraints)
+    masks = [test.passes() for test in tests]
+    allowed = np.logical_and.reduce(masks)
+    if not allowed.any():
+        raise _infeasible(tests, masks, 1 - alpha)
+    return CertifiedCuts(allowed, tests)
+
+
+def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float) -> _CutTest:
+    kind, index = _share(constraint, sweep.matrix(sweep.counts(0, 1)))
+    fn, tn = sweep.tp[-1] - sweep.tp, sweep.fp[-1] - sweep.fp
+    counts = (sweep.tp, sweep.fp, fn, tn) if index == 1 else (tn, fn, sweep.fp, sweep.tp)
+    successes, trials = _successes(kind, *counts)
+    tested = None
+    if kind in ("precision", "npv"):
+        about_positives = (index == 1) == (kind == "precision")
+        if not about_positives:
+            # The cut-off sits just above one sample's score. That sample was picked by its rank, not drawn, so
+            # it counts as a failure on the side of those called negative.
+            successes = np.append(successes[1:], 0.0)
+        bound = constraint.bound if constraint.operator == ">=" else 1 - constraint.bound
+        called = sweep.tp + sweep.fp
+        tested = _grid(called, bound, alpha, about_positives)
+        alpha /= max(len(tested), 1)
+    if constraint.operator == "<=":
+        successes = trials - successes
+    return _CutTest(constraint, successes, trials, tested, alpha)
+
+
+def _grid(called: Array, bound: float, alpha: float, from_top: bool) -> NDArray[np.intp]:
+    """Cut-offs at a geometric grid of ranks; smaller groups than could ever pass are left out."""
+    n = called[-1]
+    smallest = 1.0 if bound <= 0 else math.log(alpha) / math.log(bound) if bound < 1 else n
+    ranks, rank = [], n - 1
+    while rank >= max(smallest, 1):
+        ranks.append(math.floor(rank))
+        rank /= _GRID_RATIO
+    sizes = np.array(ranks, dtype=np.float64)
+    cuts = np.searchsorted(called, sizes if from_top else n - 1 - sizes, side="right") - 1
+    return np.unique(cuts[(cuts >= 0) & (cuts < len(called) - 1)])
+
+
+def _successes(kind: str, tp: Any, fp: Any, fn: Any, tn: Any) -> tuple[Array, Array]:
+    pairs = {
+        "recall": (tp, fn),
+        "specificity": (tn, fp),
+        "fpr": (fp, tn),
+        "fnr": (fn, tp),
+        "precision": (tp, fp),
+        "npv": (tn, fn),
+        "predicted_share": (tp + fp, tn + fn),
+    }
+    hits, misses = pairs[kind]
+    return hits, hits + misses
+
+
+def _share(constraint: Constraint, cm: ConfusionMatrix) -> tuple[str, int]:
+    metric = constraint.metric
+    if not isinstance(metric, ClassMetric) or metric.name not in _TESTABLE:
+        raise ValueError(
+            f"confidence: a promise can be made for {', '.join(_TESTABLE)} of a class, got {constraint}; leave the "
+            "confidence out, or constrain one of those."
+        )
+    if metric.label is not None:
+        return metric.name, cm.class_index(metric.label)
+    if metric.average == "auto" and cm.task == "binary":
+        return metric.name, 1
+    raise ValueError(f"confidence: a promise is about one class, got {constraint}; write {metric.name}[class].")
+
+
+def _infeasible(tests: Sequence[_CutTest], masks: Sequence[NDArray[np.bool_]], confidence: float) -> InfeasibleError:
+    reachable, parts = {}, []
+    for place, test in enumerate(tests):
+        rest = np.logical_and.reduce([*masks[:place], *masks[place + 1 :], np.ones_like(masks[0])])
+        given = "" if len(tests) == 1 else " beside the others" if rest.any() else " on its own"
+        among = rest if rest.any() else np.ones_like(rest)
+        if test.tested is not None and not among[test.tested].any():
+            among, given = np.ones_like(rest), " on its own" if len(tests) > 1 else ""
+        if test.tested is not None and len(test.tested) == 0:
+            parts.append(f"{test.constraint}: too few samples ({test.trials.max():g}) to promise it at all")
+            continue
+        best = test.best_promise(among)
+        reachable[str(test.constraint)] = best
+        word = "at least" if test.constraint.operator == ">=" else "at most"
+        text = f"{test.constraint}: the best that can be promised{given} is {word} {best:.4g}"
+        if test.tested is None and 0 < test.bound < 1 and test.alpha ** (1 / test.trials[0]) < test.bound:
+            needed = math.ceil(math.log(test.alpha) / math.log(test.bound))
+            text += f" (with {test.trials[0]:g} samples to judge by; {needed} are the fewest that could do)"
+        parts.append(text)
+    return InfeasibleError(
+        f"subject_to: no cut-off keeps the constraints on new data at {confidence:.4g} confidence. "
+        + "; ".join(parts)
+        + ". Relax a bound, lower the confidence or bring more data.",
+        reachable,
+    )

@@ -1,0 +1,229 @@
+"""One cut-off a label: each label for itself, or all together for metrics that mix them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from metricfit.confusion import ConfusionMatrix
+from metricfit.decisions._samples import LabelSamples, label_samples
+from metricfit.decisions.confidence import check_confidence
+from metricfit.decisions.goal import ConstraintLike, Goal, goal_of, values_of
+from metricfit.decisions.rules import DecisionRule
+from metricfit.decisions.search import ConstraintValue, infeasible, infeasible_cuts
+from metricfit.decisions.split import certified_rule
+from metricfit.decisions.sweep import CHUNK, Sweep, best_cut
+from metricfit.metrics import MetricLike
+
+__all__ = ["BestLabelThresholds", "best_label_thresholds"]
+
+_MOST_PASSES = 50
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BestLabelThresholds:
+    """A cut-off for each label and what they reach on the data they were chosen on.
+
+    Attributes:
+        thresholds: Label k is given where ``score[:, k] >= thresholds[k]``.
+        value: The metric with them.
+        metric: The spec that was searched for.
+        confusion: The confusion matrices, shape (labels, 2, 2).
+        constraints: How each constraint fares.
+        confidence: The confidence of the promises, if any.
+        rule: The cut-offs as a rule.
+    """
+
+    thresholds: Array
+    value: float
+    metric: str
+    confusion: ConfusionMatrix
+    constraints: tuple[ConstraintValue, ...]
+    confidence: float | None
+    rule: DecisionRule
+
+
+def best_label_thresholds(
+    y_true: ArrayLike,
+    score: ArrayLike,
+    metric: MetricLike,
+    *,
+    how: Literal["joint", "each"] = "joint",
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+    confidence: float | None = None,
+    sample_weight: ArrayLike | None = None,
+    labels: Sequence[Hashable] | None = None,
+    default: float = 0.5,
+    restarts: int = 2,
+    random_state: int | np.random.Generator | None = 0,
+) -> BestLabelThresholds:
+    """The best cut-off for every label of a multi-label target.
+
+    Args:
+        y_true: 0/1 indicators, shape (n, labels).
+        score: Scores, shape (n, labels).
+        metric: A name, an expression, a spec with ``subject to``, a metric or a function of the confusion matrix.
+        how: ``"joint"`` maximises the metric of all labels together by coordinate ascent with an exact sweep a label
+            (one pass is exact for a macro average; micro averages and others need several). ``"each"`` maximises the
+            metric (and meets the constraints) for each label on its own.
+        subject_to: Constraints.
+        confidence: If given, the constraints hold on new data with this probability.
+        sample_weight: Weights, shape (n,).
+        labels: Names of the labels.
+        default: Cut-off of labels for which the data say nothing.
+        restarts: Starting points of the joint search beside ``default`` and each label's own best.
+        random_state: Seed of the random starting points and of the split for ``confidence``.
+
+    Raises:
+        InfeasibleError: If the constraints cannot be met.
+
+    >>> y = [[1, 0], [1, 1], [0, 0], [0, 1]]
+    >>> best_label_thresholds(y, [[0.9, 0.1], [0.3, 0.3], [0.2, 0.2], [0.1, 0.4]], "f1").thresholds
+    array([0.25, 0.25])
+    """
+    if how not in ("joint", "each"):
+        raise ValueError(f"how: expected 'joint' or 'each', got {how!r}.")
+    goal = goal_of(metric, subject_to)
+    samples = label_samples(y_true, score, sample_weight, labels=labels)
+    rng = np.random.default_rng(random_state)
+    promises: tuple[float | None, ...] = (None,) * len(goal.constraints)
+    if confidence is None:
+        thresholds = _search(samples, goal, how, default, restarts, rng)
+    elif how == "each":
+        raise ValueError(
+            "confidence: speaks of all constraints together; use how='joint', or best_threshold for a label on its own."
+        )
+    else:
+        alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
+        order = rng.permutation(len(samples.score))
+        thresholds, promises = certified_rule(
+            goal,
+            (np.sort(order[0::2]), np.sort(order[1::2])),
+            alpha,
+            propose=lambda g, rows: _search(_rows(samples, rows), g, how, default, restarts, rng),
+            confusion=lambda found, rows: _confusion(_rows(samples, rows), found),
+        )
+    cm = _confusion(samples, thresholds)
+    whole = how == "joint"
+    return BestLabelThresholds(
+        thresholds=thresholds,
+        value=float(values_of(goal.metric, cm)),
+        metric=goal.spec,
+        confusion=cm,
+        constraints=tuple(
+            ConstraintValue(c, float(values_of(c.metric, cm)), p)
+            for c, p in zip(goal.constraints, promises, strict=True)
+            if whole
+        ),
+        confidence=confidence,
+        rule=DecisionRule.at_thresholds(thresholds.tolist(), samples.labels, metric=goal.spec),
+    )
+
+
+def _search(
+    samples: LabelSamples, goal: Goal, how: str, default: float, restarts: int, rng: np.random.Generator
+) -> Array:
+    sweeps = [
+        Sweep.sorted(samples.positive[:, k], samples.score[:, k], samples.weight) for k in range(samples.score.shape[1])
+    ]
+    plain = [sweep.index_of(default) for sweep in sweeps]
+    if how == "each":
+        cuts = _each(sweeps, goal, plain, must_hold=True)
+    else:
+        cuts = _jointly(sweeps, goal, plain, restarts, rng, samples.labels)
+    return np.array(
+        [
+            default if cut == sweep.index_of(default) else sweep.threshold(cut)
+            for sweep, cut in zip(sweeps, cuts, strict=True)
+        ]
+    )
+
+
+def _each(sweeps: Sequence[Sweep], goal: Goal, plain: Sequence[int], *, must_hold: bool) -> list[int]:
+    """Each label's own best cut-off; the metric sees a multi-label matrix of that one label."""
+    cuts = []
+    for label, (sweep, start) in enumerate(zip(sweeps, plain, strict=True)):
+
+        def alone(counts: Tensor) -> ConfusionMatrix:
+            return ConfusionMatrix(counts[:, None], "multilabel")
+
+        cut = best_cut(sweep, goal, wrap=alone)
+        if must_hold and cut is not None and cut.violation > 0:
+            raise infeasible_cuts(sweep, goal, wrap=alone, what=f"cut-off for label {label}")
+        informative = sweep.tp[-1] > 0 and sweep.fp[-1] > 0
+        cuts.append(start if cut is None or not informative else cut.index)
+    return cuts
+
+
+def _jointly(
+    sweeps: Sequence[Sweep],
+    goal: Goal,
+    plain: list[int],
+    restarts: int,
+    rng: np.random.Generator,
+    labels: tuple[object, ...] | None,
+) -> list[int]:
+    starts = [plain]
+    if not any(_names_a_class(part) for part in (goal.metric, *(c.metric for c in goal.constraints))):
+        starts.append(_each(sweeps, goal, plain, must_hold=False))
+    starts += [[int(rng.integers(len(sweep))) for sweep in sweeps] for _ in range(restarts)]
+    found = [_ascend(sweeps, goal, start, labels) for start in starts]
+    cuts, key = max(found, key=lambda result: result[1])
+    if key[0] < 0:
+        base = torch.stack([sweep.counts(cut, cut + 1)[0] for sweep, cut in zip(sweeps, cuts, strict=True)])
+        cm = ConfusionMatrix(base, "multilabel", labels)
+        missed = {c: (float(values_of(c.metric, cm)), " that was found") for c in goal.constraints}
+        raise infeasible(goal, missed, "set of cut-offs found")
+    return cuts
+
+
+def _names_a_class(metric: object) -> bool:
+    return "[" in str(metric) or str(metric).startswith("<")
+
+
+def _ascend(
+    sweeps: Sequence[Sweep], goal: Goal, start: list[int], labels: tuple[object, ...] | None
+) -> tuple[list[int], tuple[float, float]]:
+    """Sweep one label after the other, the others held, until a whole pass improves nothing."""
+    cuts = list(start)
+    base = torch.stack([sweep.counts(cut, cut + 1)[0] for sweep, cut in zip(sweeps, cuts, strict=True)])
+    violation, gain = goal.keys(ConfusionMatrix(base[None], "multilabel", labels))
+    key = (-float(violation), float(gain))
+    for _ in range(_MOST_PASSES):
+        before = key
+        for k, sweep in enumerate(sweeps):
+
+            def among_others(counts: Tensor, k: int = k) -> ConfusionMatrix:
+                matrices = base.expand(len(counts), *base.shape).clone()
+                matrices[:, k] = counts
+                return ConfusionMatrix(matrices, "multilabel", labels)
+
+            cut = best_cut(sweep, goal, wrap=among_others, chunk=max(CHUNK // len(sweeps), 1))
+            if cut is not None and (-cut.violation, cut.gain) > key:
+                cuts[k], key = cut.index, (-cut.violation, cut.gain)
+                base[k] = sweep.counts(cut.index, cut.index + 1)[0]
+        if key == before:
+            break
+    return cuts, key
+
+
+def _confusion(samples: LabelSamples, thresholds: Array) -> ConfusionMatrix:
+    decided = samples.score >= thresholds.astype(samples.score.dtype)
+    y = samples.positive
+    weight = np.ones(len(y)) if samples.weight is None else samples.weight
+    cells = [~y & ~decided, ~y & decided, y & ~decided, y & decided]
+    counts = np.stack([weight @ cell.astype(np.float64) for cell in cells], axis=-1).reshape(-1, 2, 2)
+    return ConfusionMatrix(torch.from_numpy(counts), "multilabel", samples.labels)
+
+
+def _rows(samples: LabelSamples, rows: NDArray[np.intp]) -> LabelSamples:
+    weight = None if samples.weight is None else samples.weight[rows]
+    return LabelSamples(samples.positive[rows], samples.score[rows], weight, samples.labels)

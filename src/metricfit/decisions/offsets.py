@@ -1,0 +1,290 @@
+"""Class offsets for several classes: coordinate ascent with an exact sweep for each class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from metricfit._inputs import Task
+from metricfit.confusion import ConfusionMatrix
+from metricfit.decisions._samples import ClassSamples, class_samples
+from metricfit.decisions.confidence import check_confidence
+from metricfit.decisions.goal import ConstraintLike, Goal, goal_of, values_of
+from metricfit.decisions.rules import DecisionRule
+from metricfit.decisions.search import ConstraintValue, infeasible
+from metricfit.decisions.split import certified_rule, stratified_halves
+from metricfit.metrics import Constraint, MetricLike
+
+__all__ = ["BestOffsets", "best_offsets"]
+
+REGULARISATION = 0.5
+"""Chosen by measurement, see benchmarks/decisions/over_tuning.md."""
+
+_LIMIT = 30.0  # beyond it a class's probability is scaled by e^30: a rule "never" or "always" in all but name
+_CELLS = 1 << 21  # numbers in the matrices that exist at the same time: 16 MB
+_MOST_PASSES = 50
+
+Array = NDArray[np.float64]
+Key = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class BestOffsets:
+    """Class offsets and what they reach on the data they were chosen on.
+
+    Attributes:
+        offsets: One a class, added to the log-probabilities before arg max.
+        value: The metric with them.
+        argmax_value: The metric of plain arg max.
+        metric: The spec that was searched for.
+        confusion: The confusion matrix with the offsets.
+        constraints: How each constraint fares.
+        confidence: The confidence of the promises, if any.
+        rule: The offsets as a rule.
+    """
+
+    offsets: Array
+    value: float
+    argmax_value: float
+    metric: str
+    confusion: ConfusionMatrix
+    constraints: tuple[ConstraintValue, ...]
+    confidence: float | None
+    rule: DecisionRule
+
+
+def best_offsets(
+    y_true: ArrayLike,
+    proba: ArrayLike,
+    metric: MetricLike,
+    *,
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+    confidence: float | None = None,
+    sample_weight: ArrayLike | None = None,
+    labels: Sequence[Hashable] | None = None,
+    regularisation: float = REGULARISATION,
+    restarts: int = 3,
+    random_state: int | np.random.Generator | None = 0,
+) -> BestOffsets:
+    """Offsets on the log-probabilities whose arg max is best for ``metric``; never below plain arg max here.
+
+    One class at a time, all values of its offset that change a decision are compared in one exact sweep, until
+    nothing improves; several starting points guard against local optima. A small validation set is easily
+    over-tuned, so an offset has its price: ``regularisation * mean(|offset| / √samples of the class)``, as a share of
+    what arg max leaves to gain. Classes with few samples stay close to arg max.
+
+    Args:
+        y_true: Labels, shape (n,).
+        proba: Probabilities, shape (n, classes).
+        metric: A name, an expression, a spec with ``subject to``, a metric or a function of the confusion matrix.
+        subject_to: Constraints, such as ``"recall[ill] >= 0.9"``.
+        confidence: If given, the constraints hold on new data with this probability: half of the samples propose
+            rules, from cautious to bold, the other half tests them in that order.
+        sample_weight: Weights, shape (n,).
+        labels: The classes in the order of the columns, sorted order if not given.
+        regularisation: 0 for the best value on these data, whatever it takes.
+        restarts: Starting points beside arg max.
+        random_state: Seed of the random starting points and of the split for ``confidence``.
+
+    Raises:
+        InfeasibleError: If no offsets were found that meet the constraints.
+
+    >>> proba = [[0.8, 0.1, 0.1], [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.2, 0.6, 0.2], [0.5, 0.1, 0.4], [0.4, 0.3, 0.3]]
+    >>> best = best_offsets([0, 0, 1, 1, 2, 2], proba, "balanced_accuracy")
+    >>> round(best.argmax_value, 3), best.value
+    (0.667, 1.0)
+    """
+    for name, number in (("regularisation", regularisation), ("restarts", restarts)):
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < math.inf:
+            raise ValueError(f"{name}: expected a number >= 0, got {number!r}.")
+    goal = goal_of(metric, subject_to)
+    samples = class_samples(y_true, proba, sample_weight, labels=labels)
+    rng = np.random.default_rng(random_state)
+    problem = _Problem.of(samples, goal, regularisation)
+    promises: tuple[float | None, ...] = (None,) * len(goal.constraints)
+    if confidence is None:
+        offsets = _search(problem, int(restarts), rng)
+    else:
+        alpha = check_confidence(confidence, goal.constraints, sample_weight is not None)
+        offsets, promises = certified_rule(
+            goal,
+            stratified_halves(samples.target, rng),
+            alpha,
+            propose=lambda g, rows: _search(problem.part(g, rows), int(restarts), rng),
+            confusion=lambda found, rows: problem.part(goal, rows).confusion(found),
+        )
+    cm = problem.confusion(offsets)
+    return BestOffsets(
+        offsets=offsets,
+        value=float(values_of(goal.metric, cm)),
+        argmax_value=float(values_of(goal.metric, problem.confusion(np.zeros_like(offsets)))),
+        metric=goal.spec,
+        confusion=cm,
+        constraints=tuple(
+            ConstraintValue(c, float(values_of(c.metric, cm)), p)
+            for c, p in zip(goal.constraints, promises, strict=True)
+        ),
+        confidence=confidence,
+        rule=DecisionRule.from_offsets(offsets.tolist(), samples.classes, metric=goal.spec),
+    )
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Samples, goal and what an offset of 1 costs for each class."""
+
+    samples: ClassSamples
+    goal: Goal
+    log_proba: Array
+    price: Array
+    regularisation: float
+
+    @classmethod
+    def of(cls, samples: ClassSamples, goal: Goal, regularisation: float) -> _Problem:
+        with np.errstate(divide="ignore"):
+            log_proba = np.log(samples.proba)
+        size = samples.proba.shape[1]
+        free = cls(samples, goal, log_proba, np.zeros(size), regularisation)
+        to_gain = abs(float(goal.metric.distance(values_of(goal.metric, free.confusion(np.zeros(size))))))
+        support = np.maximum(np.bincount(samples.target, minlength=size), 1)
+        to_gain = to_gain if math.isfinite(to_gain) else 1.0
+        return replace(free, price=regularisation * to_gain / size / np.sqrt(support))
+
+    def part(self, goal: Goal, rows: NDArray[np.intp]) -> _Problem:
+        """The same on some of the samples."""
+        s = self.samples
+        few = ClassSamples(s.target[rows], s.proba[rows], s.weight[rows], s.classes)
+        return _Problem.of(few, goal, self.regularisation)
+
+    @property
+    def size(self) -> int:
+        return int(self.samples.proba.shape[1])
+
+    def matrices(self, counts: Array) -> ConfusionMatrix:
+        task: Task = "binary" if self.size == 2 else "multiclass"
+        return ConfusionMatrix(torch.from_numpy(counts), task, self.samples.classes)
+
+    def confusion(self, offsets: Array) -> ConfusionMatrix:
+        """The matrix of the rule itself, so that nothing here depends on how a sweep rounds."""
+        rule = DecisionRule.from_offsets(offsets.tolist(), range(self.size))
+        return self.matrices(self.count(rule.apply(self.samples.proba)))
+
+    def count(self, predicted: NDArray[np.intp]) -> Array:
+        cells = np.bincount(
+            self.samples.target * self.size + predicted, weights=self.samples.weight, minlength=self.size**2
+        )
+        return cells.astype(np.float64).reshape(self.size, self.size)
+
+    def penalty(self, offsets: Array) -> float:
+        return float((self.price * np.abs(offsets)).sum())
+
+    def key(self, offsets: Array) -> Key:
+        violation, gain = self.goal.keys(self.confusion(offsets))
+        return (-float(violation), float(gain) - self.penalty(offsets))
+
+
+def _search(problem: _Problem, restarts: int, rng: np.random.Generator) -> Array:
+    offsets, key = _best_of_starts(problem, restarts, rng)
+    if key[0] < 0:
+        raise infeasible(problem.goal, dict(_reachable(problem, restarts, rng)), "class offsets")
+    return offsets
+
+
+def _best_of_starts(problem: _Problem, restarts: int, rng: np.random.Generator) -> tuple[Array, Key]:
+    support = np.bincount(problem.samples.target, weights=problem.samples.weight, minlength=problem.size)
+    rarity = -np.log(np.maximum(support, support[support > 0].min()) / support.max())
+    starts = [np.zeros(problem.size), rarity / 2, rarity]
+    starts += [rarity * rng.random() + rng.normal(size=problem.size) for _ in range(restarts)]
+    found = [_ascend(problem, start) for start in starts[: restarts + 1]]
+    return max(found, key=lambda result: result[1])
+
+
+def _reachable(
+    problem: _Problem, restarts: int, rng: np.random.Generator
+) -> Iterator[tuple[Constraint, tuple[float, str]]]:
+    for constraint in problem.goal.constraints:
+        others = tuple(c for c in problem.goal.constraints if c is not constraint)
+        for kept, given in ((others, " beside the others" if others else ""), ((), " on its own")):
+            aim = Goal(constraint.metric, kept, maximise=constraint.operator == ">=")
+            offsets, key = _best_of_starts(replace(problem, goal=aim, price=0 * problem.price), restarts, rng)
+            if key[0] >= 0:
+                yield constraint, (float(values_of(constraint.metric, problem.confusion(offsets))), given)
+                break
+
+
+def _ascend(problem: _Problem, offsets: Array) -> tuple[Array, Key]:
+    """Sweep one class after the other, the others held, until a whole pass improves nothing."""
+    key = problem.key(offsets)
+    for _ in range(_MOST_PASSES):
+        before = key
+        for k in range(problem.size):
+            moved = offsets.copy()
+            moved[k] = _sweep_class(problem, offsets, k)
+            moved_key = problem.key(moved)
+            if moved_key > key:
+                offsets, key = moved, moved_key
+        if key == before:
+            break
+    return offsets, key
+
+
+def _sweep_class(problem: _Problem, offsets: Array, k: int) -> float:
+    """The best offset of class k: as it rises, samples change one by one from their best other class to k."""
+    others = problem.log_proba + offsets
+    others[:, k] = -np.inf
+    rival = others.argmax(axis=1)
+    with np.errstate(invalid="ignore"):
+        needed = others.max(axis=1) - problem.log_proba[:, k]  # the offset from which on the sample is given to k
+    needed = np.where(np.isnan(needed), np.inf, needed)
+    order = np.argsort(needed)
+    needed = needed[order]
+    row = problem.samples.target[order] * problem.size
+    weight = problem.samples.weight[order]
+    leaves, enters = row + rival[order], row + k
+    upper = np.append(needed, np.inf)
+    lower = np.append(-np.inf, needed)
+    places = _nearest_to_zero_inside(lower, upper)
+    possible = (upper > lower) & (np.abs(places) <= _LIMIT)
+    best, best_key = float(offsets[k]), (-math.inf, -math.inf)
+    counts = problem.count(rival).ravel()
+    chunk = max(_CELLS // problem.size**2, 1)
+    for start in range(0, len(places), chunk):
+        stop = min(start + chunk, len(places))
+        changes = np.zeros((stop - start, problem.size**2))
+        changes[0] = counts
+        moving = np.arange(start, min(stop, len(places) - 1))
+        # Cut-off j has the first j samples moved: sample j changes the row after its own.
+        inside = moving[moving + 1 < stop]
+        changes[inside + 1 - start, leaves[inside]] -= weight[inside]
+        changes[inside + 1 - start, enters[inside]] += weight[inside]
+        running = np.cumsum(changes, axis=0)
+        counts = running[-1].copy()
+        if stop < len(places):
+            counts[leaves[stop - 1]] -= weight[stop - 1]
+            counts[enters[stop - 1]] += weight[stop - 1]
+        cm = problem.matrices(running.clip(min=0).reshape(-1, problem.size, problem.size))
+        violation, gain = (v.numpy() for v in problem.goal.keys(cm))
+        gain = gain - problem.price[k] * np.abs(places[start:stop])
+        violation = np.where(possible[start:stop] & np.isfinite(gain), violation, np.inf)
+        least = violation.min()
+        if np.isinf(least):
+            continue
+        gain = np.where(violation == least, gain, -np.inf)
+        place = int(gain.argmax())
+        key = (-float(least), float(gain[place]))
+        if key > best_key:
+            best, best_key = float(places[start + place]), key
+    return best
+
+
+def _nearest_to_zero_inside(lower: Array, upper: Array) -> Array:
+    """The middle of each gap between needed offsets; 0 where the gap holds it; half a unit outside at the ends."""
+    with np.errstate(invalid="ignore"):
+        middle = np.where(np.isinf(lower), upper - 0.5, np.where(np.isinf(upper), lower + 0.5, (lower + upper) / 2))
+    middle = np.where(np.isnan(middle), np.inf, middle)
+    return np.where((lower < 0) & (upper > 0), 0.0, middle)

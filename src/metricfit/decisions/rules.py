@@ -1,0 +1,312 @@
+"""Decision rules: from scores or probabilities to labels; saved as JSON, folded into probabilities."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metricfit.decisions._samples import _scores, check_probabilities
+
+__all__ = ["CalibratedRule", "DecisionRule", "bayes_rule"]
+
+_FORMAT = "metricfit.decision_rule"
+_PARAMETER = {
+    "argmax": None,
+    "threshold": "threshold",
+    "offsets": "offsets",
+    "costs": "costs",
+    "thresholds": "thresholds",
+}
+_JUST_OVER_HALF = float(np.nextafter(0.5, 1))
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DecisionRule:
+    """How scores become decisions. Make one with ``argmax``, ``at_threshold``, ``from_offsets`` and so on.
+
+    Attributes:
+        kind: "argmax", "threshold" (positive if score >= threshold), "offsets" (arg max of log p + offset), "costs"
+            (least expected cost) or "thresholds" (one a label).
+        classes: The classes in the order of the columns; the labels' names for "thresholds".
+        parameter: The threshold, the offsets, the costs or the thresholds; ``None`` for arg max.
+        metric: What the rule was chosen for, for information.
+
+    >>> rule = DecisionRule.from_offsets([0.0, 1.0], ["ham", "spam"])
+    >>> rule.apply([[0.9, 0.1], [0.6, 0.4]])
+    array(['ham', 'spam'], dtype='<U4')
+    >>> rule.fold([[0.9, 0.1], [0.6, 0.4]]).round(2)
+    array([[0.77, 0.23],
+           [0.36, 0.64]])
+    >>> DecisionRule.from_json(rule.to_json()) == rule
+    True
+    """
+
+    kind: str
+    classes: tuple[Any, ...]
+    parameter: Any = None
+    metric: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check that everything fits together, whether made here or read from a file."""
+        if self.kind not in _PARAMETER:
+            raise ValueError(f"kind: expected one of {', '.join(_PARAMETER)}, got {self.kind!r}.")
+        object.__setattr__(self, "classes", _plain_classes(self.classes, self.kind))
+        object.__setattr__(self, "parameter", _checked_parameter(self.kind, self.parameter, len(self.classes)))
+        if self.metric is not None and not isinstance(self.metric, str):
+            raise TypeError(f"metric: expected a spec or None, got {type(self.metric).__name__}.")
+
+    @classmethod
+    def argmax(cls, classes: Sequence[Hashable]) -> DecisionRule:
+        """The class with the highest probability."""
+        return cls("argmax", tuple(classes))
+
+    @classmethod
+    def at_threshold(
+        cls, threshold: float, classes: Sequence[Hashable] = (0, 1), *, metric: str | None = None
+    ) -> DecisionRule:
+        """The second class if its score is at least ``threshold``."""
+        return cls("threshold", tuple(classes), threshold, metric)
+
+    @classmethod
+    def from_offsets(
+        cls, offsets: Sequence[float], classes: Sequence[Hashable], *, metric: str | None = None
+    ) -> DecisionRule:
+        """Arg max of log-probability plus offset; +0.69 makes a class count as if twice as probable."""
+        return cls("offsets", tuple(classes), offsets, metric)
+
+    @classmethod
+    def from_costs(
+        cls, costs: Sequence[Sequence[float]], classes: Sequence[Hashable], *, metric: str | None = None
+    ) -> DecisionRule:
+        """The class with the least expected cost; ``costs[i][j]`` is paid for predicting j when i is true."""
+        return cls("costs", tuple(classes), costs, metric)
+
+    @classmethod
+    def at_thresholds(
+        cls, thresholds: Sequence[float], classes: Sequence[Hashable] | None = None, *, metric: str | None = None
+    ) -> DecisionRule:
+        """Multi-label: label k if its score is at least ``thresholds[k]``."""
+        names = range(len(thresholds)) if classes is None else classes
+        return cls("thresholds", tuple(names), thresholds, metric)
+
+    def apply(self, score: ArrayLike) -> NDArray[Any]:
+        """Decide.
+
+        Args:
+            score: Probabilities (n, classes); for a threshold also any scores of the second class, (n,); for
+                thresholds scores (n, labels).
+
+        Returns:
+            Labels (n,); a 0/1 array (n, labels) for thresholds.
+        """
+        scores = self._columns(score, any_scale=True)
+        if self.kind == "thresholds":
+            return (scores >= np.asarray(self.parameter, dtype=scores.dtype)).astype(np.int64)
+        if self.kind == "threshold":
+            chosen = (scores >= np.asarray(self.parameter, dtype=scores.dtype)).astype(np.intp)
+        else:
+            chosen = self._fold(scores).argmax(axis=1)
+        return np.asarray(self._class_array()[chosen])
+
+    def fold(self, proba: ArrayLike) -> Array:
+        """Probabilities whose arg max (above one half, for labels) is this rule's decision.
+
+        Offsets are added to the log-probabilities and the rows normalised again; a threshold moves to one half. The
+        order of samples within a column of two classes stays as it was.
+
+        Args:
+            proba: Probabilities (n, classes), (n,) of the second class, or (n, labels).
+
+        Returns:
+            An array (n, classes) or (n, labels).
+        """
+        return self._fold(self._columns(proba, any_scale=False))
+
+    def compose(self, calibrate: Callable[[Any], ArrayLike]) -> CalibratedRule:
+        """This rule behind a calibration: it was chosen on calibrated probabilities, and is given raw ones.
+
+        Args:
+            calibrate: Raw scores to calibrated probabilities, for instance ``IsotonicRegression().fit(…).predict``.
+        """
+        if not callable(calibrate):
+            raise TypeError(
+                f"calibrate: expected a function such as a fitted calibrator's predict, got {type(calibrate).__name__}."
+            )
+        return CalibratedRule(self, calibrate)
+
+    def to_json(self) -> str:
+        """The rule as JSON text."""
+        content: dict[str, Any] = {"format": _FORMAT, "version": 1, "kind": self.kind, "classes": list(self.classes)}
+        name = _PARAMETER[self.kind]
+        if name is not None:
+            content[name] = self.parameter
+        if self.metric is not None:
+            content["metric"] = self.metric
+        return json.dumps(content, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> DecisionRule:
+        """Read a rule back. The text is data: it is checked field by field and nothing in it is run."""
+        try:
+            content = json.loads(text, parse_constant=_no_constant)
+        except (json.JSONDecodeError, TypeError, RecursionError) as error:
+            raise ValueError(f"rule: expected JSON text, got something else ({error}).") from None
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            raise ValueError(f"rule: expected a JSON object with format {_FORMAT!r}.")
+        if content.get("version") != 1:
+            raise ValueError(f"rule: expected version 1, got {content.get('version')!r}; upgrade metricfit.")
+        kind, classes = content.get("kind"), content.get("classes")
+        if not isinstance(kind, str) or kind not in _PARAMETER or not isinstance(classes, list):
+            raise ValueError(f"rule: expected a known kind and a list of classes, got {kind!r} and {classes!r}.")
+        name = _PARAMETER[kind]
+        expected = {"format", "version", "kind", "classes", "metric"} | ({name} if name else set())
+        if unknown := set(content) - expected:
+            raise ValueError(f"rule: unknown fields {sorted(unknown)} in a rule of kind {kind!r}.")
+        return cls(kind, tuple(classes), content.get(name) if name else None, content.get("metric"))
+
+    def _class_array(self) -> NDArray[Any]:
+        kinds = {type(c) for c in self.classes}
+        return np.array(self.classes, dtype=None if len(kinds) == 1 else object)
+
+    def _columns(self, score: ArrayLike, *, any_scale: bool) -> NDArray[Any]:
+        scores = _scores(score, "score")
+        two = len(self.classes) == 2 and self.kind != "thresholds"
+        if self.kind == "threshold" and any_scale:
+            if scores.ndim == 2 and scores.shape[1] == 2:
+                return scores[:, 1]
+            if scores.ndim == 1:
+                return scores
+        elif two and scores.ndim == 1:
+            scores = np.stack([1 - scores, scores], axis=1)
+        if scores.ndim != 2 or scores.shape[1] != len(self.classes):
+            raise ValueError(
+                f"score: expected shape (n, {len(self.classes)}), a column for each of {list(self.classes)[:20]}, got "
+                f"{scores.shape}."
+            )
+        if self.kind == "thresholds":
+            if not any_scale and ((scores < 0).any() or (scores > 1).any()):
+                raise ValueError("score: folding needs probabilities in [0, 1]; apply works with any scores.")
+            return scores
+        check_probabilities(scores, "score")
+        return scores
+
+    def _fold(self, proba: NDArray[Any]) -> Array:
+        if self.kind == "thresholds":
+            return _move_to_half(proba, np.asarray(self.parameter))
+        if self.kind == "threshold":
+            positive = _move_to_half(proba[:, 1], np.asarray(self.parameter))
+            return np.stack([1 - positive, positive], axis=1)
+        p = proba.astype(np.float64)
+        if self.kind == "offsets":
+            offsets = np.asarray(self.parameter)
+            p = p * np.exp(offsets - offsets.max())
+        elif self.kind == "costs":
+            # What a decision saves against the worst one for each true class: for 0/1 costs this is p itself.
+            costs = np.asarray(self.parameter)
+            p = p @ (costs.max(axis=1, keepdims=True) - costs)
+        total = p.sum(axis=1, keepdims=True)
+        return np.where(total > 0, p, 1.0) / np.where(total > 0, total, float(p.shape[1]))
+
+
+def _move_to_half(p: NDArray[Any], threshold: Array) -> Array:
+    """Rescale the odds so that ``threshold`` becomes one half: above it exactly where ``p >= threshold``."""
+    decided = p >= threshold.astype(p.dtype)
+    wide = p.astype(np.float64)
+    t = np.clip(threshold, 1e-12, 1 - 1e-12)
+    up, down = wide * (1 - t), (1 - wide) * t
+    moved = up / (up + down)
+    return np.where(decided, np.maximum(moved, _JUST_OVER_HALF), np.minimum(moved, 0.5))
+
+
+@dataclass(frozen=True)
+class CalibratedRule:
+    """A rule that calibrates first. Save the rule as JSON and the calibrator by its own means.
+
+    >>> rule = DecisionRule.at_threshold(0.3).compose(lambda raw: np.asarray(raw) ** 2)
+    >>> rule.apply([0.5, 0.6])
+    array([0, 1])
+    """
+
+    rule: DecisionRule
+    calibrate: Callable[[Any], ArrayLike]
+
+    def apply(self, score: Any) -> NDArray[Any]:
+        """Calibrate, then decide."""
+        return self.rule.apply(self.calibrate(score))
+
+    def fold(self, score: Any) -> Array:
+        """Calibrate, then fold the rule in."""
+        return self.rule.fold(self.calibrate(score))
+
+
+def bayes_rule(costs: ArrayLike, classes: Sequence[Hashable] | None = None) -> DecisionRule:
+    """The rule with the least expected cost for probabilities that can be trusted; nothing is tuned.
+
+    Args:
+        costs: ``costs[i][j]`` is paid for predicting class j when i is true, shape (classes, classes).
+        classes: Class labels, 0, 1, … if not given.
+
+    With two classes it is a threshold: missing a fraud costs 9 times a false alarm, so alarm from 10 % on.
+
+    >>> bayes_rule([[0, 1], [9, 0]]).parameter
+    0.1
+    """
+    matrix = np.asarray(costs, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
+        raise ValueError(f"costs: expected a square matrix, one row a true class, got shape {matrix.shape}.")
+    if not np.isfinite(matrix).all():
+        raise ValueError("costs: expected finite numbers.")
+    names = tuple(range(len(matrix))) if classes is None else tuple(classes)
+    if len(matrix) == 2:
+        alarm, miss = float(matrix[0, 1] - matrix[0, 0]), float(matrix[1, 0] - matrix[1, 1])
+        if alarm > 0 and miss > 0:
+            return DecisionRule.at_threshold(alarm / (alarm + miss), names, metric=_cost_spec(matrix))
+    return DecisionRule.from_costs(matrix.tolist(), names, metric=_cost_spec(matrix))
+
+
+def _cost_spec(matrix: Array) -> str:
+    from metricfit.metrics import ExpectedCost
+
+    return str(ExpectedCost(matrix=matrix.tolist()))
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"rule: {name} is not a finite number.")
+
+
+def _plain_classes(classes: Sequence[Any], kind: str) -> tuple[Any, ...]:
+    plain = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
+    if any(not isinstance(c, (str, int, float)) or (isinstance(c, float) and not math.isfinite(c)) for c in plain):
+        raise TypeError(f"classes: expected text or numbers, got {list(plain)}.")
+    if len(set(plain)) != len(plain) or len(plain) < (1 if kind == "thresholds" else 2):
+        raise ValueError(f"classes: expected at least two distinct classes, got {list(plain)}.")
+    if kind == "threshold" and len(plain) != 2:
+        raise ValueError(f"classes: a threshold decides between two classes, got {list(plain)}.")
+    return plain
+
+
+def _checked_parameter(kind: str, parameter: Any, size: int) -> Any:
+    name = _PARAMETER[kind]
+    if name is None:
+        if parameter is not None:
+            raise ValueError(f"parameter: arg max has none, got {parameter!r}.")
+        return None
+    shape: tuple[int, ...] = {"threshold": (), "offsets": (size,), "costs": (size, size), "thresholds": (size,)}[kind]
+    try:
+        array = np.asarray(parameter)
+    except ValueError:
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "iuf" or array.shape != shape or not np.isfinite(array).all():
+        raise ValueError(f"{name}: expected finite numbers of shape {shape}, got {parameter!r}.")
+    values = array.astype(np.float64).tolist()
+    if kind == "threshold":
+        return float(values)
+    return tuple(tuple(row) if isinstance(row, list) else row for row in values)

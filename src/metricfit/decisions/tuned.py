@@ -1,0 +1,279 @@
+"""Any scikit-learn classifier with its decision rule chosen for a metric, on out-of-fold probabilities."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_is_fitted,
+    column_or_1d,
+    has_fit_parameter,
+)
+
+from metricfit.decisions.choose import BestRule, best_rule
+from metricfit.decisions.goal import ConstraintLike
+from metricfit.decisions.offsets import REGULARISATION
+from metricfit.metrics import MetricLike
+
+__all__ = ["TunedRuleClassifier"]
+
+
+def _gives_probabilities(self: TunedRuleClassifier) -> bool:
+    return hasattr(getattr(self, "estimator_", self._base()), "predict_proba")
+
+
+class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier whose decision rule is the best one for a metric.
+
+    The estimator's probabilities for samples that it was not fitted on (by cross-validation) choose the rule: a
+    threshold for two classes, class offsets for more, a threshold a label for multi-label targets. The estimator is
+    then fitted on everything. ``predict_proba`` has the rule folded in, so that its arg max is ``predict``;
+    ``predict_raw_proba`` gives the estimator's own probabilities.
+
+    Args:
+        estimator: Any classifier with ``predict_proba`` or ``decision_function``; logistic regression by default.
+        metric: A name, an expression, a spec with ``subject to``, a metric or a function of the confusion matrix.
+        subject_to: Constraints, such as ``"recall[1] >= 0.9"``.
+        cv: Folds, a splitter, or ``"prefit"``: the estimator is fitted already, on other data than ``fit`` is given.
+        confidence: If given, the constraints hold on new data with this probability. With cross-validation this
+            is a statement about the folds' models; for one about the very model, use ``cv="prefit"``.
+        pos_label: The positive class of a binary target, by default the second one.
+        regularisation: Caution towards arg max with several classes, see :func:`best_offsets`.
+        n_jobs: Folds fitted at the same time.
+        random_state: Seed of the folds' shuffling and of the search.
+
+    Attributes:
+        estimator_: The fitted estimator.
+        rule_: The decision rule.
+        value_: The metric of the rule on the out-of-fold probabilities it was chosen on.
+        search_: The search's own result.
+        classes_: The classes.
+
+    >>> from sklearn.datasets import make_classification
+    >>> X, y = make_classification(500, weights=[0.9], random_state=0)
+    >>> model = TunedRuleClassifier(LogisticRegression(), metric="f1").fit(X, y)
+    >>> model.rule_.kind, bool((model.predict(X) == model.predict_proba(X).argmax(axis=1)).all())
+    ('threshold', True)
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        metric: MetricLike = "f1",
+        *,
+        subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+        cv: Any = None,
+        confidence: float | None = None,
+        pos_label: Hashable | None = None,
+        regularisation: float = REGULARISATION,
+        n_jobs: int | None = None,
+        random_state: int | None = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.metric = metric
+        self.subject_to = subject_to
+        self.cv = cv
+        self.confidence = confidence
+        self.pos_label = pos_label
+        self.regularisation = regularisation
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TunedRuleClassifier:
+        """Choose the rule on out-of-fold probabilities, then fit the estimator on everything.
+
+        Args:
+            X: Features, in whatever form the estimator takes.
+            y: Labels (n,), or a 0/1 array (n, labels).
+            sample_weight: Weights (n,), for the estimator and for the rule.
+        """
+        y = self._check_target(y)
+        X, y = indexable(X, y)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        base = self._base()
+        if weight is not None and self.cv != "prefit" and not has_fit_parameter(base, "sample_weight"):
+            raise ValueError(
+                f"sample_weight: {type(base).__name__}.fit takes none; leave them out or choose another estimator."
+            )
+        if self.cv == "prefit":
+            check_is_fitted(base)
+            self.estimator_ = base
+            rows, proba = np.arange(_num_samples(y)), self._probabilities(base, X)
+        else:
+            rows, proba = self._out_of_fold(base, X, y, weight)
+            self.estimator_ = _fitted(base, X, y, weight)
+        self._choose(y[rows], proba, None if weight is None else weight[rows])
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The rule's decisions: labels (n,), or 0/1 (n, labels)."""
+        check_is_fitted(self)
+        return self.rule_.apply(self._in_rule_order(self._probabilities(self.estimator_, X)))
+
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities with the rule folded in: ``predict`` is their arg max (above one half, for labels)."""
+        check_is_fitted(self)
+        folded = self.rule_.fold(self._in_rule_order(self._probabilities(self.estimator_, X)))
+        return self._in_rule_order(folded)
+
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """The logarithm of ``predict_proba``."""
+        with np.errstate(divide="ignore"):
+            logs: NDArray[np.float64] = np.log(self.predict_proba(X))
+        return logs
+
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
+    def predict_raw_proba(self, X: Any) -> NDArray[np.float64]:
+        """The estimator's own probabilities, (n, classes) or (n, labels)."""
+        check_is_fitted(self)
+        return self._probabilities(self.estimator_, X)
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features, where the estimator tells."""
+        check_is_fitted(self)
+        number: int = self.estimator_.n_features_in_
+        return number
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The names of the features, where the estimator has them."""
+        check_is_fitted(self)
+        names: NDArray[Any] = self.estimator_.feature_names_in_
+        return names
+
+    def __sklearn_tags__(self) -> Any:
+        """The wrapped estimator's tags, as a classifier."""
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self._base())
+        tags.input_tags = inner.input_tags
+        tags.classifier_tags.multi_label = inner.classifier_tags is not None and inner.classifier_tags.multi_label
+        return tags
+
+    def _base(self) -> Any:
+        return LogisticRegression() if self.estimator is None else self.estimator
+
+    def _check_target(self, y: Any) -> NDArray[Any]:
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None.")
+        if _num_samples(y) == 0:
+            raise ValueError("y: expected at least two samples, got none.")
+        check_classification_targets(y)
+        kind = type_of_target(y, input_name="y")
+        if kind == "multilabel-indicator":
+            indicator: NDArray[Any] = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
+            self._labelwise = True
+            self.classes_ = np.arange(indicator.shape[1])
+            return indicator
+        if kind not in ("binary", "multiclass"):
+            raise ValueError(f"y: Unknown label type: {kind}; expected labels of shape (n,) or a 0/1 array.")
+        self._labelwise = False
+        labels: NDArray[Any] = column_or_1d(y, warn=True)
+        fitted = getattr(self.estimator, "classes_", None) if self.cv == "prefit" else None
+        self.classes_ = np.unique(labels) if fitted is None else np.asarray(fitted)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y: only one class, {self.classes_[0]!r}, occurs; a decision rule needs at least two.")
+        return labels
+
+    def _choose(self, y: NDArray[Any], proba: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
+        order = None
+        if not self._labelwise:
+            order = self.classes_.tolist()
+            if self.pos_label is not None:
+                if len(order) != 2 or self.pos_label not in order:
+                    raise ValueError(
+                        f"pos_label: expected one of two classes, got {self.pos_label!r} and the classes {order}."
+                    )
+                order = [c for c in order if c != self.pos_label] + [self.pos_label]
+            proba = proba[:, [self.classes_.tolist().index(c) for c in order]]
+        found: BestRule = best_rule(
+            y, proba, self.metric, subject_to=self.subject_to, confidence=self.confidence, sample_weight=weight,
+            labels=order, regularisation=self.regularisation, random_state=self.random_state,
+        )  # fmt: skip
+        self.rule_, self.value_, self.search_ = found.rule, found.value, found.search
+
+    def _in_rule_order(self, proba: NDArray[Any]) -> NDArray[Any]:
+        """Columns from the classes' order to the rule's, or back: only two of them are ever exchanged."""
+        same = self._labelwise or list(self.rule_.classes) == self.classes_.tolist()
+        return proba if same else proba[:, ::-1]
+
+    def _out_of_fold(
+        self, base: Any, X: Any, y: NDArray[Any], weight: NDArray[np.float64] | None
+    ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        def held_out(train: NDArray[np.intp], test: NDArray[np.intp]) -> NDArray[np.float64]:
+            part = None if weight is None else weight[train]
+            model = _fitted(base, _safe_indexing(X, train), y[train], part)
+            return self._probabilities(model, _safe_indexing(X, test))
+
+        folds = list(self._folds(X, y))
+        parts = Parallel(n_jobs=self.n_jobs)(delayed(held_out)(train, test) for train, test in folds)
+        return np.concatenate([test for _, test in folds]), np.concatenate(parts)
+
+    def _folds(self, X: Any, y: NDArray[Any]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        number = 5 if self.cv is None else self.cv
+        if isinstance(number, (int, np.integer)) and not isinstance(number, bool):
+            if number < 2:
+                raise ValueError(f"cv: expected at least 2 folds, a splitter or 'prefit', got {number}.")
+            smallest = len(y) if self._labelwise else int(np.unique(y, return_counts=True)[1].min())
+            splits = int(max(2, min(number, smallest)))
+            kind = KFold if self._labelwise else StratifiedKFold
+            splitter = kind(splits, shuffle=True, random_state=self.random_state)
+        else:
+            splitter = check_cv(number, y, classifier=True)
+        with warnings.catch_warnings():
+            # A class with a single sample is in one fold only; its probability is then taken as 0.
+            warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
+            yield from splitter.split(np.zeros(len(y)), y)
+
+    def _probabilities(self, model: Any, X: Any) -> NDArray[np.float64]:
+        """The model's probabilities with a column for each of ``classes_``, or one a label."""
+        if hasattr(model, "predict_proba"):
+            raw = model.predict_proba(X)
+        elif hasattr(model, "decision_function"):
+            margin = np.asarray(model.decision_function(X), dtype=np.float64)
+            several = margin.ndim == 2 and not self._labelwise
+            raw = softmax(margin, axis=1) if several else expit(margin)
+            raw = raw if raw.ndim == 2 else np.stack([1 - raw, raw], axis=1)
+        else:
+            raise TypeError(f"estimator: {type(model).__name__} has neither predict_proba nor decision_function.")
+        if self._labelwise:
+            return _label_columns(raw, model)
+        proba: NDArray[np.float64] = np.asarray(raw, dtype=np.float64)
+        known = np.asarray(model.classes_)
+        if len(known) == len(self.classes_) and (known == self.classes_).all():
+            return proba
+        full = np.zeros((len(proba), len(self.classes_)))
+        full[:, np.searchsorted(self.classes_, known)] = proba
+        return full
+
+
+def _label_columns(raw: Any, model: Any) -> NDArray[np.float64]:
+    """Multi-label probabilities come as (n, labels), or as a list with (n, 2) for each label."""
+    if not isinstance(raw, list):
+        return np.asarray(raw, dtype=np.float64)
+    columns = []
+    for part, classes in zip(raw, model.classes_, strict=True):
+        place = np.flatnonzero(np.asarray(classes) == 1)
+        columns.append(part[:, place[0]] if len(place) else np.zeros(len(part)))
+    return np.stack(columns, axis=1)
+
+
+def _fitted(base: Any, X: Any, y: NDArray[Any], weight: NDArray[np.float64] | None) -> Any:
+    model = clone(base)
+    return model.fit(X, y) if weight is None else model.fit(X, y, sample_weight=weight)
