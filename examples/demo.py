@@ -138,8 +138,9 @@ def report(summary: pd.DataFrame, splits: int) -> str:
     return (
         f"# Rare digits, judged by macro F1\n\n{body}\n\n± is the standard error over {splits} random splits; a gain "
         "below two of them is noise.\n\n![result](result.png)\n\nMacro F1 counts rare classes as much as common ones; "
-        "cross-entropy does not. √-weighted cross-entropy is\nthe strong simple rival: compare with it on your own data. "
-        "The tuned rule gives up a quarter of the training\ndata to be tuned on, which costs more here than it brings.\n"
+        "cross-entropy does not. √-weighted cross-entropy is\nthe strong simple rival: compare with it on your own "
+        "data. The tuned rule gives up a quarter of the training\ndata to be tuned on, which costs more here than it "
+        "brings.\n"
     )
 
 
