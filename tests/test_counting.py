@@ -314,7 +314,8 @@ class TestEquivalences:
         logits, target = batch(task, (50,) if task == "binary" else (50, 3), soft=soft)
         results = []
         for elements in (2**20, 7):
-            monkeypatch.setattr(metricfit._counting, "BLOCK_ELEMENTS", elements)
+            for limit in ("WHOLE_ELEMENTS", "BLOCK_ELEMENTS"):
+                monkeypatch.setattr(metricfit._counting, limit, elements)
             leaf = logits.clone().requires_grad_()
             matrix = soft_confusion_matrix(leaf, target, task=task, thresholds=thresholds).matrix
             direction = torch.rand(matrix.shape, generator=generator(1), dtype=matrix.dtype)

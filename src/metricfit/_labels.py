@@ -50,98 +50,151 @@ def sweep_scores(
     y_true: ArrayLike,
     score: ArrayLike,
     *,
+    thresholds: Sequence[float] | None = None,
     labels: Sequence[Hashable] | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> ConfusionMatrix:
-    """The confusion matrices at *every* distinct cut-off of the scores, from high to low.
+    """The confusion matrices at *every* distinct cut-off of the scores, from high to low, or at given thresholds.
 
-    Binary: scores (n,) of the second class. Multiclass or multi-label: scores (n, classes), one class against the
-    rest each; the matrices are then of a multi-label task, shape (cut-offs, classes, 2, 2), where classes with
-    fewer distinct scores repeat their last matrix.
+    Binary: scores (n,) of the second class, or one column for each of the two, of which the second counts.
+    Multiclass or multi-label: scores (n, classes), one class against the rest each; the matrices are then of a
+    multi-label task, shape (cut-offs, classes, 2, 2), where classes with fewer distinct scores repeat their last
+    matrix.
+
+    >>> sweep_scores([0, 1, 1], [0.1, 0.4, 0.8], thresholds=[0.5]).matrix
+    tensor([[[1., 0.],
+             [1., 1.]]], dtype=torch.float64)
     """
     true = as_label_array(y_true, "y_true")
-    scores = np.asarray(score, dtype=np.float64)
-    if not np.isfinite(scores).all():
-        raise ValueError("y_pred: scores must be finite, got NaN or infinity.")
+    scores = _as_scores(score)
     if len(scores) != len(true):
         raise ValueError(f"y_pred: expected {len(true)} scores, one a sample of y_true, got {len(scores)}.")
     weight = _weights(sample_weight, len(true))
-    if scores.ndim == 1:
-        classes = class_labels(true, labels=labels)
-        if len(classes) != 2:
-            raise ValueError(
-                f"y_pred: scores of shape {scores.shape} need a binary y_true, got {len(classes)} classes; give one "
-                "column of scores a class."
-            )
-        positive = encode_labels(true, classes, "y_true") == 1
-        return ConfusionMatrix(torch.from_numpy(_sweep(positive, scores, weight)), "binary", classes)
+    names: tuple[Any, ...] | None
     if true.ndim == 2:
-        indicator, names = true.astype(bool), tuple(labels) if labels is not None else None
+        _check_indicator(true, "y_true")
+        indicator, names = true.astype(bool), _given_labels(labels)
     else:
         names = class_labels(true, labels=labels)
-        indicator = encode_labels(true, names, "y_true")[:, None] == np.arange(len(names))
+        encoded = encode_labels(true, names, "y_true")
+        if len(names) == 2 and scores.shape in ((len(true),), (len(true), 2)):
+            column = scores if scores.ndim == 1 else scores[:, 1]
+            return ConfusionMatrix(torch.from_numpy(_sweep(encoded == 1, column, weight, thresholds)), "binary", names)
+        indicator = encoded[:, None] == np.arange(len(names))
     if indicator.shape != scores.shape:
-        raise ValueError(f"y_pred: expected scores of shape {indicator.shape}, got {scores.shape}.")
-    sweeps = [_sweep(indicator[:, k], scores[:, k], weight) for k in range(scores.shape[1])]
+        raise ValueError(
+            f"y_pred: expected scores of shape {indicator.shape}, one column for each of {indicator.shape[1]} classes, "
+            f"got {scores.shape}; name classes that do not occur with labels=[…]."
+        )
+    sweeps = [_sweep(indicator[:, k], scores[:, k], weight, thresholds) for k in range(scores.shape[1])]
     longest = max(len(s) for s in sweeps)
     padded = [np.concatenate([s, np.repeat(s[-1:], longest - len(s), axis=0)]) for s in sweeps]
     return ConfusionMatrix(torch.from_numpy(np.stack(padded, axis=1)), "multilabel", names)
 
 
-def _sweep(positive: NDArray[np.bool_], score: NDArray[Any], weight: NDArray[Any] | None) -> NDArray[np.float64]:
+def _sweep(
+    positive: NDArray[np.bool_],
+    score: NDArray[Any],
+    weight: NDArray[Any] | None,
+    thresholds: Sequence[float] | None,
+) -> NDArray[np.float64]:
     order = np.argsort(score, kind="stable")[::-1]
+    falling = score[order]
     w = np.ones(len(score)) if weight is None else weight[order]
     hit = positive[order]
-    last_of_tie = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
-    tp = np.append(0.0, np.cumsum(w * hit)[last_of_tie])
-    fp = np.append(0.0, np.cumsum(w * ~hit)[last_of_tie])
-    return np.stack([fp[-1] - fp, fp, tp[-1] - tp, tp], axis=-1).reshape(-1, 2, 2)
+    if thresholds is None:
+        chosen = np.concatenate([[0], np.flatnonzero(np.diff(falling)) + 1, [len(score)]])
+    else:  # compared in the scores' dtype, so that a float32 score of 0.7 reaches a threshold of 0.7
+        chosen = len(score) - np.searchsorted(falling[::-1], np.asarray(thresholds, dtype=score.dtype), side="left")
+    tp = np.append(0.0, np.cumsum(w * hit))[chosen]
+    fp = np.append(0.0, np.cumsum(w * ~hit))[chosen]
+    fn = np.append(np.cumsum((w * hit)[::-1])[::-1], 0.0)[chosen]
+    tn = np.append(np.cumsum((w * ~hit)[::-1])[::-1], 0.0)[chosen]
+    return np.stack([tn, fp, fn, tp], axis=-1).reshape(-1, 2, 2)
+
+
+def _as_scores(score: ArrayLike) -> NDArray[Any]:
+    if isinstance(score, torch.Tensor):
+        score = score.detach().cpu()
+        score = (score if score.dtype in (torch.float32, torch.float64) else score.double()).numpy()
+    try:
+        scores = np.asarray(score)
+        scores = scores if scores.dtype in (np.float32, np.float64) else scores.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y_pred: expected scores, numbers of shape (n,) or (n, classes): {error}.") from None
+    if scores.ndim not in (1, 2):
+        raise ValueError(f"y_pred: expected scores of shape (n,) or (n, classes), got {scores.shape}.")
+    if not np.isfinite(scores).all():
+        raise ValueError("y_pred: scores must be finite, got NaN or infinity.")
+    return scores
+
+
+def _check_indicator(values: NDArray[Any], name: str) -> None:
+    if not np.isin(values, (0, 1)).all():
+        raise ValueError(f"{name}: a multi-label array of shape {values.shape} must hold 0 and 1 only.")
+
+
+def _given_labels(labels: Sequence[Hashable] | None) -> tuple[Any, ...] | None:
+    """The labels as plain Python values."""
+    return None if labels is None else tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
 
 
 def _indicator_confusion(
     true: NDArray[Any], pred: NDArray[Any], weight: NDArray[Any] | None, labels: Sequence[Hashable] | None
 ) -> ConfusionMatrix:
-    for name, values in (("y_true", true), ("y_pred", pred)):
-        if not np.isin(values, (0, 1)).all():
-            raise ValueError(f"{name}: a multi-label array of shape {values.shape} must hold 0 and 1 only.")
+    _check_indicator(true, "y_true")
+    _check_indicator(pred, "y_pred")
     y, p = true.astype(bool), pred.astype(bool)
     w = np.ones(len(y)) if weight is None else weight
     cells = [(~y & ~p), (~y & p), (y & ~p), (y & p)]
     matrix = np.stack([w @ cell.astype(np.float64) for cell in cells], axis=-1).reshape(-1, 2, 2)
-    return ConfusionMatrix(torch.from_numpy(matrix), "multilabel", tuple(labels) if labels is not None else None)
+    return ConfusionMatrix(torch.from_numpy(matrix), "multilabel", _given_labels(labels))
 
 
 def as_label_array(values: ArrayLike, name: str) -> NDArray[Any]:
     """Labels as an array of one or two dimensions, with a clear error for what is not."""
     if isinstance(values, torch.Tensor):
-        values = values.detach().cpu().numpy()
-    array = np.asarray(values)
+        values = values.detach().cpu()
+        values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name}: expected labels of shape (n,) or (n, labels), got rows of unequal length.") from None
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim not in (1, 2):
         raise ValueError(f"{name}: expected labels of shape (n,) or (n, labels), got {array.shape}.")
     if len(array) == 0:
         raise ValueError(f"{name}: expected at least one sample, got none.")
+    if array.dtype.kind == "O" or (array.dtype.kind == "U" and not isinstance(values, np.ndarray)):
+        array = _plain_array(np.asarray(values, dtype=object).reshape(array.shape), name)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{name}: expected labels, got NaN or infinity.")
-    if array.dtype.kind == "O" and any(v is None or v != v for v in array.ravel()):
-        raise ValueError(f"{name}: expected labels, got a missing value.")
     return array
+
+
+def _plain_array(values: NDArray[np.object_], name: str) -> NDArray[Any]:
+    """An array of Python objects as one of text or of numbers; a list of both would silently become text."""
+    flat = values.ravel().tolist()
+    # pandas.NA is neither equal nor unequal to itself
+    if any(v is None or type(v).__name__ in ("NAType", "NaTType") or v != v for v in flat):
+        raise ValueError(f"{name}: expected labels, got a missing value.")
+    text = [isinstance(v, str) for v in flat]
+    if any(text) and not all(text):
+        raise TypeError(f"{name}: holds both text and numbers; make all labels one or the other.")
+    return np.array(flat).reshape(values.shape)
 
 
 def class_labels(*arrays: NDArray[Any], labels: Sequence[Hashable] | None = None) -> tuple[Any, ...]:
     """The classes that occur (or those given), plain Python values in sorted order."""
     if labels is not None:
-        classes = tuple(labels)
+        classes = _given_labels(labels) or ()
         if len(set(classes)) != len(classes) or not classes:
             raise ValueError(f"labels: expected distinct class labels, got {list(classes)}.")
         return classes
-    try:
-        found = np.unique(np.concatenate([np.unique(a) for a in arrays]))
-    except TypeError as error:
-        raise TypeError("y_true and y_pred: labels of mixed types (numbers and text) cannot be compared.") from error
     if len({a.dtype.kind in "US" for a in arrays}) > 1:
         raise TypeError("y_true and y_pred: one holds text, the other numbers; convert one of them.")
+    found = np.unique(np.concatenate([np.unique(a) for a in arrays]))
     classes = tuple(found.tolist())
     for pair in _CONVENTIONAL_PAIRS:
         if len(classes) == 1 and classes[0] in pair:
@@ -153,14 +206,14 @@ def class_labels(*arrays: NDArray[Any], labels: Sequence[Hashable] | None = None
 def encode_labels(values: NDArray[Any], classes: tuple[Any, ...], name: str) -> NDArray[np.intp]:
     """Positions of labels among the classes."""
     known = np.asarray(classes)
-    if known.dtype.kind == "U" and values.dtype.kind not in "UO":
-        known = np.asarray(classes, dtype=object)
+    if (known.dtype.kind in "US") != (values.dtype.kind in "US"):
+        kinds = ("text", "numbers") if known.dtype.kind in "US" else ("numbers", "text")
+        raise TypeError(f"{name}: the classes {list(classes)[:20]} are {kinds[0]}, the labels are {kinds[1]}.")
     order = np.argsort(known, kind="stable")
-    places = np.searchsorted(known[order], values)
-    places = order[np.minimum(places, len(known) - 1)]
+    places = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
     wrong = known[places] != values
     if np.any(wrong):
-        example = values[wrong][0]
+        example = values[wrong][0].item()
         raise ValueError(f"{name}: label {example!r} is not among the classes {list(classes)[:20]}.")
     return np.asarray(places, dtype=np.intp)
 
@@ -168,7 +221,10 @@ def encode_labels(values: NDArray[Any], classes: tuple[Any, ...], name: str) -> 
 def _weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
     if sample_weight is None:
         return None
-    weight = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError("sample_weight: expected numbers, one a sample.") from None
     if weight.shape != (n,):
         raise ValueError(f"sample_weight: expected shape ({n},), got {weight.shape}.")
     if not np.isfinite(weight).all() or (weight < 0).any():

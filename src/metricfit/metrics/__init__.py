@@ -1,7 +1,8 @@
 """Metrics of the confusion matrix: each is a score, a loss and an objective at once."""
 
+from metricfit.metrics.arithmetic import Combination, Constant
 from metricfit.metrics.averaging import AVERAGES, ClassMetric
-from metricfit.metrics.base import CallableMetric, Combination, Constant, Metric
+from metricfit.metrics.base import CallableMetric, Metric
 from metricfit.metrics.classification import (
     F1,
     MCC,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, ClassVar
 
 import torch
@@ -41,10 +43,10 @@ class ClassMetric(Metric):
 
     def __post_init__(self) -> None:
         """Check the average; a class index in its place becomes the label."""
-        if isinstance(self.average, int) and not isinstance(self.average, bool):
+        if isinstance(self.average, Integral) and not isinstance(self.average, bool):
             if self.label is not None:
                 raise ValueError(f"average={self.average} and label={self.label!r} both name a class; give one.")
-            object.__setattr__(self, "label", self.average)
+            object.__setattr__(self, "label", int(self.average))
             object.__setattr__(self, "average", "auto")
         if self.average not in AVERAGES:
             raise ValueError(
@@ -91,7 +93,9 @@ class ClassMetric(Metric):
         included = cm.averaged
         if math.isnan(self.zero_division):  # otherwise NaN comes from the input and must not be hidden
             included = included & ~values.isnan()
-        weights = included.to(values.dtype) if weights is None else torch.where(included, weights, 0.0)
+        equal = included.to(values.dtype)
+        weights = equal if weights is None else torch.where(included, weights, 0.0)
+        weights = torch.where(weights.sum(dim=-1, keepdim=True) > 0, weights, equal)  # as scikit-learn does
         total = (torch.where(included, values, 0.0) * weights).sum(dim=-1)
         return safe_divide(total, weights.sum(dim=-1), self.zero_division)
 
@@ -127,5 +131,15 @@ def spell(value: Any) -> str:
 
 def _spell_label(label: Hashable) -> str:
     text = str(label)
-    plain = text == text.strip() and text and not set(text) & set("[]\"'")
-    return text if plain else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    number = isinstance(label, str) and re.fullmatch(r"-?\d+", text)
+    plain = text and text == text.strip() and not number and not set(text) & set("[]\"'")
+    return text if plain else quote(text)
+
+
+def quote(text: str) -> str:
+    r"""Text in the quotes of the spec grammar.
+
+    >>> print(quote("it's"))
+    'it\'s'
+    """
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

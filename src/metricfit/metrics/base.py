@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from metricfit._labels import confusion_from_labels, sweep_scores
-from metricfit._numerics import safe_divide
 from metricfit.confusion import ConfusionMatrix
 
 if TYPE_CHECKING:
@@ -19,10 +18,13 @@ if TYPE_CHECKING:
 
     from metricfit.metrics.constraints import Constrained, Constraint
 
-__all__ = ["CallableMetric", "Combination", "Constant", "MatrixSource", "Metric"]
+__all__ = ["EVERY_CUT_OFF", "CallableMetric", "MatrixSource", "Metric"]
 
 MatrixSource = Callable[[tuple[float, ...] | None], ConfusionMatrix]
 """Gives the confusion matrix at the decision (``None``) or over a grid of thresholds."""
+
+EVERY_CUT_OFF: tuple[float, ...] = ()
+"""Stands for the grid of all distinct scores, known only when there are scores."""
 
 
 class Metric(ABC):
@@ -99,22 +101,28 @@ class Metric(ABC):
         >>> metrics.get("f1").score([0, 1, 1, 0], [0, 1, 0, 0])
         0.6666666666666666
         """
-        grids = self._grids()
+        grids = self._score_grids()
         if len(grids) > 1:
             raise ValueError(
                 f"{self}: combines metrics of scores with metrics of predicted labels (or two threshold grids); "
                 "score its parts one by one."
             )
-        if grids == {None}:
+        (grid,) = grids or {None}
+        if grid is None:
             cm = confusion_from_labels(y_true, y_pred, labels=labels, sample_weight=sample_weight)
         else:
-            cm = sweep_scores(y_true, y_pred, labels=labels, sample_weight=sample_weight)
+            thresholds = None if grid == EVERY_CUT_OFF else grid
+            cm = sweep_scores(y_true, y_pred, thresholds=thresholds, labels=labels, sample_weight=sample_weight)
         value = self.evaluate(lambda _: cm)
         return value.item() if value.ndim == 0 else value.numpy()
 
     def _grids(self) -> set[tuple[float, ...] | None]:
         """All threshold grids that the metric asks its source for."""
         return {self.thresholds}
+
+    def _score_grids(self) -> set[tuple[float, ...] | None]:
+        """The grids on which :meth:`score` takes the metric: its own, or every cut-off of the scores."""
+        return self._grids()
 
     @property
     def spec(self) -> str:
@@ -141,170 +149,45 @@ class Metric(ABC):
 
     def __add__(self, other: Metric | float) -> Metric:
         """The sum of two metrics."""
-        return Combination("+", self, _operand(other))
+        return _combined("+", self, other)
 
     def __radd__(self, other: float) -> Metric:
         """A number plus this metric."""
-        return Combination("+", _operand(other), self)
+        return _combined("+", other, self)
 
     def __sub__(self, other: Metric | float) -> Metric:
         """The difference of two metrics."""
-        return Combination("-", self, _operand(other))
+        return _combined("-", self, other)
 
     def __rsub__(self, other: float) -> Metric:
         """A number minus this metric."""
-        return Combination("-", _operand(other), self)
+        return _combined("-", other, self)
 
     def __mul__(self, other: Metric | float) -> Metric:
         """The product of two metrics."""
-        return Combination("*", self, _operand(other))
+        return _combined("*", self, other)
 
     def __rmul__(self, other: float) -> Metric:
         """A number times this metric."""
-        return Combination("*", _operand(other), self)
+        return _combined("*", other, self)
 
     def __truediv__(self, other: Metric | float) -> Metric:
         """The quotient of two metrics; 0/0 is 0."""
-        return Combination("/", self, _operand(other))
+        return _combined("/", self, other)
 
     def __rtruediv__(self, other: float) -> Metric:
         """A number divided by this metric."""
-        return Combination("/", _operand(other), self)
+        return _combined("/", other, self)
 
     def __neg__(self) -> Metric:
         """The metric with its sign (and direction) turned."""
-        return Combination("*", Constant(-1.0), self)
+        return _combined("*", -1.0, self)
 
 
-def _operand(value: Any) -> Metric:
-    if isinstance(value, Metric):
-        return value
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return Constant(float(value))
-    raise TypeError(f"a metric combines with metrics and numbers, got {type(value).__name__}.")
+def _combined(operator: str, left: Metric | float, right: Metric | float) -> Metric:
+    from metricfit.metrics.arithmetic import combine
 
-
-@dataclass(frozen=True)
-class Constant(Metric):
-    """A number among metrics."""
-
-    value: float
-    greater_is_better: ClassVar[bool | None] = None
-
-    @property
-    def range(self) -> tuple[float, float]:  # type: ignore[override]
-        """The number itself, twice."""
-        return (self.value, self.value)
-
-    @property
-    def perfect(self) -> float:
-        """The number itself."""
-        return self.value
-
-    def compute(self, cm: ConfusionMatrix) -> Tensor:
-        """The number, in the matrix's dtype and batch shape."""
-        return cm.matrix.new_full(cm.batch_shape, self.value)
-
-    def _grids(self) -> set[tuple[float, ...] | None]:
-        return set()
-
-    def __str__(self) -> str:
-        """The shortest exact spelling of the number."""
-        return f"{self.value:g}" if float(f"{self.value:g}") == self.value else repr(self.value)
-
-
-@dataclass(frozen=True)
-class Combination(Metric):
-    """Two metrics joined by ``+``, ``-``, ``*`` or ``/``.
-
-    The best value is the combination of the best values, the range follows by interval arithmetic, and sums of
-    metrics that pull in opposite directions are refused.
-    """
-
-    operator: str
-    left: Metric
-    right: Metric
-
-    def __post_init__(self) -> None:
-        """Refuse sums whose parts pull in opposite directions."""
-        _ = self.greater_is_better
-
-    @property
-    def greater_is_better(self) -> bool | None:  # type: ignore[override]
-        """The common direction of the parts, each seen with its sign."""
-        left, right = self.left.greater_is_better, self.right.greater_is_better
-        if self.operator in "*/":
-            if isinstance(self.right, Constant):
-                return left if left is None or self.right.value >= 0 else not left
-            if isinstance(self.left, Constant) and right is not None:
-                return right is ((self.left.value >= 0) is (self.operator == "*"))
-            return left
-        if self.operator == "-" and right is not None:
-            right = not right
-        if left is not None and right is not None and left != right:
-            raise ValueError(
-                f"{self}: adds up a metric to be maximised and one to be minimised; turn the sign of one of them."
-            )
-        return left if left is not None else right
-
-    @property
-    def perfect(self) -> float:
-        """The combination of the parts' best values."""
-        left, right = self.left.perfect, self.right.perfect
-        if self.operator == "/":
-            return left / right if right else 0.0
-        return float(_NUMBERS[self.operator](left, right))
-
-    @property
-    def range(self) -> tuple[float, float]:  # type: ignore[override]
-        """Smallest and largest value by interval arithmetic."""
-        if self.operator == "/" and self.right.range[0] <= 0 <= self.right.range[1]:
-            return (-float("inf"), float("inf"))
-        operation = _NUMBERS.get(self.operator, lambda a, b: a / b)
-        ends = [operation(a, b) for a in self.left.range for b in self.right.range]
-        return (min(ends), max(ends))
-
-    def compute(self, cm: ConfusionMatrix) -> Tensor:
-        """The combination of the parts' values on the same matrix."""
-        return self._join(self.left.compute(cm), self.right.compute(cm))
-
-    def evaluate(self, source: MatrixSource) -> Tensor:
-        """The combination of the parts, each on the matrix or the grid it needs."""
-        if isinstance(self.left, Constant):
-            return self._join(torch.tensor(self.left.value), self.right.evaluate(source))
-        if isinstance(self.right, Constant):
-            return self._join(self.left.evaluate(source), torch.tensor(self.right.value))
-        return self._join(self.left.evaluate(source), self.right.evaluate(source))
-
-    def _join(self, left: Tensor, right: Tensor) -> Tensor:
-        if self.operator == "/":
-            left, right = torch.broadcast_tensors(left, right)
-            return safe_divide(left, right)
-        joined: Tensor = _NUMBERS[self.operator](left, right)
-        return joined
-
-    def _grids(self) -> set[tuple[float, ...] | None]:
-        return self.left._grids() | self.right._grids()
-
-    def __str__(self) -> str:
-        """The expression, with the brackets it needs and no others."""
-        level = _LEVEL[self.operator]
-        left = _bracketed(self.left, level)
-        right = _bracketed(self.right, level + (self.operator in "-/"))
-        return f"{left}*{right}" if self.operator == "*" else f"{left} {self.operator} {right}"
-
-
-_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-}
-_LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2}
-
-
-def _bracketed(part: Metric, level: int) -> str:
-    loose = isinstance(part, Combination) and _LEVEL[part.operator] < level
-    return f"({part})" if loose else str(part)
+    return combine(operator, left, right)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -193,7 +193,7 @@ class FBeta(ClassMetric):
     def __post_init__(self) -> None:
         """Check beta; a list becomes a tuple."""
         super().__post_init__()
-        several = isinstance(self.beta, (Sequence, torch.Tensor)) and not isinstance(self.beta, str)
+        several = isinstance(self.beta, Iterable) and not isinstance(self.beta, str)
         try:
             values = [float(b) for b in self.beta] if several else [float(self.beta)]  # type: ignore[arg-type, union-attr]
         except (TypeError, ValueError):
@@ -468,7 +468,7 @@ class ExpectedCost(ClassMetric):
             raise ValueError("cost: costs are of all classes together; it takes no class and no weighted average.")
         try:
             rows = tuple(tuple(float(v) for v in row) for row in self.matrix)
-        except TypeError:
+        except (TypeError, ValueError):
             raise TypeError(f"matrix: expected rows of numbers, got {self.matrix!r}.") from None
         if len(rows) < 2 or any(len(row) != len(rows) for row in rows):
             raise ValueError(f"matrix: expected a square matrix of costs, got {self.matrix!r}.")

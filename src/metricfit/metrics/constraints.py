@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from numbers import Real
 
 import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
+from metricfit.metrics.averaging import ClassMetric, spell
 from metricfit.metrics.base import MatrixSource, Metric
 
 __all__ = ["Constrained", "Constraint"]
@@ -30,8 +33,15 @@ class Constraint:
         """Check the operator and that the bound can be met at all."""
         if self.operator not in (">=", "<="):
             raise ValueError(f"a constraint compares with >= or <=, got {self.operator!r}.")
-        if isinstance(self.bound, bool) or not isinstance(self.bound, (int, float)):
+        if isinstance(self.bound, bool) or not isinstance(self.bound, Real):
             raise TypeError(f"a constraint compares a metric with a number, got {type(self.bound).__name__}.")
+        if not math.isfinite(self.bound):
+            raise ValueError(f"a constraint compares a metric with a finite number, got {self.bound}.")
+        object.__setattr__(self, "bound", float(self.bound))
+        if isinstance(self.metric, Constrained):
+            raise ValueError("subject_to: a constraint is on a metric of its own, not on one under constraints.")
+        if isinstance(self.metric, ClassMetric) and self.metric.average == "none":
+            raise ValueError(f"{self.metric}: gives one value a class; a constraint needs one, such as recall[1].")
         lowest, highest = self.metric.range
         if (self.operator == ">=" and self.bound > highest) or (self.operator == "<=" and self.bound < lowest):
             raise ValueError(f"{self}: cannot be met, {self.metric} lies between {lowest:g} and {highest:g}.")
@@ -42,7 +52,7 @@ class Constraint:
 
     def __str__(self) -> str:
         """The constraint as in a spec."""
-        return f"{self.metric} {self.operator} {self.bound:g}"
+        return f"{self.metric} {self.operator} {spell(self.bound)}"
 
     def __repr__(self) -> str:
         """The constraint as in a spec, named."""
@@ -114,6 +124,9 @@ class Constrained(Metric):
 
     def _grids(self) -> set[tuple[float, ...] | None]:
         return self.objective._grids().union(*(c.metric._grids() for c in self.constraints))
+
+    def _score_grids(self) -> set[tuple[float, ...] | None]:
+        return self.objective._score_grids().union(*(c.metric._score_grids() for c in self.constraints))
 
     def __str__(self) -> str:
         """The spec of objective and constraints."""

@@ -8,20 +8,25 @@
     product    = factor { ("*" | "/") factor }
     factor     = "-" factor | number | "(" sum ")" | metric
     metric     = name [ ":" key "=" value { "," key "=" value } ] [ "[" label "]" ]
-    value      = number | word | "[" value { "," value } "]"
+    value      = number | word | "[" value { "," value } "]" | quoted text
+
+Quoted text stands in '…' or "…", with a backslash before a quote; a label needs quotes only for brackets and quotes
+in it, and where '1' is meant and not the number 1.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from metricfit.metrics.base import Constant, Metric
+from metricfit.metrics.arithmetic import Constant, combine
+from metricfit.metrics.base import Metric
 from metricfit.metrics.constraints import Constraint
 
 __all__ = ["parse"]
 
+T = TypeVar("T")
 Build = Callable[[str, dict[str, Any]], Metric]
 
 
@@ -31,8 +36,10 @@ class _Token(NamedTuple):
     start: int
 
 
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _TOKENS = re.compile(
-    r"""(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
+    rf"""(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
+      | (?P<quoted>{_QUOTED})
       | (?P<word>[^\W\d]\w*)
       | (?P<compare>>=|<=)
       | (?P<symbol>[-+*/()\[\]:,=])
@@ -40,11 +47,10 @@ _TOKENS = re.compile(
       | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_LABEL = re.compile(
-    r"""\[\s*(?:'(?P<single>(?:[^'\\]|\\.)*)'|"(?P<double>(?:[^"\\]|\\.)*)"|(?P<bare>[^\[\]]*?))\s*\]"""
-)
+_LABEL = re.compile(rf"\[\s*(?:(?P<quoted>{_QUOTED})|(?P<bare>[^\[\]]*?))\s*\]", re.DOTALL)
 _MAX_LENGTH = 2000
 _MAX_DEPTH = 50
+_MAX_PARTS = 200
 
 
 def parse(text: str, build: Build) -> Metric:
@@ -65,6 +71,7 @@ class _Parser:
         self.build = build
         self.position = 0
         self.depth = 0
+        self.parts = 0
 
     def spec(self) -> Metric:
         if not self.text.strip():
@@ -97,7 +104,7 @@ class _Parser:
         while (operator := self.peek()).text in ("+", "-") and operator.kind == "symbol":
             self.advance(operator)
             right = self.product()
-            result = _fold(result, operator.text, right)
+            result = combine(operator.text, result, right)
         return result
 
     def product(self) -> Metric:
@@ -105,23 +112,28 @@ class _Parser:
         while (operator := self.peek()).text in ("*", "/") and operator.kind == "symbol":
             self.advance(operator)
             right = self.factor()
-            result = _fold(result, operator.text, right)
+            result = combine(operator.text, result, right)
         return result
 
     def factor(self) -> Metric:
+        self.parts += 1
+        if self.parts > _MAX_PARTS:
+            raise ValueError(f"metric: the expression has more than {_MAX_PARTS} parts.")
+        return self.nested(self._factor)
+
+    def nested(self, read: Callable[[], T]) -> T:
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             raise ValueError(f"metric: brackets and signs are nested deeper than {_MAX_DEPTH} levels.")
         try:
-            return self._factor()
+            return read()
         finally:
             self.depth -= 1
 
     def _factor(self) -> Metric:
         token = self.peek()
         if self.take("symbol", "-"):
-            inner = self.factor()
-            return Constant(-inner.value) if isinstance(inner, Constant) else -inner
+            return -self.factor()
         if token.kind == "number":
             return Constant(self.number())
         if self.take("symbol", "("):
@@ -154,12 +166,11 @@ class _Parser:
             return
         start = self.peek().start
         match = _LABEL.match(self.text, start)
-        if not match or "label" in parameters:
+        if not match or not match.group().isprintable() or "label" in parameters:
             self.fail("one class label in brackets, such as [fraud] or ['a name with ]']")
         self.position = match.end()
-        quoted = match["single"] if match["single"] is not None else match["double"]
-        if quoted is not None:
-            parameters["label"] = re.sub(r"\\(.)", r"\1", quoted)
+        if match["quoted"] is not None:
+            parameters["label"] = _unquoted(match["quoted"])
         elif match["bare"] == "":
             self.fail("a class label between the brackets")
         else:
@@ -177,6 +188,9 @@ class _Parser:
         parameters[key.text] = self.value()
 
     def value(self) -> Any:
+        return self.nested(self._value)
+
+    def _value(self) -> Any:
         token = self.peek()
         if self.take("symbol", "["):
             values = [self.value()]
@@ -189,7 +203,9 @@ class _Parser:
             return -self.number()
         if token.kind == "number":
             number = self.number()
-            return int(number) if re.fullmatch(r"\d+", token.text) else number
+            return int(token.text) if re.fullmatch(r"\d+", token.text) else number
+        if self.take("quoted"):
+            return _unquoted(token.text)
         if self.take("word"):
             return float("nan") if token.text == "nan" else token.text
         self.fail("a value")
@@ -224,11 +240,5 @@ class _Parser:
         raise ValueError(f"metric: in {self.text!r} at position {token.start}: expected {expected}, got {got}.")
 
 
-def _fold(left: Metric, operator: str, right: Metric) -> Metric:
-    """Join two parts, computing with plain numbers at once."""
-    if isinstance(left, Constant) and isinstance(right, Constant):
-        a, b = left.value, right.value
-        if operator == "/" and b == 0:
-            raise ValueError("metric: division by zero.")
-        return Constant({"+": a + b, "-": a - b, "*": a * b, "/": a / b if b else 0.0}[operator])
-    return {"+": left.__add__, "-": left.__sub__, "*": left.__mul__, "/": left.__truediv__}[operator](right)
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL)

@@ -12,22 +12,36 @@ from torch import Tensor
 
 from metricfit._numerics import safe_divide
 from metricfit.confusion import ConfusionMatrix, Counts
-from metricfit.metrics.averaging import ClassMetric, spell
-from metricfit.metrics.base import MatrixSource, Metric
+from metricfit.metrics.averaging import ClassMetric, quote, spell
+from metricfit.metrics.base import EVERY_CUT_OFF, MatrixSource, Metric
+from metricfit.metrics.constraints import Constrained
 
 __all__ = ["AUPRC", "AUROC", "ThresholdMean"]
 
 
-def _grid(thresholds: int | Sequence[float]) -> tuple[float, ...]:
+_MOST_THRESHOLDS = 10_000
+
+
+def _grid(grid: int | Sequence[float]) -> tuple[float, ...]:
     """``i / (k + 1)`` for i = 1 … k, or the thresholds given."""
-    if isinstance(thresholds, int):
-        if thresholds < 1:
-            raise ValueError(f"thresholds: expected at least 1, got {thresholds}.")
-        return tuple(i / (thresholds + 1) for i in range(1, thresholds + 1))
-    values = tuple(float(t) for t in thresholds)
-    if not values or any(not 0 <= t <= 1 for t in values) or list(values) != sorted(set(values)):
-        raise ValueError(f"thresholds: expected increasing numbers in [0, 1] or how many, got {thresholds!r}.")
+    if isinstance(grid, int) and not isinstance(grid, bool):
+        if not 1 <= grid <= _MOST_THRESHOLDS:
+            raise ValueError(f"grid: expected 1 to {_MOST_THRESHOLDS} thresholds, got {grid}.")
+        return tuple(i / (grid + 1) for i in range(1, grid + 1))
+    try:
+        values = () if isinstance(grid, str) else tuple(float(t) for t in grid)  # type: ignore[union-attr]
+    except (TypeError, ValueError):
+        values = ()
+    if not 1 <= len(values) <= _MOST_THRESHOLDS or any(not 0 <= t <= 1 for t in values):
+        raise ValueError(f"grid: expected how many thresholds, or a list of numbers in [0, 1], got {grid!r}.")
+    if list(values) != sorted(set(values)):
+        raise ValueError(f"grid: expected increasing thresholds, got {grid!r}.")
     return values
+
+
+def _checked_grid(grid: int | Sequence[float]) -> int | tuple[float, ...]:
+    values = _grid(grid)
+    return grid if isinstance(grid, int) else values
 
 
 @dataclass(frozen=True)
@@ -40,13 +54,15 @@ class _AreaMetric(ClassMetric):
         super().__post_init__()
         if self.average == "micro":
             raise ValueError("average: a micro average of an area is not defined here; use macro or weighted.")
-        if not isinstance(self.grid, int):
-            object.__setattr__(self, "grid", _grid(self.grid))
+        object.__setattr__(self, "grid", _checked_grid(self.grid))
 
     @property
     def thresholds(self) -> tuple[float, ...]:
         """The grid, increasing."""
         return _grid(self.grid)
+
+    def _score_grids(self) -> set[tuple[float, ...] | None]:
+        return {EVERY_CUT_OFF}
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
         """The area for each class from a sweep (thresholds, …), then the average."""
@@ -55,10 +71,10 @@ class _AreaMetric(ClassMetric):
                 f"{self.name}: needs a sweep of confusion matrices over thresholds, got a single one; predicted "
                 "labels have no curve, give the scores."
             )
-        # Areas are summed from few to many positive predictions; a grid of rising thresholds is turned round.
+        # Areas are summed from few to many positive predictions, class by class: as thresholds rise, a binary
+        # matrix predicts less and less of class 1, and more and more of class 0.
         predicted = cm.predicted.detach()
-        predicted = predicted[..., 1:] if cm.task == "binary" else predicted
-        forward = (predicted[-1].sum(dim=-1) >= predicted[0].sum(dim=-1))[..., None]
+        forward = predicted[-1] >= predicted[0]
         counts = Counts(*(torch.where(forward, c, c.flip(0)) for c in cm.counts))
         areas = self.area(counts)
         index = 1 if cm.task == "binary" and self.average == "auto" else None
@@ -157,10 +173,11 @@ class ThresholdMean(Metric):
             from metricfit.metrics.registry import get
 
             object.__setattr__(self, "metric", get(self.metric))
-        if self._inner._grids() != {None}:
-            raise ValueError(f"metric: expected a metric of one decision, got {self.metric}.")
-        if not isinstance(self.grid, int):
-            object.__setattr__(self, "grid", _grid(self.grid))
+        if not isinstance(self.metric, Metric):
+            raise TypeError(f"metric: expected a metric or its spec, got {type(self.metric).__name__}.")
+        if self.metric._grids() != {None} or isinstance(self.metric, Constrained):
+            raise ValueError(f"metric: expected a metric of one decision without constraints, got {self.metric}.")
+        object.__setattr__(self, "grid", _checked_grid(self.grid))
 
     @property
     def _inner(self) -> Metric:
@@ -197,5 +214,6 @@ class ThresholdMean(Metric):
         return self.compute(source(self.thresholds))
 
     def __str__(self) -> str:
-        """The spec."""
-        return f"{self.name}:metric={self.metric},grid={spell(self.grid)}"
+        """The spec; a metric that is more than a name stands in quotes."""
+        text = str(self.metric)
+        return f"{self.name}:metric={text if text.isidentifier() else quote(text)},grid={spell(self.grid)}"

@@ -57,6 +57,8 @@ _ALIASES: dict[str, tuple[str, dict[str, Any]]] = {
     "quadratic_kappa": ("kappa", {"weights": "quadratic"}),
     "linear_kappa": ("kappa", {"weights": "linear"}),
     "roc_auc": ("auroc", {}),
+    "roc_auc_ovr": ("auroc", {"average": "macro"}),
+    "roc_auc_ovr_weighted": ("auroc", {"average": "weighted"}),
     "average_precision": ("auprc", {}),
     "f2": ("fbeta", {"beta": 2.0}),
     "f_beta": ("fbeta", {}),
@@ -107,6 +109,10 @@ def get(spec: MetricLike) -> Metric:
         return spec
     if isinstance(spec, str):
         return parse(spec, _build)
+    if isinstance(spec, type):
+        raise TypeError(
+            f"metric: expected a metric or a function, got the class {spec.__name__}; write {spec.__name__}()."
+        )
     if callable(spec):
         return CallableMetric(spec)
     raise TypeError(
