@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from itertools import pairwise, product
 from typing import Any
 
@@ -176,3 +177,100 @@ def batch(
         return logits, torch.randint(0, shape[1], shape[:1] + shape[2:], generator=g)
     shares = torch.rand(shape, generator=g, dtype=dtype)
     return logits, shares if soft else (shares > 0.6).long()
+
+
+def ratio(numerator: Any, denominator: Any, undefined: float) -> Any:
+    return numerator / denominator if denominator else undefined
+
+
+def mean_of_defined(values: list[float], undefined: float) -> float:
+    return ratio(math.fsum(values), len(values), undefined)
+
+
+def _balanced(tp: float, fp: float, fn: float, tn: float, z: float) -> float:
+    return mean_of_defined([a / (a + b) for a, b in ((tp, fn), (tn, fp)) if a + b], z)
+
+
+def _gmean(tp: float, fp: float, fn: float, tn: float, z: float) -> float:
+    recalls = [a / (a + b) for a, b in ((tp, fn), (tn, fp)) if a + b]
+    return math.prod(recalls) ** (1 / len(recalls)) if recalls else z
+
+
+CLASS_FORMULAS: dict[str, Callable[[float, float, float, float, float], float]] = {
+    "accuracy": lambda tp, fp, fn, tn, z: ratio(tp + tn, tp + fp + fn + tn, z),
+    "balanced_accuracy": _balanced,
+    "precision": lambda tp, fp, fn, tn, z: ratio(tp, tp + fp, z),
+    "recall": lambda tp, fp, fn, tn, z: ratio(tp, tp + fn, z),
+    "specificity": lambda tp, fp, fn, tn, z: ratio(tn, tn + fp, z),
+    "npv": lambda tp, fp, fn, tn, z: ratio(tn, tn + fn, z),
+    "fpr": lambda tp, fp, fn, tn, z: ratio(fp, fp + tn, z),
+    "fnr": lambda tp, fp, fn, tn, z: ratio(fn, fn + tp, z),
+    "predicted_share": lambda tp, fp, fn, tn, z: ratio(tp + fp, tp + fp + fn + tn, z),
+    "f1": lambda tp, fp, fn, tn, z: ratio(2 * tp, 2 * tp + fp + fn, z),
+    "fbeta": lambda tp, fp, fn, tn, z: ratio(2 * tp, 2 * tp + fp + fn, z),
+    "jaccard": lambda tp, fp, fn, tn, z: ratio(tp, tp + fp + fn, z),
+    "csi": lambda tp, fp, fn, tn, z: ratio(tp, tp + fp + fn, z),
+    "gmean": _gmean,
+    "mcc": lambda tp, fp, fn, tn, z: ratio(
+        tp * tn - fp * fn, math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)), z
+    ),
+    "kappa": lambda tp, fp, fn, tn, z: ratio(2 * (tp * tn - fp * fn), (tp + fp) * (fp + tn) + (tp + fn) * (fn + tn), z),
+    "hss": lambda tp, fp, fn, tn, z: ratio(2 * (tp * tn - fp * fn), (tp + fp) * (fp + tn) + (tp + fn) * (fn + tn), z),
+    "informedness": lambda tp, fp, fn, tn, z: tp / (tp + fn) + tn / (tn + fp) - 1 if (tp + fn) and (tn + fp) else z,
+    "tss": lambda tp, fp, fn, tn, z: tp / (tp + fn) + tn / (tn + fp) - 1 if (tp + fn) and (tn + fp) else z,
+    "markedness": lambda tp, fp, fn, tn, z: tp / (tp + fp) + tn / (tn + fn) - 1 if (tp + fp) and (tn + fn) else z,
+    "fowlkes_mallows": lambda tp, fp, fn, tn, z: (
+        math.sqrt(tp / (tp + fp) * tp / (tp + fn)) if (tp + fp) and (tp + fn) else z
+    ),
+}
+"""Textbook formulas of tp, fp, fn, tn, and of what to return for 0/0."""
+
+
+def weighted_kappa(matrix: Sequence[Sequence[float]], power: float, z: float) -> float:
+    """1 - observed / expected disagreement, with weights |i - j|^power (0 for none)."""
+    size = range(len(matrix))
+    total = math.fsum(map(math.fsum, matrix))
+    rows = [math.fsum(matrix[i]) for i in size]
+    columns = [math.fsum(matrix[i][j] for i in size) for j in size]
+    weight = {(i, j): float(abs(i - j) ** power) if i != j else 0.0 for i in size for j in size}
+    observed = math.fsum(weight[i, j] * matrix[i][j] for i in size for j in size)
+    expected = math.fsum(weight[i, j] * rows[i] * columns[j] for i in size for j in size)
+    return 1 - observed * total / expected if expected else z
+
+
+def multiclass_formula(name: str, matrix: Sequence[Sequence[float]], z: float) -> float | None:
+    """The multiclass form of the metrics that have one, in exact fractions up to the last root."""
+    size = range(len(matrix))
+    cells = [[Fraction(v) for v in row] for row in matrix]
+    true = [sum(row) for row in cells]
+    predicted = [sum(row[j] for row in cells) for j in size]
+    total, correct = sum(true), sum(cells[k][k] for k in size)
+    gain = correct * total - sum(t * p for t, p in zip(true, predicted, strict=True))
+    recalls = [cells[k][k] / true[k] for k in size if true[k]]
+    spread_true = total**2 - sum(t * t for t in true)
+    spread_predicted = total**2 - sum(p * p for p in predicted)
+    if name == "accuracy":
+        return float(ratio(correct, total, z))
+    if name == "balanced_accuracy":
+        return float(ratio(sum(recalls), len(recalls), z))
+    if name == "gmean":
+        return float(math.prod(recalls)) ** (1 / len(recalls)) if recalls else z
+    if name in ("kappa", "hss"):
+        return float(ratio(gain, gain + total * (total - correct), z))
+    if name == "mcc":
+        return ratio(float(gain), math.sqrt(spread_true) * math.sqrt(spread_predicted), z)
+    if name == "tss":
+        return float(ratio(gain, spread_true, z))
+    return None
+
+
+def average_of_classes(name: str, counts: Sequence[tuple[float, float, float, float]], average: str, z: float) -> float:
+    """A one-versus-rest metric over classes: macro, micro or weighted; NaN values are left out."""
+    formula = CLASS_FORMULAS[name]
+    if average == "micro":
+        return formula(*(math.fsum(c[i] for c in counts) for i in range(4)), z)
+    pairs = [(formula(*c, z), c[0] + c[2] if average == "weighted" else 1.0) for c in counts]
+    pairs = [(value, weight) for value, weight in pairs if not math.isnan(value)]
+    if not math.fsum(weight for _, weight in pairs):
+        pairs = [(value, 1.0) for value, _ in pairs]
+    return ratio(math.fsum(v * w for v, w in pairs), math.fsum(w for _, w in pairs), z)

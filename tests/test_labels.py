@@ -131,7 +131,7 @@ BAD_LABELS = {
     "missing string": (ValueError, "y_true: .*missing", (pd.Series(["a", None], dtype="str"), ["a", "b"]), {}),
     "text and numbers": (TypeError, "y_true and y_pred: one holds text", (["0", "1"], [0, 1]), {}),
     "text among numbers": (TypeError, "y_true: holds both text and numbers", (["0", 1], ["0", "1"]), {}),
-    "unknown label": (ValueError, r"y_pred: label 'c' is not among .*\['a', 'b'\]", (["a"], ["c"]), {"labels": ["a", "b"]}),
+    "unknown label": (ValueError, r"y_pred: label .c. is not .*\[.a., .b.\]", (["a"], ["c"]), {"labels": ["a", "b"]}),
     "unknown longer label": (ValueError, "y_true: label 'bb'", (["bb"], ["b"]), {"labels": ["a", "b"]}),
     "text for number classes": (TypeError, "y_true: the classes .* are numbers", (["a"], ["a"]), {"labels": [0, 1]}),
     "numbers for text classes": (TypeError, "y_true: the classes .* are text", ([0], [0]), {"labels": ["a", "b"]}),

@@ -77,3 +77,10 @@ def test_gradient_of_safe_sqrt_is_zero_at_and_below_zero(value):
     root.backward()
     assert root.item() == 0.0
     assert x.grad.item() == 0.0
+
+
+def test_nan_stays_nan():
+    nan, one = torch.tensor(math.nan), torch.tensor(1.0)
+    assert safe_divide(nan, one).isnan()
+    assert safe_divide(one, nan).isnan()
+    assert safe_sqrt(nan).isnan()

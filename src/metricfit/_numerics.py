@@ -39,6 +39,6 @@ def safe_sqrt(value: Tensor) -> Tensor:
     >>> x.grad
     tensor([0.])
     """
-    positive = value > torch.finfo(value.dtype).tiny
-    root = torch.where(positive, value, torch.ones_like(value)).sqrt()
-    return torch.where(positive, root, torch.zeros_like(root))
+    vanishes = value <= torch.finfo(value.dtype).tiny  # false for NaN, which stays NaN
+    root = torch.where(vanishes, torch.ones_like(value), value).sqrt()
+    return torch.where(vanishes, torch.zeros_like(root), root)

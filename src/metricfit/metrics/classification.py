@@ -283,7 +283,7 @@ class GMean(ClassMetric):
         return self._root(cm.tp, cm.support)
 
     def _root(self, hits: Tensor, support: Tensor) -> Tensor:
-        occurs = support > 0
+        occurs = support != 0  # and not "> 0", which would hide NaN
         recall = safe_divide(hits, support)
         missed = occurs & (recall <= torch.finfo(recall.dtype).tiny)
         logs = torch.where(occurs & ~missed, recall, torch.ones_like(recall)).log()
