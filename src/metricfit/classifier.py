@@ -1,0 +1,457 @@
+"""``MetricClassifier``: training on the metric behind scikit-learn's interface."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+
+from metricfit.data import TablePreprocessor
+from metricfit.decisions import DecisionRule
+from metricfit.metrics import Constrained, MetricLike
+from metricfit.training.callbacks import Callback, progress_bar
+from metricfit.training.checkpoint import CheckpointFile, fingerprint, read_checkpoint
+from metricfit.training.evaluation import TrainingData, mean_probabilities
+from metricfit.training.explanation import explain
+from metricfit.training.loop import Problem, TrainingResult, train
+from metricfit.training.metric_choice import check_metric, resolve_metric
+from metricfit.training.recipes import Recipe, get_recipe
+from metricfit.training.report import argmax_rule, held_out, tuned_rule, validation_report
+from metricfit.training.splits import choose_cv, split_rows
+from metricfit.training.targets import Target, combined_weights, draw_seed, read_target
+
+__all__ = ["MetricClassifier"]
+
+BASELINE_ROWS = 20_000
+"""Up to this many rows the cross-entropy baseline of the validation report is trained without asking."""
+
+_BASELINE_DIFFERS = {
+    "name", "loss", "cross_entropy", "class_weighting", "warm_start_epochs", "annealing", "memory", "selection", "rule"
+}  # fmt: skip
+"""Parts of the recipe that the cross-entropy baseline does not share."""
+
+
+class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A neural network trained on the metric it is judged by.
+
+    Tables go in as they are: numbers, categories, truth values, dates, gaps (see
+    :class:`metricfit.data.TablePreprocessor`). By default five networks are trained as one, each on four fifths of
+    the rows and stopped on the rest; probabilities are their mean and the decision is its arg max.
+
+    Every ``None`` below means: as the recipe says (see :class:`metricfit.training.Recipe`).
+
+    Args:
+        metric: A name, spec, expression, :class:`metricfit.metrics.Metric` or function of the confusion matrix, also
+            with constraints: ``"precision[1] subject to recall[1] >= 0.9"``. A bare ``f1``, ``precision``, … is the
+            positive class's (the second in sorted order) for two classes and the macro average for more;
+            ``metric_`` and :meth:`explain` say which was taken.
+        recipe: ``"default"``, ``"east"``, ``"cross_entropy"``, ``"surrogate_fbeta"``, ``"anyloss"``, or a
+            :class:`metricfit.training.Recipe`.
+        cv: Folds of the ensemble; ``None`` for one stratified hold-out of 20 %; ``"auto"`` decides by size.
+        n_members: Networks that share a split, started from different weights.
+        baseline: Whether to train the same network with cross-entropy for ``validation_report_``, for twice the time;
+            ``"auto"`` does so up to 20,000 rows.
+        class_weight: ``None``, ``"balanced"`` or ``{class: weight}``; takes the place of ``class_weighting``.
+        preprocess: ``"auto"``, or a transformer to a dense array, or ``None`` for X that is one already.
+        network: ``"mlp"``, ``"linear"``, a module, or a factory ``(in_features, out_features) -> module``.
+        hidden_sizes: Widths of the hidden layers.
+        dropout: Share of activations dropped.
+        loss: ``"metric"``, ``"cross_entropy"`` or ``"surrogate_fbeta"``.
+        cross_entropy: Weight of the cross-entropy added to the metric's loss.
+        class_weighting: Class weights in it: ``"none"``, ``"sqrt"``, ``"balanced"``.
+        warm_start_epochs: Epochs of cross-entropy alone at the start.
+        step: Approximation of the step function.
+        temperature: Its T.
+        memory: Decay of the cross-batch memory.
+        annealing: ``"none"``, ``"plateau"``, ``"step"``.
+        cooling: Factor of a cooling.
+        patience: Epochs without improvement before cooling or stopping; 0 never.
+        max_fruitless: Coolings without improvement before a member is finished.
+        batch_size: Rows in a batch.
+        stratified: Whether batches are stratified.
+        max_epochs: Passes over the data.
+        min_steps: Optimiser steps at least.
+        max_steps: Optimiser steps at most.
+        learning_rate: Of AdamW.
+        warm_up_steps: Steps of its rise.
+        schedule: ``"cosine"`` or ``"constant"``.
+        weight_decay: Of AdamW.
+        gradient_clip: Largest norm of a member's gradient.
+        averaging: Horizon of the weight average, in epochs.
+        selection: What picks the checkpoint: ``"soft"``, ``"hard"``, ``"cross_entropy"``, ``"loss"``, ``"last"``.
+        selection_temperature: T of the soft selection.
+        checkpoints: How often the selection looks.
+        rule: ``"argmax"`` or ``"tuned"``; a constrained metric's rule is always tuned.
+        device: ``"auto"`` (a GPU if there is one) or a torch device.
+        mixed_precision: bfloat16 on a GPU that has it.
+        checkpoint_dir: Where to save the state of training. The same fit started again goes on from there and ends
+            with exactly the same model, wherever it was stopped.
+        callbacks: Functions of :class:`metricfit.training.EpochEnd`, called after each epoch; true ends training.
+        verbose: Show progress on stderr, if that is a terminal.
+        random_state: Seed; global seeds are neither read nor changed.
+
+    Attributes:
+        classes_: Class labels; label numbers for a multi-label target.
+        metric_: The metric with its class or average written out.
+        recipe_: The recipe with all overrides.
+        network_: The trained ensemble.
+        preprocessor_: The fitted preprocessor, or None.
+        decision_rule_: The rule that is folded into ``predict_proba``.
+        history_: One row an epoch.
+        validation_report_: The metric on held-out rows: cross-entropy at arg max and with a tuned rule, trained on
+            the metric, ensemble; with standard errors and gains.
+        choices_: What was decided without asking, in words.
+        n_features_in_: Number of columns.
+        feature_names_in_: Their names, if they were text.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> clf = MetricClassifier(metric="f1", cv=None, min_steps=100, max_epochs=1, random_state=0).fit(X, y)
+        >>> print(clf.metric_)
+        f1:average=macro
+        >>> clf.score(X, y) > 0.9
+        True
+    """
+
+    def __init__(
+        self,
+        metric: MetricLike = "f1",
+        *,
+        recipe: str | Recipe = "default",
+        cv: Any = "auto",
+        n_members: int = 1,
+        baseline: bool | str = "auto",
+        class_weight: dict[Any, float] | str | None = None,
+        preprocess: Any = "auto",
+        network: str | nn.Module | Callable[..., nn.Module] | None = None,
+        hidden_sizes: Sequence[int] | None = None,
+        dropout: float | None = None,
+        loss: str | None = None,
+        cross_entropy: float | None = None,
+        class_weighting: str | None = None,
+        warm_start_epochs: int | None = None,
+        step: str | None = None,
+        temperature: float | None = None,
+        memory: float | None = None,
+        annealing: str | None = None,
+        cooling: float | None = None,
+        patience: int | None = None,
+        max_fruitless: int | None = None,
+        batch_size: int | None = None,
+        stratified: bool | None = None,
+        max_epochs: int | None = None,
+        min_steps: int | None = None,
+        max_steps: int | None = None,
+        learning_rate: float | None = None,
+        warm_up_steps: int | None = None,
+        schedule: str | None = None,
+        weight_decay: float | None = None,
+        gradient_clip: float | None = None,
+        averaging: float | None = None,
+        selection: str | None = None,
+        selection_temperature: float | None = None,
+        checkpoints: int | None = None,
+        rule: str | None = None,
+        device: str | torch.device = "auto",
+        mixed_precision: bool = True,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        callbacks: Sequence[Callback] = (),
+        verbose: bool = True,
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+    ) -> None:
+        self.metric = metric
+        self.recipe = recipe
+        self.cv = cv
+        self.n_members = n_members
+        self.baseline = baseline
+        self.class_weight = class_weight
+        self.preprocess = preprocess
+        self.network = network
+        self.hidden_sizes = hidden_sizes
+        self.dropout = dropout
+        self.loss = loss
+        self.cross_entropy = cross_entropy
+        self.class_weighting = class_weighting
+        self.warm_start_epochs = warm_start_epochs
+        self.step = step
+        self.temperature = temperature
+        self.memory = memory
+        self.annealing = annealing
+        self.cooling = cooling
+        self.patience = patience
+        self.max_fruitless = max_fruitless
+        self.batch_size = batch_size
+        self.stratified = stratified
+        self.max_epochs = max_epochs
+        self.min_steps = min_steps
+        self.max_steps = max_steps
+        self.learning_rate = learning_rate
+        self.warm_up_steps = warm_up_steps
+        self.schedule = schedule
+        self.weight_decay = weight_decay
+        self.gradient_clip = gradient_clip
+        self.averaging = averaging
+        self.selection = selection
+        self.selection_temperature = selection_temperature
+        self.checkpoints = checkpoints
+        self.rule = rule
+        self.device = device
+        self.mixed_precision = mixed_precision
+        self.checkpoint_dir = checkpoint_dir
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None) -> Self:
+        """Train.
+
+        Args:
+            X: A table (n, columns): array, sparse matrix, pandas or polars frame; NaN is a gap.
+            y: Labels (n,), or 0/1 indicators (n, labels).
+            sample_weight: Weights (n,), for training and for the metric.
+            groups: Rows of one group are never split between training and validation (n,).
+        """
+        recipe = self._read_recipe()
+        validate_data(self, X, y, skip_check_array=True)
+        rows = _row_count(X)
+        target = read_target(y, rows)
+        weight, evaluation_weight = combined_weights(target, np.empty((rows, 0)), sample_weight, self.class_weight)
+        self.metric_, meant = resolve_metric(self.metric, target.labels, target.task)
+        seed, fixed = draw_seed(self.random_state)
+        if not fixed:
+            seed = self._seed_of_checkpoint(seed)
+        features = self._fit_features(X, target, seed)
+        folds, why = choose_cv(self.cv, rows, target.smallest_class)
+        splits = split_rows(
+            target.codes, folds, members=self.n_members, groups=groups, random=np.random.default_rng(seed)
+        )
+        tensors = (torch.from_numpy(a) for a in (features, target.codes, weight, evaluation_weight))
+        problem = Problem(TrainingData(*tensors), splits, self.metric_, target.task, target.labels)
+        self.classes_, self.recipe_, self._task, self._seed = target.classes, recipe, target.task, seed
+        self.choices_ = [choice for choice in (meant, why) if choice]
+        settings, data = self._identity(recipe, fixed, problem)
+        result = self._train(problem, recipe, self.network, "metric", settings, data)
+        baseline = self._train_baseline(problem, result, settings, data)
+        self._keep(target, problem, result, baseline, evaluation_weight.astype(np.float64))
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities (n, classes), or (n, labels), with the rule folded in: ``predict`` is their arg max."""
+        proba = self.predict_raw_proba(X)
+        return proba if self.decision_rule_.kind == "argmax" else self.decision_rule_.fold(proba)
+
+    def predict_raw_proba(self, X: Any) -> NDArray[np.float64]:
+        """The ensemble's mean probabilities, before any decision rule."""
+        check_is_fitted(self)
+        features = self._features(X)
+        return mean_probabilities(self.network_, features, self._task, next(self.network_.parameters()).device)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels (n,), or 0/1 indicators (n, labels)."""
+        proba = self.predict_proba(X)
+        if self._task == "multilabel":
+            return (proba > 0.5).astype(np.int64)
+        return np.asarray(self.classes_[proba.argmax(axis=1)])
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """The metric of the predictions; its negative if less is better, as scikit-learn's scorers have it."""
+        check_is_fitted(self)
+        ranking = self.metric_._grids() != {None}
+        if ranking:
+            proba = self.predict_raw_proba(X)
+            predicted = proba[:, 1] if self._task == "binary" else proba
+        else:
+            predicted = self.predict(X)
+        truth = np.asarray(y)
+        value = float(self.metric_.score(truth, predicted, sample_weight, labels=self._labels_in(truth, predicted)))
+        return value if self.metric_.greater_is_better else -value
+
+    def explain(self) -> str:
+        """What was trained, what was decided without asking, and what it bought, in words."""
+        check_is_fitted(self)
+        return explain(self)
+
+    def _labels_in(self, truth: NDArray[Any], predicted: NDArray[Any]) -> tuple[Any, ...]:
+        """The classes that count: for several classes those that occur, as in scikit-learn, and those named."""
+        known = self.classes_.tolist()
+        if self._task != "multiclass" or predicted.ndim == 2:
+            return tuple(known)
+        seen = set(np.unique(truth).tolist()) | set(np.unique(predicted).tolist())
+        occurring = tuple(label for label in known if label in seen) + tuple(sorted(seen - set(known)))
+        try:
+            check_metric(self.metric_, occurring, "multiclass")
+        except ValueError:
+            return tuple(known)
+        return occurring if len(occurring) > 2 else tuple(known)
+
+    def _read_recipe(self) -> Recipe:
+        parts = {name: getattr(self, name) for name in asdict(Recipe()) if name not in ("name", "network")}
+        if self.class_weight is not None:
+            if self.class_weighting is not None:
+                raise ValueError("class_weight: takes the place of class_weighting; give one of them.")
+            parts["class_weighting"] = "none"
+        if isinstance(self.network, str):
+            parts["network"] = self.network
+        if not isinstance(self.n_members, int | np.integer) or isinstance(self.n_members, bool) or self.n_members < 1:
+            raise ValueError(f"n_members: expected a whole number >= 1, got {self.n_members!r}.")
+        if self.baseline not in (True, False, "auto"):
+            raise ValueError(f"baseline: expected True, False or 'auto', got {self.baseline!r}.")
+        return get_recipe(self.recipe, **parts)
+
+    def _fit_features(self, X: Any, target: Target, seed: int) -> NDArray[np.float32]:
+        if self.preprocess is None:
+            self.preprocessor_ = None
+            return _dense(X, self.__class__.__name__)
+        if isinstance(self.preprocess, str):
+            if self.preprocess != "auto":
+                raise ValueError(f"preprocess: expected 'auto', a transformer or None, got {self.preprocess!r}.")
+            self.preprocessor_ = TablePreprocessor(random_state=seed)
+        else:
+            self.preprocessor_ = clone(self.preprocess)
+        return _dense(self.preprocessor_.fit_transform(X, target.truth), self.__class__.__name__)
+
+    def _features(self, X: Any) -> NDArray[np.float32]:
+        if self.preprocessor_ is None or not hasattr(X, "columns"):
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return _dense(X if self.preprocessor_ is None else self.preprocessor_.transform(X), self.__class__.__name__)
+
+    def _train(
+        self,
+        problem: Problem,
+        recipe: Recipe,
+        network: Any,
+        run: str,
+        settings: str,
+        data: str,
+    ) -> TrainingResult:
+        checkpoint = None
+        if self.checkpoint_dir is not None:
+            checkpoint = CheckpointFile(self.checkpoint_dir, run, {"settings": settings, "data": data})
+        with progress_bar(self.verbose, f"{recipe.name} ({self.metric_})") as bar:
+            return train(
+                problem,
+                recipe,
+                seed=self._seed,
+                network=network,
+                device=_device(self.device),
+                mixed_precision=self.mixed_precision,
+                checkpoint=checkpoint,
+                callbacks=[bar, *self.callbacks],
+                run=run,
+            )
+
+    def _train_baseline(
+        self, problem: Problem, result: TrainingResult, settings: str, data: str
+    ) -> TrainingResult | None:
+        recipe = self.recipe_
+        wanted = self.baseline is True or (self.baseline == "auto" and len(problem.data.target) <= BASELINE_ROWS)
+        has_validation = any(len(split.validation) for split in problem.splits)
+        already = recipe.loss == "cross_entropy" and recipe.class_weighting == "none"
+        if not wanted or already or result.interrupted or not has_validation:
+            if self.baseline == "auto" and not wanted:
+                self.choices_.append(
+                    f"no cross-entropy baseline was trained: there are more than {BASELINE_ROWS:,} rows; baseline=True "
+                    "trains one for the validation report"
+                )
+            return None
+        shared = {part: value for part, value in asdict(recipe).items() if part not in _BASELINE_DIFFERS}
+        usual = get_recipe("cross_entropy", **shared)
+        return self._train(problem, usual, self.network, "baseline", settings, data)
+
+    def _keep(
+        self,
+        target: Target,
+        problem: Problem,
+        result: TrainingResult,
+        baseline: TrainingResult | None,
+        weight: NDArray[np.float64],
+    ) -> None:
+        self.network_, self.history_ = result.network, result.history.frame()
+        self.best_epochs_ = result.best_epoch
+        self.n_network_inputs_ = int(problem.data.features.shape[1])
+        self.fit_seconds_ = result.seconds + (baseline.seconds if baseline else 0.0)
+        truth, labels, splits = target.truth, target.labels, problem.splits
+        held = held_out(splits, result.validation, self.n_members)
+        usual = held_out(splits, baseline.validation, self.n_members) if baseline else None
+        tunes = self.recipe_.rule == "tuned" or isinstance(self.metric_, Constrained)
+        self.decision_rule_: DecisionRule = argmax_rule(truth, labels)
+        if tunes and held is not None:
+            proba = held.single if held.ensemble is None else held.ensemble
+            self.decision_rule_ = tuned_rule(truth[held.rows], proba, self.metric_, labels, weight[held.rows])
+        plain = self.recipe_.loss == "cross_entropy" and self.recipe_.class_weighting == "none"
+        if plain:
+            name = "cross-entropy, tuned rule" if tunes else "cross-entropy, arg max"
+        else:
+            name = "trained on the metric" if self.recipe_.loss == "metric" else f"trained by {self.recipe_.name}"
+        self.validation_report_: pd.DataFrame = validation_report(
+            self.metric_, truth, labels, weight, trained=held, baseline=usual, trained_on=name, tuned=tunes,
+            ensemble_note="every row trained some of its members, so only new data can measure it"
+            if len(splits) > 1 else "",
+        )  # fmt: skip
+
+    def _identity(self, recipe: Recipe, fixed: bool, problem: Problem) -> tuple[str, str]:
+        if self.checkpoint_dir is None:
+            return "", ""
+        network = self.network if isinstance(self.network, str | nn.Module) else getattr(self.network, "__name__", "")
+        settings: dict[str, Any] = {
+            "metric": str(self.metric_),
+            "recipe": asdict(recipe),
+            "network": str(network),
+            "cv": str(self.cv),
+        }
+        settings |= {"seed": self._seed if fixed else None, "labels": list(map(str, problem.labels))}
+        folds = [part for split in problem.splits for part in (split.train, split.validation)]
+        tensors = problem.data
+        arrays = (tensors.features, tensors.target, tensors.weight, tensors.evaluation_weight)
+        return json.dumps(settings, sort_keys=True), fingerprint(*(t.numpy() for t in arrays), *folds)
+
+    def _seed_of_checkpoint(self, seed: int) -> int:
+        """An unseeded run that was stopped goes on with the seed it was started with."""
+        if self.checkpoint_dir is None:
+            return seed
+        content = read_checkpoint(Path(self.checkpoint_dir) / "metric.pt")
+        return seed if content is None else int(content["state"]["seed"])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.input_tags.allow_nan = self.preprocess is not None
+        tags.input_tags.sparse = True
+        tags.input_tags.string = self.preprocess is not None
+        tags.input_tags.categorical = self.preprocess is not None
+        tags.non_deterministic = False
+        return tags
+
+
+def _row_count(X: Any) -> int:
+    rows = int(X.shape[0]) if hasattr(X, "shape") and X.shape else len(X)
+    if not rows:
+        raise ValueError("X: Found array with 0 sample(s), a minimum of 2 is required.")
+    return rows
+
+
+def _dense(features: Any, name: str) -> NDArray[np.float32]:
+    """Features as a C-contiguous float32 array without gaps."""
+    if sparse.issparse(features):
+        features = features.toarray()  # type: ignore[attr-defined]
+    return np.ascontiguousarray(check_array(features, dtype=np.float32, estimator=name, input_name="X"))
+
+
+def _device(device: str | torch.device) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(device)

@@ -1,0 +1,25 @@
+"""Training: networks with a member dimension, batches, the loop, checkpoints, history."""
+
+from metricfit.training.callbacks import Callback, EpochEnd
+from metricfit.training.checkpoint import CheckpointFile
+from metricfit.training.history import EpochRecord, History
+from metricfit.training.loop import Problem, TrainingResult, train
+from metricfit.training.networks import MemberMLP, StackedNetworks, build_network
+from metricfit.training.recipes import RECIPES, Recipe, get_recipe
+
+__all__ = [
+    "RECIPES",
+    "Callback",
+    "CheckpointFile",
+    "EpochEnd",
+    "EpochRecord",
+    "History",
+    "MemberMLP",
+    "Problem",
+    "Recipe",
+    "StackedNetworks",
+    "TrainingResult",
+    "build_network",
+    "get_recipe",
+    "train",
+]

@@ -1,0 +1,105 @@
+"""Checkpoints: written atomically, refused by any other run, read without running code."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pickle
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+__all__ = ["CheckpointFile", "fingerprint"]
+
+_FORMAT = "metricfit.checkpoint"
+_VERSION = 1
+
+
+def fingerprint(*arrays: NDArray[Any] | None) -> str:
+    """A hash of arrays: their shapes, types and every byte.
+
+    >>> fingerprint(np.arange(3)) == fingerprint(np.arange(3))
+    True
+    """
+    digest = hashlib.sha256()
+    for array in arrays:
+        if array is None:
+            digest.update(b"none;")
+            continue
+        digest.update(f"{array.shape}{array.dtype.str};".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b"")
+    return digest.hexdigest()
+
+
+class CheckpointFile:
+    """One training run's file in a checkpoint directory.
+
+    A file is replaced in one step by a complete new one: whenever the process dies, a whole checkpoint is left.
+
+    Args:
+        directory: Made if it does not exist.
+        name: File name without ending.
+        identity: What makes the run this run, as texts: settings, data. Another run's file is refused.
+        every: Seconds between two writes, at least; the last one is always written.
+    """
+
+    def __init__(
+        self, directory: str | os.PathLike[str], name: str, identity: dict[str, str], *, every: float = 1.0
+    ) -> None:
+        self.path = Path(directory) / f"{name}.pt"
+        self.identity = identity
+        self.every = every
+        self._written = -float("inf")
+
+    def load(self) -> dict[str, Any] | None:
+        """The content of the last complete write, or None; an error if it is of another run."""
+        content = read_checkpoint(self.path)
+        if content is None:
+            return None
+        differs = [part for part, value in self.identity.items() if content["identity"].get(part) != value]
+        if differs:
+            raise ValueError(
+                f"checkpoint_dir: {self.path} is a checkpoint of another run, with other {' and '.join(differs)}; "
+                "choose an empty directory, or delete that file to start anew."
+            )
+        state: dict[str, Any] = content["state"]
+        return state
+
+    def save(self, state: dict[str, Any], *, last: bool = False) -> None:
+        """Write, unless a write was only just made."""
+        now = time.monotonic()
+        if not last and now - self._written < self.every:
+            return
+        content = {"format": _FORMAT, "version": _VERSION, "identity": self.identity, "state": state}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{self.path.name}.", suffix=".tmp", dir=self.path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                torch.save(content, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+        self._written = time.monotonic()
+
+
+def read_checkpoint(path: Path) -> dict[str, Any] | None:
+    """A checkpoint's content, tensors and plain values only; None if there is no file."""
+    if not path.exists():
+        return None
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise ValueError(f"checkpoint_dir: {path} is not a checkpoint that can be read; delete it.") from error
+    if not isinstance(content, dict) or content.get("format") != _FORMAT or content.get("version") != _VERSION:
+        raise ValueError(f"checkpoint_dir: {path} is not a checkpoint of this version of metricfit; delete it.")
+    return content

@@ -1,0 +1,243 @@
+"""How the members do on their validation rows, and what they say about new ones; block by block of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from metricfit._inputs import Task
+from metricfit._numerics import safe_divide
+from metricfit.confusion import ConfusionMatrix
+from metricfit.losses.stepping import choose_step
+from metricfit.steps import heaviside
+from metricfit.training.counting import hard_counts, member_probabilities, soft_counts
+from metricfit.training.objective import Grid, MemberObjective, as_matrix
+from metricfit.training.splits import strata
+
+__all__ = ["Scores", "TrainingData", "Validation", "mean_probabilities", "take_rows"]
+
+BLOCK_CELLS = 1 << 22
+"""Inputs and activations of a block hold about this many numbers: 16 MB."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Rows as tensors on one device.
+
+    Attributes:
+        features: Inputs (n, features), float32.
+        target: Class codes (n,), or 0/1 (n, labels) for a multi-label task.
+        weight: Weights for training (n,): sample weights times class weights.
+        evaluation_weight: Weights for the metric (n,): sample weights alone.
+    """
+
+    features: Tensor
+    target: Tensor
+    weight: Tensor
+    evaluation_weight: Tensor
+
+    def to(self, device: torch.device) -> TrainingData:
+        """The same rows on a device."""
+        return TrainingData(*(t.to(device) for t in (self.features, self.target, self.weight, self.evaluation_weight)))
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Each member on its validation rows, all of shape (members,).
+
+    Attributes:
+        soft: The soft metric at the selection temperature.
+        hard: The exact metric of its decisions.
+        cross_entropy: Plain cross-entropy.
+        key: What the selection compares; more is better.
+        loss: The loss as trained, at the current temperature.
+    """
+
+    soft: Tensor
+    hard: Tensor
+    cross_entropy: Tensor
+    key: Tensor
+    loss: Tensor
+
+
+class Validation:
+    """The validation rows of every member, padded to one length with rows of weight 0.
+
+    Weights that were picked on some rows look better on them than they are. The rows are therefore dealt into two
+    halves, and ``held_out`` keeps for each half the probabilities at the checkpoint that the *other* half would pick.
+
+    Args:
+        data: All rows.
+        rows: Validation rows of each member.
+        outputs: Columns of the probabilities.
+    """
+
+    def __init__(self, data: TrainingData, rows: Sequence[NDArray[np.intp]], outputs: int) -> None:
+        longest = max(len(r) for r in rows)
+        padded = np.stack([np.pad(r, (0, longest - len(r))) for r in rows])
+        device = data.features.device
+        self.data, self.rows = data, rows
+        self._index = torch.from_numpy(padded).to(device)
+        half = torch.from_numpy(np.stack([_halves(r, data.target, longest) for r in rows])).to(device)
+        weight = data.evaluation_weight[self._index]
+        self._weights = torch.stack([weight * (half == 0), weight * (half == 1)])
+        self._half = half
+        self.held_out = torch.zeros(*padded.shape, outputs)
+        self.half_keys = torch.full((2, len(rows)), -torch.inf, dtype=torch.float64)
+
+    def __bool__(self) -> bool:
+        """Whether there are any rows."""
+        return self._index.shape[1] > 0
+
+    def score(
+        self, network: nn.Module, state: Mapping[str, Tensor], objective: MemberObjective, active: Tensor
+    ) -> Scores:
+        """Evaluate the network with the given weights, and note the held-out probabilities of the active members."""
+        sums = [_Sums(objective), _Sums(objective)]
+        found = []
+        with torch.no_grad(), evaluating(network):
+            for index, weights in self._blocks():
+                logits = functional_call(network, dict(state), (take_rows(self.data.features, index),)).float()
+                target = take_rows(self.data.target, index)
+                p = member_probabilities(logits, objective.task)
+                for half in (0, 1):
+                    sums[half].add(logits, p, target, weights[half])
+                found.append(p)
+            halves = [one.scores() for one in sums]
+            self._note(torch.cat(found, dim=1), torch.stack([one.key for one in halves]).double().cpu(), active)
+            return sums[0].joined(sums[1]).scores()
+
+    def _note(self, p: Tensor, keys: Tensor, active: Tensor) -> None:
+        for half in (0, 1):
+            better = (keys[half] >= self.half_keys[half]) & active & keys[half].isfinite()
+            self.half_keys[half] = torch.where(better, keys[half], self.half_keys[half])
+            taken = better[:, None].to(p.device) & (self._half == 1 - half)
+            self.held_out = torch.where(taken[..., None].cpu(), p.cpu(), self.held_out)
+
+    def probabilities(self) -> list[NDArray[np.float64]]:
+        """Each member's held-out probabilities of its own validation rows."""
+        together = self.held_out.double().numpy()
+        return [together[k, : len(rows)] for k, rows in enumerate(self.rows)]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """For a checkpoint."""
+        return {"held_out": self.held_out, "half_keys": self.half_keys}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """From a checkpoint."""
+        self.held_out, self.half_keys = state["held_out"], state["half_keys"]
+
+    def _blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        members, features = len(self._index), self.data.features.shape[1]
+        size = max(256, BLOCK_CELLS // (members * max(features, 128)))
+        for start in range(0, self._index.shape[1], size):
+            yield self._index[:, start : start + size], self._weights[:, :, start : start + size]
+
+
+class _Sums:
+    """What the scores are made of, added up over blocks of rows."""
+
+    def __init__(self, objective: MemberObjective) -> None:
+        self.objective = objective
+        recipe = objective.recipe
+        self.step = objective.step
+        if recipe.step == "annealed_linear":
+            self.step = choose_step("annealed_linear", temperature=torch.tensor(recipe.selection_temperature))
+        self.follows_loss = recipe.selection == "loss" or recipe.annealing == "plateau"
+        self.sums: dict[Any, Tensor] = {}
+
+    def add(self, logits: Tensor, p: Tensor, target: Tensor, weight: Tensor) -> None:
+        objective, task = self.objective, self.objective.task
+        for grid in objective.metric._grids():
+            self._add(("soft", grid), soft_counts(p, target, weight, task, self.step, grid).double())
+            exact = partial(hard_counts, p, target, weight, task)
+            hard = exact() if grid is None else soft_counts(p, target, weight, task, heaviside, grid)
+            self._add(("hard", grid), hard.double())
+            if self.follows_loss and objective.recipe.loss == "metric":
+                self._add(("loss", grid), soft_counts(p, target, weight, task, objective.step, grid).double())
+        total, mass = objective.cross_entropy_sums(logits, target, weight)
+        self._add("cross_entropy", total.double())
+        self._add("mass", mass.double())
+        if self.follows_loss and objective.recipe.loss == "surrogate_fbeta":
+            self._add("surrogate", objective.surrogate(logits, target, weight).double() * mass)
+
+    def _add(self, name: Any, value: Tensor) -> None:
+        self.sums[name] = self.sums[name] + value if name in self.sums else value
+
+    def joined(self, other: _Sums) -> _Sums:
+        """The sums over both sets of rows."""
+        both = _Sums(self.objective)
+        both.sums = {name: value + other.sums[name] for name, value in self.sums.items()}
+        return both
+
+    def scores(self) -> Scores:
+        metric, recipe = self.objective.metric, self.objective.recipe
+        soft, hard, now = (partial(self._matrix, kind) for kind in ("soft", "hard", "loss"))
+        cross_entropy = safe_divide(self.sums["cross_entropy"], self.sums["mass"])
+        if recipe.loss == "cross_entropy":
+            loss = cross_entropy
+        elif recipe.loss == "surrogate_fbeta":
+            loss = safe_divide(self.sums["surrogate"], self.sums["mass"]) if self.follows_loss else cross_entropy
+        else:
+            loss = metric.loss(now if self.follows_loss else soft) + recipe.cross_entropy * cross_entropy
+        key = {
+            "soft": lambda: -metric.loss(soft),
+            "hard": lambda: -metric.loss(hard),
+            "cross_entropy": lambda: -cross_entropy,
+            "loss": lambda: -loss,
+            "last": lambda: torch.zeros_like(loss),
+        }[recipe.selection]()
+        return Scores(metric.evaluate(soft), metric.evaluate(hard), cross_entropy, key, loss)
+
+    def _matrix(self, kind: str, grid: Grid) -> ConfusionMatrix:
+        return as_matrix(self.sums[kind, grid], self.objective.task, grid, self.objective.labels)
+
+
+def _halves(rows: NDArray[np.intp], target: Tensor, length: int) -> NDArray[np.int8]:
+    """0 and 1 in turn within each class, and 2 where there is no row."""
+    half = np.full(length, 2, dtype=np.int8)
+    order = np.argsort(strata(target[torch.from_numpy(rows).to(target.device)].cpu().numpy()), kind="stable")
+    half[order] = np.arange(len(rows)) % 2
+    return half
+
+
+class evaluating:  # noqa: N801 - reads as a statement
+    """A network in evaluation mode for the length of a ``with`` block."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network, self.training = network, network.training
+
+    def __enter__(self) -> nn.Module:
+        return self.network.eval()
+
+    def __exit__(self, *error: object) -> None:
+        self.network.train(self.training)
+
+
+def mean_probabilities(
+    network: nn.Module, features: NDArray[np.float32], task: Task, device: torch.device | None = None
+) -> NDArray[np.float64]:
+    """The members' probabilities averaged, (n, classes) or (n, labels)."""
+    members = int(getattr(network, "members", 1))
+    size = max(256, BLOCK_CELLS // (members * max(features.shape[1], 128)))
+    found = []
+    with torch.no_grad(), evaluating(network):
+        for start in range(0, len(features), size):
+            block = torch.from_numpy(features[start : start + size])
+            logits = network(block if device is None else block.to(device)).float()
+            found.append(member_probabilities(logits, task).double().mean(dim=0).cpu())
+    mean = torch.cat(found).numpy()
+    return mean if task == "multilabel" else np.asarray(mean / mean.sum(axis=1, keepdims=True))
+
+
+def take_rows(rows: Tensor, index: Tensor) -> Tensor:
+    """Rows by an index (members, n), as (members, n, …)."""
+    return rows.index_select(0, index.flatten()).reshape(*index.shape, *rows.shape[1:])

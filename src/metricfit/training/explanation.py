@@ -1,0 +1,112 @@
+"""A fitted classifier in words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from metricfit.decisions import DecisionRule
+from metricfit.training.recipes import Recipe
+
+__all__ = ["explain"]
+
+
+def explain(classifier: Any) -> str:
+    """What was trained, on what, what was decided without asking, and what it bought."""
+    recipe: Recipe = classifier.recipe_
+    lines = [
+        f"Metric: {classifier.metric_}.",
+        *(f"  {choice[0].upper()}{choice[1:]}." for choice in classifier.choices_),
+        f"Recipe: {recipe.name}. {_loss_in_words(recipe)}",
+        f"  {_network_in_words(recipe, classifier)}",
+        f"  {_training_in_words(recipe, classifier)}",
+        f"Decision: {_rule_in_words(classifier.decision_rule_)}",
+        *_report_in_words(classifier.validation_report_, classifier.metric_.greater_is_better),
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _loss_in_words(recipe: Recipe) -> str:
+    weighting = {"none": "unweighted", "sqrt": "√-weighted", "balanced": "class-balanced"}[recipe.class_weighting]
+    if recipe.loss == "cross_entropy":
+        return f"The loss is {weighting} cross-entropy; the metric only judges."
+    if recipe.loss == "surrogate_fbeta":
+        return "The loss is the surrogate F-beta loss."
+    text = "The loss is the metric's distance from perfect on the soft confusion matrix"
+    if recipe.cross_entropy:
+        text += f", plus {recipe.cross_entropy:g} times {weighting} cross-entropy"
+    if recipe.memory:
+        text += f", with a memory of {recipe.memory:g} across batches"
+    if recipe.annealing != "none":
+        text += f"; the temperature starts at {recipe.temperature:g} and is cooled by {recipe.cooling:g}"
+    return text + "."
+
+
+def _network_in_words(recipe: Recipe, classifier: Any) -> str:
+    network = classifier.network if classifier.network is not None else recipe.network
+    members = classifier.network_.members
+    inputs = f"{classifier.n_network_inputs_} inputs made from {classifier.n_features_in_} columns"
+    if network == "mlp":
+        shape = f"an MLP with hidden layers {'-'.join(map(str, recipe.hidden_sizes))} and dropout {recipe.dropout:g}"
+    elif network == "linear":
+        shape = "a linear model"
+    else:
+        shape = "your own"
+    return f"The network is {shape}; {inputs}; {members} member{'s' if members > 1 else ''}."
+
+
+def _training_in_words(recipe: Recipe, classifier: Any) -> str:
+    epochs = len(classifier.history_)
+    kept = ", ".join(map(str, classifier.best_epochs_))
+    chosen = {
+        "soft": f"the soft metric at T = {recipe.selection_temperature:g}",
+        "hard": "the exact metric",
+        "cross_entropy": "cross-entropy",
+        "loss": "the loss",
+        "last": "nothing, the last weights were kept",
+    }[recipe.selection]
+    return f"{epochs} epochs; weights picked by {chosen} on validation rows, from epoch {kept}."
+
+
+def _rule_in_words(rule: DecisionRule) -> str:
+    if rule.kind == "argmax":
+        return "the class with the highest probability; nothing was tuned afterwards."
+    if rule.kind == "threshold":
+        return f"class {rule.classes[1]!r} if its raw probability is at least {rule.parameter:.4g}, tuned out of fold."
+    if rule.kind == "thresholds":
+        return "each label if its probability reaches its threshold: " + _pairs(rule) + "."
+    return f"tuned out of fold, kind {rule.kind!r}: " + (_pairs(rule) if rule.kind == "offsets" else "") + "."
+
+
+def _pairs(rule: DecisionRule) -> str:
+    pairs = [f"{name} {value:.3g}" for name, value in zip(rule.classes, rule.parameter, strict=True)]
+    return ", ".join(pairs[:20]) + (", …" if len(pairs) > 20 else "")
+
+
+def _report_in_words(report: pd.DataFrame, greater_is_better: bool | None) -> list[str]:
+    if not len(report):
+        return ["Nothing was held out, so there is no measured value."]
+    lines = [f"On {int(report['rows'].max())} held-out rows:"]
+    for model, value, error, note in zip(
+        report["model"], report["value"], report["std_error"], report["note"], strict=True
+    ):
+        if math.isnan(value):
+            lines.append(f"  {model}: not measured; {note}.")
+        else:
+            lines.append(f"  {model}: {value:.4f} ± {error:.4f}{', ' if note else ''}{note}")
+    values = report.set_index("model")["value"]
+    tuned, trained = values.get("cross-entropy, tuned rule"), values.get("trained on the metric")
+    if tuned is None or trained is None or report["note"].str.startswith("with").any():
+        return lines
+    gain = (trained - tuned) * (1 if greater_is_better else -1)
+    noise = float(report.set_index("model")["std_error"].max())
+    if gain > noise:
+        lines.append(f"Training on the metric gained {gain:.4f} over cross-entropy with a tuned rule.")
+    elif gain < -noise:
+        lines.append(f"Cross-entropy with a tuned rule did better here, by {-gain:.4f}: try recipe='cross_entropy', "
+                     "rule='tuned'.")  # fmt: skip
+    else:
+        lines.append("The difference to cross-entropy with a tuned rule is within the noise.")
+    return lines

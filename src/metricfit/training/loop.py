@@ -1,0 +1,338 @@
+"""The training loop: all members together, epoch by epoch, resumable at every epoch."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from metricfit._inputs import Task
+from metricfit.metrics import Metric
+from metricfit.training.batches import BatchOrder
+from metricfit.training.callbacks import Callback, EpochEnd
+from metricfit.training.checkpoint import CheckpointFile
+from metricfit.training.evaluation import Scores, TrainingData, Validation, take_rows
+from metricfit.training.history import EpochRecord, History
+from metricfit.training.networks import MemberMLP, StackedNetworks, build_network
+from metricfit.training.objective import MemberObjective
+from metricfit.training.optimiser import WeightAverage, clip_gradients, learning_rate_at, make_optimiser
+from metricfit.training.recipes import Recipe
+from metricfit.training.splits import Split, strata
+from metricfit.training.stopping import BestMembers, Stopping
+
+__all__ = ["Problem", "TrainingResult", "train"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is learned.
+
+    Attributes:
+        data: Rows.
+        splits: Training and validation rows of each member.
+        metric: The metric.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        labels: Class (or label) names.
+    """
+
+    data: TrainingData
+    splits: Sequence[Split]
+    metric: Metric
+    task: Task
+    labels: tuple[Hashable, ...]
+
+    @property
+    def outputs(self) -> int:
+        """Logits of the network."""
+        return len(self.labels)
+
+    def prior(self) -> Tensor:
+        """Weighted class shares (d,), or (L, 2) of negatives and positives."""
+        weight, target = self.data.weight.double().cpu(), self.data.target.cpu()
+        if self.task == "multilabel":
+            positive = (target * weight[:, None]).sum(dim=0) / weight.sum()
+            return torch.stack([1 - positive, positive], dim=-1).float()
+        counts = torch.zeros(self.outputs, dtype=torch.float64).index_add(0, target, weight)
+        return (counts / counts.sum()).float()
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A trained ensemble.
+
+    Attributes:
+        network: With the best weights of each member, in evaluation mode.
+        history: Every epoch.
+        best_epoch: The epoch each member's weights are from.
+        validation: Each member's probabilities of its validation rows, from weights picked without them.
+        seconds: Training time, over all starts of a resumed run.
+        interrupted: Whether Ctrl-C ended it.
+    """
+
+    network: nn.Module
+    history: History
+    best_epoch: list[int]
+    validation: list[NDArray[np.float64]]
+    seconds: float
+    interrupted: bool
+
+
+def train(
+    problem: Problem,
+    recipe: Recipe,
+    *,
+    seed: int,
+    network: str | nn.Module | Callable[..., nn.Module] | None = None,
+    device: torch.device | str = "cpu",
+    mixed_precision: bool = True,
+    checkpoint: CheckpointFile | None = None,
+    callbacks: Sequence[Callback] = (),
+    run: str = "metric",
+) -> TrainingResult:
+    """Train an ensemble.
+
+    Args:
+        problem: Data, metric, members.
+        recipe: How.
+        seed: Of starting weights, batches and dropout; no global seed is changed.
+        network: Instead of the recipe's: a name, module or factory.
+        device: Where to train.
+        mixed_precision: bfloat16 where the device is a GPU that has it.
+        checkpoint: Where to save and resume.
+        callbacks: Told of every epoch.
+        run: The run's name, for callbacks.
+    """
+    trainer = _Trainer(problem, recipe, seed, network, torch.device(device), mixed_precision)
+    trainer.resume(checkpoint)
+    interrupted = False
+    try:
+        while not trainer.finished:
+            record = trainer.epoch()
+            event = EpochEnd(run, record, trainer.epochs)
+            answers = [callback(event) for callback in callbacks]
+            trainer.stopped = any(answers)
+            if checkpoint is not None:
+                checkpoint.save(trainer.state_dict(), last=trainer.finished)
+    except KeyboardInterrupt:
+        interrupted = True
+        warnings.warn(
+            f"training was interrupted after {len(trainer.history.records)} of up to {trainer.epochs} epochs; the best "
+            "weights so far are kept.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return trainer.result(interrupted)
+
+
+class _Trainer:
+    def __init__(
+        self,
+        problem: Problem,
+        recipe: Recipe,
+        seed: int,
+        network: str | nn.Module | Callable[..., nn.Module] | None,
+        device: torch.device,
+        mixed_precision: bool,
+    ) -> None:
+        self.problem, self.recipe, self.seed, self.device = problem, recipe, seed, device
+        self.data = problem.data.to(device)
+        members = len(problem.splits)
+        self.network: MemberMLP | StackedNetworks = build_network(
+            recipe.network if network is None else network,
+            members=members,
+            in_features=self.data.features.shape[1],
+            out_features=problem.outputs,
+            hidden_sizes=recipe.hidden_sizes,
+            dropout=recipe.dropout,
+            seed=_epoch_seed(seed, 0),
+        ).to(device)
+        self.objective = MemberObjective(
+            recipe, problem.metric, problem.task, members, prior=problem.prior(), labels=problem.labels
+        ).to(device)
+        target = problem.data.target.cpu().numpy()
+        stratum = strata(target) if recipe.stratified else None
+        self.batches = BatchOrder([s.train for s in problem.splits], recipe.batch_size, stratum=stratum)
+        self.validation = Validation(self.data, [s.validation for s in problem.splits], problem.outputs)
+        self.epochs = recipe.epochs(self.batches.steps)
+        self.optimiser = make_optimiser(self.network, recipe)
+        live = {**dict(self.network.named_parameters()), **dict(self.network.named_buffers())}
+        self.average = WeightAverage(live, recipe.averaging * self.batches.steps)
+        self.best = BestMembers(members, self.average.averaged)
+        self.stopping = Stopping(recipe, self.objective)
+        self.history = History()
+        self.stopped = False
+        lower = mixed_precision and device.type == "cuda" and torch.cuda.is_bf16_supported()
+        self.precision = torch.bfloat16 if lower else torch.float32
+
+    @property
+    def finished(self) -> bool:
+        done = len(self.history.records) >= self.epochs
+        return done or self.stopped or not bool(self.stopping.active.any())
+
+    def epoch(self) -> EpochRecord:
+        """Train one epoch, validate if it is time, and note it."""
+        started = time.perf_counter()
+        number = len(self.history.records) + 1
+        self.objective.warming = number <= self.recipe.warm_start_epochs
+        loss, rate = self._steps(number)
+        scores = self._validate(number)
+        self.stopping.epoch_ended()
+        nothing = math.nan
+        record = EpochRecord(
+            epoch=number,
+            loss=loss,
+            soft_metric=float(scores.soft.mean()) if scores else nothing,
+            hard_metric=float(scores.hard.mean()) if scores else nothing,
+            cross_entropy=float(scores.cross_entropy.mean()) if scores else nothing,
+            temperature=float(self.objective.temperature.mean()),
+            learning_rate=rate,
+            active=int(self.stopping.active.sum()),
+            seconds=time.perf_counter() - started,
+        )
+        self.history.append(record)
+        return record
+
+    def _steps(self, number: int) -> tuple[float, float]:
+        seed = _epoch_seed(self.seed, number)
+        order = torch.Generator().manual_seed(seed)
+        total, rate = torch.zeros((), device=self.device), 0.0
+        steps = self.epochs * self.batches.steps
+        self.network.train()
+        with self._randomness(seed):
+            for index in self.batches.epoch(order):
+                taken = self.batches.steps * (number - 1)
+                step = taken + self._step_in_epoch
+                rate = learning_rate_at(step, steps, self.recipe)
+                total += self._step(index.to(self.device), rate)
+                self.average.update(step)
+                self._step_in_epoch += 1
+        self._step_in_epoch = 0
+        return float(total) / self.batches.steps, rate
+
+    _step_in_epoch = 0
+
+    def _step(self, index: Tensor, rate: float) -> Tensor:
+        features, target, weight = (
+            take_rows(t, index) for t in (self.data.features, self.data.target, self.data.weight)
+        )
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+            logits = self.network(features)
+        losses: Tensor = self.objective(logits, target, weight)
+        self.optimiser.zero_grad(set_to_none=True)
+        losses.sum().backward()
+        if self.recipe.gradient_clip:
+            clip_gradients(self.network.named_parameters(), self.objective.members, self.recipe.gradient_clip)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.step()
+        return losses.detach().mean()
+
+    def _validate(self, number: int) -> Scores | None:
+        state = self.average.averaged
+        every = 1 if self.recipe.patience else max(1, self.epochs // self.recipe.checkpoints)
+        last = number == self.epochs
+        if not self.validation:
+            self.best.update(torch.zeros(self.objective.members), number, state, self.stopping.active)
+            return None
+        if number % every and not last:
+            return None
+        scores = self.validation.score(self.network, state, self.objective, self.stopping.active)
+        better = self.best.update(scores.key, number, state, self.stopping.active)
+        self.stopping.validated(scores.loss, better)
+        return scores
+
+    def _randomness(self, seed: int) -> AbstractContextManager[Any]:
+        if isinstance(self.network, MemberMLP):
+            self.network.use_generator(torch.Generator(self.device).manual_seed(seed))
+            return nullcontext()
+        return _lent_seed(seed, self.device)
+
+    def result(self, interrupted: bool) -> TrainingResult:
+        """The network with the best weights of each member."""
+        if not bool((self.best.key > -math.inf).all()):
+            self._keep_what_there_is(interrupted)
+        with torch.no_grad():
+            for name, live in self.average.live.items():
+                live.copy_(self.best.state[name])
+        if isinstance(self.network, MemberMLP):
+            self.network.use_generator(None)
+        network = self.network.eval()
+        for parameter in network.parameters():
+            parameter.grad = None
+        validation = self.validation.probabilities()
+        seconds = sum(record.seconds for record in self.history.records)
+        return TrainingResult(network, self.history, self.best.epoch.tolist(), validation, seconds, interrupted)
+
+    def _keep_what_there_is(self, interrupted: bool) -> None:
+        """Members never validated: interrupted too early, or diverged from the start."""
+        state = self.average.averaged
+        finite = all(bool(value.isfinite().all()) for value in state.values())
+        if not finite:
+            raise ValueError(
+                f"learning_rate: training diverged, the weights are not finite; lower it (now "
+                f"{self.recipe.learning_rate:g}) or set gradient_clip."
+            )
+        missing = self.best.key == -math.inf
+        if self.validation:
+            self.validation.score(self.network, state, self.objective, missing)
+        self.best.update(torch.zeros(len(missing)), len(self.history.records), state, missing)
+
+    def resume(self, checkpoint: CheckpointFile | None) -> None:
+        """Go on where the checkpoint stopped, if there is one."""
+        state = None if checkpoint is None else checkpoint.load()
+        if state is None:
+            return
+        with torch.no_grad():
+            for name, live in self.average.live.items():
+                live.copy_(state["live"][name])
+                self.average.averaged[name].copy_(state["averaged"][name])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.objective.load_state_dict(state["objective"])
+        self.best.load_state_dict(state["best"])
+        self.stopping.load_state_dict(state["stopping"])
+        self.validation.load_state_dict(state["validation"])
+        self.history = History.from_state(state["history"])
+        self.stopped = state["stopped"]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next epoch depends on; random numbers are drawn from the seed and the epoch alone."""
+        return {
+            "seed": self.seed,
+            "live": {name: value.detach() for name, value in self.average.live.items()},
+            "averaged": {name: value.detach() for name, value in self.average.averaged.items()},
+            "optimiser": self.optimiser.state_dict(),
+            "objective": self.objective.state_dict(),
+            "best": self.best.state_dict(),
+            "stopping": self.stopping.state_dict(),
+            "validation": self.validation.state_dict(),
+            "history": self.history.state(),
+            "stopped": self.stopped,
+        }
+
+
+def _epoch_seed(seed: int, epoch: int) -> int:
+    return int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0] >> 1)
+
+
+class _lent_seed:  # noqa: N801 - reads as a statement
+    """torch's global generator with a seed for a while, for modules that use it; afterwards as it was."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self.seed = seed
+        self.fork = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+
+    def __enter__(self) -> None:
+        self.fork.__enter__()
+        torch.manual_seed(self.seed)
+
+    def __exit__(self, *error: Any) -> None:
+        self.fork.__exit__(*error)

@@ -1,0 +1,85 @@
+"""AdamW with the recipe's schedule, gradient clipping a member, and a moving average of the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.training.recipes import Recipe
+from metricfit.training.stopping import member_of
+
+__all__ = ["WeightAverage", "clip_gradients", "learning_rate_at", "make_optimiser"]
+
+
+def make_optimiser(network: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
+    """AdamW; weight decay on weights but not on biases, norms and other vectors."""
+    decayed: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
+    for name, parameter in network.named_parameters():
+        matrix = parameter.ndim > (2 if member_of(name) is None else 1) and "bias" not in name
+        (decayed if matrix else plain).append(parameter)
+    groups = [
+        {"params": parameters, "weight_decay": decay}
+        for parameters, decay in ((decayed, recipe.weight_decay), (plain, 0.0))
+        if parameters
+    ]
+    if not groups:
+        raise ValueError("network: it has no parameters, there is nothing to train.")
+    return torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=True)
+
+
+def learning_rate_at(step: int, steps: int, recipe: Recipe) -> float:
+    """The learning rate of a step, counted from 0: a linear rise, then the schedule.
+
+    >>> learning_rate_at(0, 100, Recipe(learning_rate=1.0, warm_up_steps=4))
+    0.25
+    """
+    if step < recipe.warm_up_steps:
+        return recipe.learning_rate * (step + 1) / recipe.warm_up_steps
+    if recipe.schedule == "constant":
+        return recipe.learning_rate
+    share = (step - recipe.warm_up_steps) / max(1, steps - recipe.warm_up_steps)
+    return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * share))
+
+
+def clip_gradients(parameters: Iterable[tuple[str, nn.Parameter]], members: int, largest: float) -> None:
+    """Scale down the gradient of each member whose norm exceeds ``largest``; members do not affect each other."""
+    found = [(member_of(name), p.grad) for name, p in parameters if p.grad is not None]
+    squares = torch.zeros(members, device=found[0][1].device)
+    for member, gradient in found:
+        if member is None:
+            squares = squares + gradient.flatten(1).square().sum(dim=1)
+        else:
+            squares[member] += gradient.square().sum()
+    factor = (largest / squares.sqrt().clamp_min(1e-12)).clamp_max(1.0)
+    for member, gradient in found:
+        gradient.mul_(factor.reshape(-1, *[1] * (gradient.ndim - 1)) if member is None else factor[member])
+
+
+class WeightAverage:
+    """An exponential moving average of weights and buffers; the weights themselves if there is no horizon.
+
+    Args:
+        state: The live tensors.
+        horizon: Steps that the average reaches back; 0 for none.
+    """
+
+    def __init__(self, state: dict[str, Tensor], horizon: float) -> None:
+        self.live = state
+        self.decay = 1 - 1 / horizon if horizon > 1 else 0.0
+        self.averaged = {name: value.detach().clone() for name, value in state.items()} if self.decay else state
+        self._pairs = [(self.averaged[name], live) for name, live in state.items() if live.is_floating_point()]
+        self._others = [(self.averaged[name], live) for name, live in state.items() if not live.is_floating_point()]
+
+    def update(self, step: int) -> None:
+        """Take in the weights after a step, counted from 0; the first steps are forgotten faster."""
+        if not self.decay:
+            return
+        decay = min(self.decay, (1 + step) / (10 + step))
+        with torch.no_grad():
+            torch._foreach_lerp_([a for a, _ in self._pairs], [b for _, b in self._pairs], 1 - decay)
+            for kept, live in self._others:
+                kept.copy_(live)

@@ -1,0 +1,153 @@
+"""Targets and weights: from whatever labels come in to codes and plain arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.utils import column_or_1d
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _check_sample_weight
+
+from metricfit._inputs import Task
+
+__all__ = ["Target", "combined_weights", "draw_seed", "read_target"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be predicted.
+
+    Attributes:
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        classes: Class labels in sorted order; label names for a multi-label target.
+        codes: Positions among the classes (n,), or 0/1 (n, labels).
+    """
+
+    task: Task
+    classes: NDArray[Any]
+    codes: NDArray[np.int64]
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The classes as plain Python values."""
+        return tuple(self.classes.tolist())
+
+    @property
+    def truth(self) -> NDArray[Any]:
+        """Labels (n,), or 0/1 (n, labels): what metrics take."""
+        return self.codes if self.task == "multilabel" else self.classes[self.codes]
+
+    @property
+    def smallest_class(self) -> int:
+        """Rows of the rarest class, or positives of the rarest label."""
+        counts = self.codes.sum(axis=0) if self.task == "multilabel" else np.bincount(self.codes)
+        return int(counts.min())
+
+
+def read_target(y: Any, rows: int) -> Target:
+    """Read y: labels of any sortable kind (n,), or 0/1 indicators (n, labels).
+
+    >>> read_target(["b", "a", "b"], 3).codes
+    array([1, 0, 1])
+    """
+    names = np.asarray(y.columns) if hasattr(y, "columns") else None
+    array = np.asarray(y.toarray() if sparse.issparse(y) else y)  # type: ignore[attr-defined]
+    if array.dtype == object or array.dtype.kind in "fc":
+        _check_gaps(array)
+    if array.ndim == 2 and array.shape[1] > 1:
+        return _read_indicators(array, names, rows)
+    array = column_or_1d(array, warn=True)
+    _check_length(len(array), rows)
+    if array.dtype == object:
+        array = _plain_objects(array)
+    check_classification_targets(array)
+    classes, codes = np.unique(array, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y: holds one class only, {classes.tolist()[0]!r}; a classifier needs at least two classes.")
+    return Target("binary" if len(classes) == 2 else "multiclass", classes, codes.astype(np.int64))
+
+
+def _read_indicators(array: NDArray[Any], names: NDArray[Any] | None, rows: int) -> Target:
+    _check_length(len(array), rows)
+    kind = type_of_target(array)
+    if kind != "multilabel-indicator":
+        raise ValueError(
+            f"y: expected labels of shape (n,) or 0/1 indicators of shape (n, labels), got {kind} of shape "
+            f"{array.shape}."
+        )
+    classes = np.arange(array.shape[1]) if names is None else names
+    return Target("multilabel", classes, (array != 0).astype(np.int64))
+
+
+def _check_gaps(array: NDArray[Any]) -> None:
+    if array.dtype.kind in "fc":
+        bad = ~np.isfinite(array)
+    else:
+        flat = array.ravel()
+        bad = np.array([v is None or (isinstance(v, float) and v != v) or type(v).__name__ in ("NAType", "NaTType")
+                        for v in flat], dtype=bool)  # fmt: skip
+    if bad.any():
+        raise ValueError(
+            f"y: Input y contains NaN or infinity (or None), {int(bad.sum())} of them; drop the rows without a label."
+        )
+
+
+def _plain_objects(array: NDArray[Any]) -> NDArray[Any]:
+    kinds = {str if isinstance(v, str) else (bool if isinstance(v, bool | np.bool_) else object) for v in array}
+    if kinds == {bool}:
+        return array.astype(bool)
+    if str in kinds and len(kinds) > 1:
+        raise TypeError("y: labels of mixed types (text and numbers); convert them to one type.")
+    if kinds == {object} and all(isinstance(v, int | np.integer) for v in array):
+        return array.astype(np.int64)
+    return array
+
+
+def _check_length(found: int, rows: int) -> None:
+    if found != rows:
+        raise ValueError(f"y: expected one label a row of X, {rows}, got {found}: inconsistent numbers of samples.")
+
+
+def combined_weights(
+    target: Target, X: Any, sample_weight: ArrayLike | None, class_weight: Any
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Weights for training (sample times class weights) and for the metric (sample weights), both (n,).
+
+    Args:
+        target: The target.
+        X: Anything with the right number of rows.
+        sample_weight: Weights, or None.
+        class_weight: None, ``"balanced"`` or a dictionary.
+    """
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not weight.sum() > 0:
+        raise ValueError("sample_weight: all weights are zero.")
+    weight = weight / weight.mean()
+    trained = weight
+    if class_weight is not None:
+        if target.task == "multilabel":
+            raise ValueError("class_weight: has no meaning for a multi-label target; use sample_weight.")
+        by_class = compute_class_weight(class_weight, classes=target.classes, y=target.truth)
+        trained = weight * by_class[target.codes]
+        if not trained.sum() > 0:
+            raise ValueError("class_weight: all rows have weight zero.")
+        trained = trained / trained.mean()
+    return trained.astype(np.float32), weight.astype(np.float32)
+
+
+def draw_seed(random_state: Any) -> tuple[int, bool]:
+    """A seed, and whether it follows from ``random_state`` alone; global generators are left alone."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**31)), False
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1)), False
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31)), False
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
+        return int(random_state), True
+    raise ValueError(f"random_state: expected None, a seed >= 0 or a generator, got {random_state!r}.")
