@@ -358,7 +358,9 @@ class CohenKappa(ClassMetric):
         weight = {"none": (gaps > 0).to(observed.dtype), "linear": gaps, "quadratic": gaps**2}[self.weights]
         expected = observed.sum(dim=-1)[..., :, None] * observed.sum(dim=-2)[..., None, :]
         by_chance = (weight * expected).sum(dim=(-1, -2))
-        return safe_divide(by_chance - (weight * observed).sum(dim=(-1, -2)), by_chance, self.zero_division)
+        # The total is 1 here, but not its gradient.
+        by_samples = (weight * observed).sum(dim=(-1, -2)) * observed.sum(dim=(-1, -2))
+        return safe_divide(by_chance - by_samples, by_chance, self.zero_division)
 
     def _parameters(self) -> dict[str, Any]:
         return {} if self.weights == "none" else {"weights": self.weights}
