@@ -11,8 +11,13 @@ ifneq ($(wildcard ../shared/data),)
 export METRICFIT_DATA ?= $(realpath ../shared/data)
 endif
 
+# Options of the benchmark suite, e.g. make bench-suite SUITE="--budget 30m --jobs 2".
+SUITE ?=
+SUITE_CAPPED := krkopt adult shuttle
+SUITE_FULL := keel winequality_red abalone cocktail_party ann_thyroid mammography
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format clean
+.PHONY: help demo test test-slow lint format clean bench-suite bench-suite-smoke
 .DELETE_ON_ERROR:
 
 help:  ## Show this list
@@ -41,6 +46,17 @@ format: $(VENV)/.installed-dev  ## Fix what ruff can fix and format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
+bench-suite: $(VENV)/.installed-bench  ## Compare with cross-entropy and trees on 21 data sets (hours; resumes)
+	@echo "==> Benchmark suite; what is in benchmarks/suite/results is kept"
+	@$(BIN)/python -m benchmarks.suite run --datasets $(SUITE_FULL) $(SUITE)
+	@$(BIN)/python -m benchmarks.suite run --datasets $(SUITE_CAPPED) --max-train-rows 4000 $(SUITE)
+	@$(BIN)/python -m benchmarks.suite table
+
+bench-suite-smoke: $(VENV)/.installed-bench  ## The same on two tiny sets, into a temporary folder
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	$(BIN)/python -m benchmarks.suite run --datasets smoke --splits 2 --results $$folder/results --cache $$folder/cache && \
+	$(BIN)/python -m benchmarks.suite table --results $$folder/results --docs $$folder/docs
+
 clean:  ## Remove everything generated except .venv
 	rm -rf build dist demo-report htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
@@ -60,3 +76,7 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "==> Installing metricfit with the development tools (the first time takes a few minutes)"
 	@$(INSTALL) -e '.[dev]'
 	@touch $(VENV)/.installed $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed-dev
+	@$(INSTALL) xgboost-cpu
+	@touch $@
