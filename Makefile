@@ -13,8 +13,7 @@ endif
 
 # Options of the benchmark suite, e.g. make bench-suite SUITE="--budget 30m --jobs 2".
 SUITE ?=
-SUITE_CAPPED := krkopt adult shuttle
-SUITE_FULL := keel winequality_red abalone cocktail_party ann_thyroid mammography
+SUITE_SMALL := keel winequality_red abalone cocktail_party ann_thyroid mammography
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow lint format clean bench-suite bench-suite-smoke
@@ -48,8 +47,9 @@ format: $(VENV)/.installed-dev  ## Fix what ruff can fix and format the code
 
 bench-suite: $(VENV)/.installed-bench  ## Compare with cross-entropy and trees on 21 data sets (hours; resumes)
 	@echo "==> Benchmark suite; what is in benchmarks/suite/results is kept"
-	@$(BIN)/python -m benchmarks.suite run --datasets $(SUITE_FULL) $(SUITE)
-	@$(BIN)/python -m benchmarks.suite run --datasets $(SUITE_CAPPED) --max-train-rows 4000 $(SUITE)
+	@$(BIN)/python -m benchmarks.suite run --datasets $(SUITE_SMALL) $(SUITE)
+	@$(BIN)/python -m benchmarks.suite run --datasets krkopt adult shuttle --max-train-rows 10000 $(SUITE)
+	@$(BIN)/python -m benchmarks.suite run --datasets creditcard --max-train-rows 60000 $(SUITE) --splits 3
 	@$(BIN)/python -m benchmarks.suite table
 
 bench-suite-smoke: $(VENV)/.installed-bench  ## The same on two tiny sets, into a temporary folder
