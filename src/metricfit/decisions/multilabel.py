@@ -16,7 +16,7 @@ from metricfit.decisions._samples import LabelSamples, label_samples
 from metricfit.decisions.confidence import check_confidence
 from metricfit.decisions.goal import ConstraintLike, Goal, goal_of, values_of
 from metricfit.decisions.rules import DecisionRule
-from metricfit.decisions.search import ConstraintValue, infeasible, infeasible_cuts
+from metricfit.decisions.search import ConstraintValue, infeasible, infeasible_cuts, summary
 from metricfit.decisions.split import certified_rule
 from metricfit.decisions.sweep import CHUNK, Sweep, best_cut
 from metricfit.metrics import MetricLike
@@ -49,6 +49,11 @@ class BestLabelThresholds:
     constraints: tuple[ConstraintValue, ...]
     confidence: float | None
     rule: DecisionRule
+
+    def __str__(self) -> str:
+        """The cut-offs, the metric and the constraints in plain lines."""
+        shown = ", ".join(f"{c} {t:.4g}" for c, t in zip(self.rule.classes, self.thresholds, strict=True))
+        return summary(f"cut-offs: {shown}", self.metric, self.value, self.constraints, self.confidence)
 
 
 def best_label_thresholds(

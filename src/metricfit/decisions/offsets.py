@@ -16,7 +16,7 @@ from metricfit.decisions._samples import ClassSamples, class_samples
 from metricfit.decisions.confidence import check_confidence
 from metricfit.decisions.goal import ConstraintLike, Goal, goal_of, values_of
 from metricfit.decisions.rules import DecisionRule
-from metricfit.decisions.search import ConstraintValue, infeasible
+from metricfit.decisions.search import ConstraintValue, infeasible, summary
 from metricfit.decisions.split import certified_rule, stratified_halves
 from metricfit.metrics import Constraint, MetricLike
 
@@ -56,6 +56,11 @@ class BestOffsets:
     constraints: tuple[ConstraintValue, ...]
     confidence: float | None
     rule: DecisionRule
+
+    def __str__(self) -> str:
+        """The offsets, the metric and the constraints in plain lines."""
+        shown = ", ".join(f"{c} {o:+.3g}" for c, o in zip(self.rule.classes, self.offsets, strict=True))
+        return summary(f"offsets: {shown}", self.metric, self.value, self.constraints, self.confidence)
 
 
 def best_offsets(
@@ -172,7 +177,7 @@ class _Problem:
     def confusion(self, offsets: Array) -> ConfusionMatrix:
         """The matrix of the rule itself, so that nothing here depends on how a sweep rounds."""
         rule = DecisionRule.from_offsets(offsets.tolist(), range(self.size))
-        return self.matrices(self.count(rule.apply(self.samples.proba)))
+        return self.matrices(self.count(rule.decide(self.samples.proba)))
 
     def count(self, predicted: NDArray[np.intp]) -> Array:
         cells = np.bincount(
@@ -269,7 +274,7 @@ def _sweep_class(problem: _Problem, offsets: Array, k: int) -> float:
             counts[enters[stop - 1]] += weight[stop - 1]
         cm = problem.matrices(running.clip(min=0).reshape(-1, problem.size, problem.size))
         violation, gain = (v.numpy() for v in problem.goal.keys(cm))
-        gain = gain - problem.price[k] * np.abs(places[start:stop])
+        gain = gain - problem.price[k] * np.abs(places[start:stop]).clip(max=_LIMIT)
         violation = np.where(possible[start:stop] & np.isfinite(gain), violation, np.inf)
         least = violation.min()
         if np.isinf(least):

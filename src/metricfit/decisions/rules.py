@@ -110,11 +110,14 @@ class DecisionRule:
         scores = self._columns(score, any_scale=True)
         if self.kind == "thresholds":
             return (scores >= np.asarray(self.parameter, dtype=scores.dtype)).astype(np.int64)
+        return np.asarray(self._class_array()[self.decide(scores)])
+
+    def decide(self, scores: NDArray[Any]) -> NDArray[np.intp]:
+        """The positions of the chosen classes, for scores that were checked already."""
         if self.kind == "threshold":
-            chosen = (scores >= np.asarray(self.parameter, dtype=scores.dtype)).astype(np.intp)
-        else:
-            chosen = self._fold(scores).argmax(axis=1)
-        return np.asarray(self._class_array()[chosen])
+            return np.asarray(scores >= np.asarray(self.parameter, dtype=scores.dtype), dtype=np.intp)
+        chosen: NDArray[np.intp] = self._fold(scores).argmax(axis=1)
+        return chosen
 
     def fold(self, proba: ArrayLike) -> Array:
         """Probabilities whose arg max (above one half, for labels) is this rule's decision.

@@ -36,6 +36,22 @@ class ConstraintValue:
     promised: float | None = None
 
 
+def summary(
+    rule: str, metric: str, value: float, constraints: Sequence[ConstraintValue], confidence: float | None
+) -> str:
+    """A result in a few plain lines."""
+    lines = [rule, f"{metric.split(' subject to ')[0]} = {value:.4g}"]
+    for c in constraints:
+        promise = ""
+        if c.promised is not None and confidence is not None:
+            word = "at least" if c.constraint.operator == ">=" else "at most"
+            promise = f", on new data {word} {c.promised:.4g} with {100 * confidence:g} % confidence"
+        lines.append(
+            f"{c.constraint.metric} = {c.value:.4g} (asked for {c.constraint.operator} {c.constraint.bound:g}){promise}"
+        )
+    return "\n".join(lines)
+
+
 @dataclass(frozen=True)
 class BestThreshold:
     """A cut-off and what it reaches on the data it was chosen on.
@@ -62,6 +78,11 @@ class BestThreshold:
     def rule(self) -> DecisionRule:
         """The cut-off as a rule that can be applied, saved and folded into probabilities."""
         return DecisionRule.at_threshold(self.threshold, self.confusion.labels or (0, 1), metric=self.metric)
+
+    def __str__(self) -> str:
+        """The cut-off, the metric and the constraints in plain lines."""
+        rule = f"positive from a score of {self.threshold:.4g} on"
+        return summary(rule, self.metric, self.value, self.constraints, self.confidence)
 
 
 def best_threshold(

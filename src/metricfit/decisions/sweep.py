@@ -17,8 +17,9 @@ from metricfit.decisions.goal import Goal
 
 __all__ = ["CHUNK", "Cut", "Sweep", "best_cut", "best_place"]
 
-CHUNK = 1 << 17
-"""Cut-offs whose matrices exist at the same time: 4 MB of counts, whatever the number of samples."""
+CHUNK = 8000
+"""Cut-offs whose matrices exist at the same time: 256 kB of counts, whatever the number of samples. So small, they stay
+in the cache and below the size from which torch would start threads, which costs more than it brings here."""
 
 Wrap = Callable[[Tensor], ConfusionMatrix]
 
@@ -97,15 +98,14 @@ class Sweep:
             index: The cut-off.
             low: Place it just above the lower score instead.
         """
-        top = np.array(np.inf, dtype=self.scores.dtype)[()]
         if index == 0:
-            return float(np.nextafter(self.scores[0], top))
+            return _just_above(self.scores[0])
         upper = self.scores[index - 1]
         if index == len(self.scores):
             return float(upper)
         lower = self.scores[index]
         if low:
-            return float(np.nextafter(lower, top))
+            return _just_above(lower)
         middle = lower / 2 + upper / 2
         return float(middle if lower < middle <= upper else upper)
 
@@ -170,6 +170,12 @@ def best_cut(
         if best is None or found.key > best.key:
             best = found
     return best
+
+
+def _just_above(score: Any) -> float:
+    """The next number of the score's dtype; infinity after the last one."""
+    with np.errstate(over="ignore"):
+        return float(np.nextafter(score, np.array(np.inf, dtype=score.dtype)[()]))
 
 
 def best_place(violation: Tensor, gain: Tensor, correct: Tensor) -> Tensor:

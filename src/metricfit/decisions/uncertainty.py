@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -50,7 +50,7 @@ class ThresholdUncertainty:
     value_interval: tuple[float, float]
     corrected_value: float
     level: float
-    thresholds: Array
+    thresholds: Array = field(repr=False)
     failed: int
     stable: bool
 
