@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_array
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 from torch import nn
 
 from metricfit.data import TablePreprocessor
@@ -30,7 +30,7 @@ from metricfit.training.loop import Problem, TrainingResult, train
 from metricfit.training.metric_choice import check_metric, resolve_metric
 from metricfit.training.recipes import Recipe, get_recipe
 from metricfit.training.report import argmax_rule, held_out, tuned_rule, validation_report
-from metricfit.training.splits import choose_cv, split_rows
+from metricfit.training.splits import Split, choose_cv, given_splits, split_rows
 from metricfit.training.targets import Target, combined_weights, draw_seed, read_target
 
 __all__ = ["MetricClassifier"]
@@ -60,7 +60,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ``metric_`` and :meth:`explain` say which was taken.
         recipe: ``"default"``, ``"east"``, ``"cross_entropy"``, ``"surrogate_fbeta"``, ``"anyloss"``, or a
             :class:`metricfit.training.Recipe`.
-        cv: Folds of the ensemble; ``None`` for one stratified hold-out of 20 %; ``"auto"`` decides by size.
+        cv: Folds of the ensemble; ``None`` for one stratified hold-out of 20 %; ``"auto"`` decides by size; or a
+            scikit-learn splitter or a list of (training rows, validation rows), one a member.
         n_members: Networks that share a split, started from different weights.
         baseline: Whether to train the same network with cross-entropy for ``validation_report_``, for twice the time;
             ``"auto"`` does so up to 20,000 rows.
@@ -235,11 +236,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not fixed:
             seed = self._seed_of_checkpoint(seed)
         features = self._fit_features(X, target, seed)
-        folds, why = choose_cv(self.cv, rows, target.smallest_class)
-        splits = split_rows(
-            target.codes, folds, members=self.n_members, groups=groups, random=np.random.default_rng(seed)
-        )
-        tensors = (torch.from_numpy(a) for a in (features, target.codes, weight, evaluation_weight))
+        splits, why = self._split(target, groups, seed)
+        tensors = (torch.from_numpy(a) for a in (features, target.codes, weight))
         problem = Problem(TrainingData(*tensors), splits, self.metric_, target.task, target.labels)
         self.classes_, self.recipe_, self._task, self._seed = target.classes, recipe, target.task, seed
         self.choices_ = [choice for choice in (meant, why) if choice]
@@ -312,6 +310,14 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"baseline: expected True, False or 'auto', got {self.baseline!r}.")
         return get_recipe(self.recipe, **parts)
 
+    def _split(self, target: Target, groups: ArrayLike | None, seed: int) -> tuple[list[Split], str]:
+        given = given_splits(self.cv, target.codes, groups)
+        if given is not None:
+            return [split for split in given for _ in range(self.n_members)], f"{len(given)} splits, as given"
+        folds, why = choose_cv(self.cv, len(target.codes), target.smallest_class)
+        random = np.random.default_rng(seed)
+        return split_rows(target.codes, folds, members=self.n_members, groups=groups, random=random), why
+
     def _fit_features(self, X: Any, target: Target, seed: int) -> NDArray[np.float32]:
         if self.preprocess is None:
             self.preprocessor_ = None
@@ -325,6 +331,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return _dense(self.preprocessor_.fit_transform(X, target.truth), self.__class__.__name__)
 
     def _features(self, X: Any) -> NDArray[np.float32]:
+        _check_two_dimensions(X)
         if self.preprocessor_ is None or not hasattr(X, "columns"):
             validate_data(self, X, reset=False, skip_check_array=True)
         return _dense(X if self.preprocessor_ is None else self.preprocessor_.transform(X), self.__class__.__name__)
@@ -416,7 +423,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings |= {"seed": self._seed if fixed else None, "labels": list(map(str, problem.labels))}
         folds = [part for split in problem.splits for part in (split.train, split.validation)]
         tensors = problem.data
-        arrays = (tensors.features, tensors.target, tensors.weight, tensors.evaluation_weight)
+        arrays = (tensors.features, tensors.target, tensors.weight)
         return json.dumps(settings, sort_keys=True), fingerprint(*(t.numpy() for t in arrays), *folds)
 
     def _seed_of_checkpoint(self, seed: int) -> int:
@@ -438,10 +445,19 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _row_count(X: Any) -> int:
-    rows = int(X.shape[0]) if hasattr(X, "shape") and X.shape else len(X)
+    rows = int(_num_samples(X))
+    _check_two_dimensions(X)
     if not rows:
         raise ValueError("X: Found array with 0 sample(s), a minimum of 2 is required.")
     return rows
+
+
+def _check_two_dimensions(X: Any) -> None:
+    if len(getattr(X, "shape", (0, 0))) == 1:
+        raise ValueError(
+            "X: Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) for one row, "
+            "X.reshape(-1, 1) for one column."
+        )
 
 
 def _dense(features: Any, name: str) -> NDArray[np.float32]:

@@ -31,7 +31,7 @@ class Multipliers(nn.Module):
     value: Tensor
 
     def __init__(
-        self, metric: Constrained, members: int, memory: float = 0.9, *, rate: float = 0.1, ceiling: float = 20.0
+        self, metric: Constrained, members: int, memory: float = 0.9, *, rate: float = 0.02, ceiling: float = 20.0
     ) -> None:
         super().__init__()
         if metric._grids() != {None}:

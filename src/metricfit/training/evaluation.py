@@ -35,18 +35,16 @@ class TrainingData:
     Attributes:
         features: Inputs (n, features), float32.
         target: Class codes (n,), or 0/1 (n, labels) for a multi-label task.
-        weight: Weights for training (n,): sample weights times class weights.
-        evaluation_weight: Weights for the metric (n,): sample weights alone.
+        weight: Weights (n,): sample weights times class weights.
     """
 
     features: Tensor
     target: Tensor
     weight: Tensor
-    evaluation_weight: Tensor
 
     def to(self, device: torch.device) -> TrainingData:
         """The same rows on a device."""
-        return TrainingData(*(t.to(device) for t in (self.features, self.target, self.weight, self.evaluation_weight)))
+        return TrainingData(self.features.to(device), self.target.to(device), self.weight.to(device))
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ class Validation:
         self.data, self.rows = data, rows
         self._index = torch.from_numpy(padded).to(device)
         half = torch.from_numpy(np.stack([_halves(r, data.target, longest) for r in rows])).to(device)
-        weight = data.evaluation_weight[self._index]
+        weight = data.weight[self._index]
         self._weights = torch.stack([weight * (half == 0), weight * (half == 1)])
         self._half = half
         self.held_out = torch.zeros(*padded.shape, outputs)

@@ -20,7 +20,7 @@ from metricfit.metrics import Constrained, FBeta, Metric
 from metricfit.metrics.base import MatrixSource
 from metricfit.steps import Step
 from metricfit.training.constraints import Multipliers
-from metricfit.training.counting import hard_counts, soft_counts
+from metricfit.training.counting import hard_counts, member_probabilities, soft_counts, two_class_counts
 from metricfit.training.recipes import Recipe
 
 __all__ = ["MemberObjective", "as_matrix"]
@@ -59,12 +59,14 @@ class MemberObjective(nn.Module):
         self.warming = False
         self.register_buffer("temperature", torch.full((members, 1, 1), recipe.temperature))
         self.register_buffer("class_weights", class_weights(prior, recipe.class_weighting), persistent=False)
-        uses_memory = bool(recipe.memory) and recipe.loss == "metric"
+        constrained = isinstance(metric, Constrained) and recipe.loss == "metric"
+        # Under constraints the soft matrix gets no memory: multipliers that chase a lagging value swing, which cost
+        # more precision at a given recall than the memory gained.
+        uses_memory = bool(recipe.memory) and recipe.loss == "metric" and not constrained
         grids = sorted(metric._grids(), key=lambda grid: grid or ())
         self._grid_index = {grid: i for i, grid in enumerate(grids)}
         self.memories = nn.ModuleList(ConfusionMemory(recipe.memory) for _ in grids) if uses_memory else None
-        constrained = isinstance(metric, Constrained) and recipe.loss == "metric"
-        self.multipliers = Multipliers(metric, members, recipe.memory) if constrained else None  # type: ignore[arg-type]
+        self.multipliers = Multipliers(metric, members) if constrained else None  # type: ignore[arg-type]
         self._surrogate = _surrogate(recipe, metric, task, prior)
         self._fixed_step = None if recipe.step == "annealed_linear" else choose_step(recipe.step)
         if recipe.step == "amplifier" and task == "multiclass":
@@ -87,10 +89,9 @@ class MemberObjective(nn.Module):
             cross_entropy = self.cross_entropy(logits, target, weight)
         if self.warming or self.recipe.loss == "cross_entropy":
             return cross_entropy  # type: ignore[return-value]
-        p = logits.sigmoid() if self.task == "multilabel" else logits.softmax(dim=-1)
-        source = self._source(p, target, weight, self.step, remember=self.training)
+        source = self._source(logits, target, weight)
         if self.multipliers is not None:
-            hard = self._hard_source(p.detach(), target, weight)
+            hard = self._hard_source(logits.detach(), target, weight)
             losses: Tensor = self.multipliers(source, hard, update=self.training)
         else:
             losses = self.metric.loss(source)
@@ -118,10 +119,15 @@ class MemberObjective(nn.Module):
         """The step at the current temperatures."""
         return self._fixed_step or choose_step("annealed_linear", temperature=self.temperature)
 
-    def _source(self, p: Tensor, target: Tensor, weight: Tensor, step: Step, *, remember: bool) -> MatrixSource:
-        return self._cached(partial(soft_counts, p, target, weight, self.task, step), remember=remember)
+    def _source(self, logits: Tensor, target: Tensor, weight: Tensor) -> MatrixSource:
+        if self.task == "binary" and self._fixed_step is None and set(self._grid_index) == {None}:
+            two = partial(two_class_counts, logits, target, weight, self.temperature)
+            return self._cached(lambda grid: two(), remember=self.training)
+        p = member_probabilities(logits, self.task)
+        return self._cached(partial(soft_counts, p, target, weight, self.task, self.step), remember=self.training)
 
-    def _hard_source(self, p: Tensor, target: Tensor, weight: Tensor) -> MatrixSource:
+    def _hard_source(self, logits: Tensor, target: Tensor, weight: Tensor) -> MatrixSource:
+        p = member_probabilities(logits, self.task)
         return self._cached(lambda grid: hard_counts(p, target, weight, self.task), remember=False)
 
     def _cached(self, count: Callable[[Grid], Tensor], *, remember: bool) -> MatrixSource:

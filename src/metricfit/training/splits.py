@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
-__all__ = ["Split", "choose_cv", "split_rows", "strata"]
+__all__ = ["Split", "choose_cv", "given_splits", "split_rows", "strata"]
 
 Rows = NDArray[np.intp]
 
@@ -44,11 +45,12 @@ def choose_cv(cv: Any, rows: int, smallest_class: int) -> tuple[int | None, str]
     >>> choose_cv("auto", 5_000, 200)
     (5, '5-fold ensemble: up to 100,000 rows every row is used for training and for validation')
     """
-    if isinstance(cv, str) and cv != "auto":
-        raise ValueError(f"cv: expected 'auto', a number of folds >= 2 or None for a hold-out, got {cv!r}.")
-    if cv is not None and cv != "auto":
+    if cv is not None and not (isinstance(cv, str) and cv == "auto"):
         if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
-            raise ValueError(f"cv: expected 'auto', a number of folds >= 2 or None for a hold-out, got {cv!r}.")
+            raise ValueError(
+                f"cv: expected 'auto', a number of folds >= 2, None for a hold-out, a splitter or a list of splits, "
+                f"got {cv!r}."
+            )
         if rows < 2 * cv:
             raise ValueError(f"cv: {cv} folds need at least {2 * cv} rows, got {rows}.")
         return int(cv), f"{cv}-fold ensemble, as asked for"
@@ -75,6 +77,20 @@ def strata(y: NDArray[Any]) -> NDArray[np.intp]:
     counts = y.sum(axis=0)
     rarity = np.where(y > 0, -counts.astype(np.float64), -np.inf)
     return np.where(y.any(axis=1), rarity.argmax(axis=1) + 1, 0).astype(np.intp)
+
+
+def given_splits(cv: Any, y: NDArray[Any], groups: ArrayLike | None) -> list[Split] | None:
+    """Splits of a scikit-learn splitter or an iterable of (training rows, validation rows); None if cv is neither."""
+    if hasattr(cv, "split") and not isinstance(cv, str):
+        pairs = list(cv.split(np.zeros((len(y), 1)), y, groups))
+    elif isinstance(cv, Iterable) and not isinstance(cv, str):
+        pairs = list(cv)
+    else:
+        return None
+    splits = [Split(np.asarray(train, dtype=np.intp), np.asarray(test, dtype=np.intp)) for train, test in pairs]
+    if not splits or any(not len(split.train) for split in splits):
+        raise ValueError("cv: expected at least one split, each with training rows.")
+    return splits
 
 
 def split_rows(
