@@ -177,3 +177,20 @@ class TestBuilderArguments:
         for builder in (soft_confusion_matrix, hard_confusion_matrix):
             cm = builder(logits, target, labels=("a", "b", "c"), absent="skip")
             assert (cm.labels, cm.absent, cm.task) == (("a", "b", "c"), "skip", "multiclass")
+
+    @pytest.mark.parametrize("task", ["multiclass", "binary", "multilabel"])
+    @pytest.mark.parametrize("thresholds", [None, [0.2, 0.6]])
+    def test_builders_compile_and_transform(self, task, thresholds):
+        logits, target = helper.batch(task, (4,) if task == "binary" else (4, 3))
+
+        def matrix(logits):
+            return soft_confusion_matrix(logits, target, task=task, thresholds=thresholds).matrix
+
+        expected = matrix(logits)
+        compiled = torch.compile(matrix, backend="eager", fullgraph=True)
+        assert torch.allclose(compiled(logits), expected)
+        mapped = torch.func.vmap(matrix)(torch.stack([logits, 2 * logits]))
+        assert torch.allclose(mapped[0], expected)
+        assert torch.allclose(mapped[1], matrix(2 * logits))
+        jacobian = torch.func.jacrev(matrix)(logits)
+        assert torch.allclose(jacobian, torch.autograd.functional.jacobian(matrix, logits))

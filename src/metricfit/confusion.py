@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from metricfit._counting import count_hard, count_samples, probabilities
-from metricfit._inputs import Samples, Task, check_task, flatten_inputs
+from metricfit._inputs import Samples, Task, check_task, flatten_inputs, values_can_be_inspected
 from metricfit.steps import Step, annealed_linear_step, heaviside
 
 __all__ = ["ConfusionMatrix", "Counts", "hard_confusion_matrix", "soft_confusion_matrix"]
@@ -317,15 +317,17 @@ def as_confusion_matrix(
 
 
 def _check_thresholds(task: Task, threshold: Tensor | float, thresholds: Sequence[float] | None, columns: int) -> None:
-    if thresholds is not None:
-        grid = torch.as_tensor(thresholds)
-        if grid.ndim != 1 or not len(grid) or not bool(((grid >= 0) & (grid <= 1)).all()):
-            raise ValueError(f"thresholds: expected a list of numbers in [0, 1], got {thresholds}.")
-    values = torch.as_tensor(threshold)
-    if task == "multiclass" and not (values.ndim == 0 and bool(values == 0.5)):
-        raise ValueError("threshold: has no effect with a multiclass task, whose threshold is dynamic.")
+    values, grid = torch.as_tensor(threshold), torch.as_tensor([0.5] if thresholds is None else thresholds)
+    if grid.ndim != 1 or not len(grid):
+        raise ValueError(f"thresholds: expected a list of numbers in [0, 1], got {thresholds}.")
     if values.ndim > 1 or (values.ndim == 1 and len(values) != columns):
         shape = tuple(values.shape)
         raise ValueError(f"threshold: expected a number or {columns} of them, one a label, got shape {shape}.")
+    if not values_can_be_inspected():
+        return
+    if not bool(((grid >= 0) & (grid <= 1)).all()):
+        raise ValueError(f"thresholds: expected a list of numbers in [0, 1], got {thresholds}.")
     if not bool(((values >= 0) & (values <= 1)).all()):
         raise ValueError(f"threshold: expected numbers in [0, 1], got {threshold}.")
+    if task == "multiclass" and not bool((values == 0.5).all()):
+        raise ValueError("threshold: has no effect with a multiclass task, whose threshold is dynamic.")

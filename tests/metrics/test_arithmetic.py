@@ -124,6 +124,12 @@ def test_numbers_of_numpy_combine_from_both_sides(number):
     assert isinstance(np.float64(0.5) <= R, metrics.Constraint)
 
 
+def test_an_unbounded_part_makes_the_whole_unbounded():
+    quotient = 2 * R * P / (R + P)
+    for metric in (0 * quotient, quotient * R, quotient + quotient, 1 - quotient):
+        assert metric.range == (-math.inf, math.inf)
+
+
 def test_two_numbers_are_one():
     assert combine("/", 1, 4) == Constant(0.25)
     assert (2 * (3 * R)).perfect == 6
