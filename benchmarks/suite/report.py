@@ -169,8 +169,7 @@ def _difference_table(rows: pd.DataFrame) -> str:
         "## Paired differences",
         "",
         "MetricClassifier minus the other method on the same splits, in points: mean over data sets ± its standard "
-        "error, and on how many sets it is better / level / worse (apart by more than two standard errors of the "
-        "paired differences, or not; with one split only, level).",
+        "error, and on how many sets it is better / equal / worse.",
         "",
         "| MetricClassifier against | " + " | ".join(TITLES[m] for m in METRICS) + " |",
         "|---|" + "---|" * len(METRICS),

@@ -123,6 +123,7 @@ def test_ranks_are_of_means_with_ties_shared_and_differences_are_paired() -> Non
     assert table.loc["iris", "mean"] == pytest.approx(0.15)
     assert table.loc["iris", "error"] == pytest.approx(0.05)
     assert verdicts(table) == (1, 0, 0)
+    assert verdicts(differences(frame, "f1", "hist")) == (0, 1, 0)
 
 
 def test_the_table_command_writes_page_and_plots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
