@@ -25,6 +25,7 @@ from sklearn.preprocessing import StandardScaler
 
 from metricfit import metrics
 from metricfit.decisions import DecisionRule, best_offsets
+from metricfit.decisions.offsets import REGULARISATION
 
 HERE = Path(__file__).parent
 SETS = ("winequality_red", "ann_thyroid", "glass", "new_thyroid", "fars")
@@ -141,6 +142,8 @@ What the validation set promised, what the test set kept, and how often tuning c
 | regularisation | gain on validation | gain on test | harmed |
 |---|---|---|---|
 {promise}
+
+`best_offsets` uses {REGULARISATION} by default.
 """
     )
 

@@ -26,10 +26,12 @@ REGULARISATION = 0.5
 """Chosen by measurement, see benchmarks/decisions/over_tuning.md."""
 
 _LIMIT = 30.0  # beyond it a class's probability is scaled by e^30: a rule "never" or "always" in all but name
-_CELLS = 1 << 21  # numbers in the matrices that exist at the same time: 16 MB
+_CELLS = 1 << 15  # numbers in the matrices that exist at the same time: they stay in the cache, and torch in one thread
+_FEW_CUTS = 129  # cut-offs of the first, quick ascents
 _MOST_PASSES = 50
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
 Key = tuple[float, float]
 
 
@@ -78,8 +80,9 @@ def best_offsets(
 ) -> BestOffsets:
     """Offsets on the log-probabilities whose arg max is best for ``metric``; never below plain arg max here.
 
-    One class at a time, all values of its offset that change a decision are compared in one exact sweep, until
-    nothing improves; several starting points guard against local optima. A small validation set is easily
+    One class at a time, all values of its offset that change a decision are compared in one exact sweep of
+    O(n · classes²), until nothing improves; quick ascents from several starting points come before, against local
+    optima. A small validation set is easily
     over-tuned, so an offset has its price: ``regularisation * mean(|offset| / √samples of the class)``, as a share of
     what arg max leaves to gain. Classes with few samples stay close to arg max.
 
@@ -201,12 +204,14 @@ def _search(problem: _Problem, restarts: int, rng: np.random.Generator) -> Array
 
 
 def _best_of_starts(problem: _Problem, restarts: int, rng: np.random.Generator) -> tuple[Array, Key]:
+    """Quick ascents from several starts over some of the cut-offs, then an exact one from where the best ended."""
     support = np.bincount(problem.samples.target, weights=problem.samples.weight, minlength=problem.size)
     rarity = -np.log(np.maximum(support, support[support > 0].min()) / support.max())
     starts = [np.zeros(problem.size), rarity / 2, rarity]
     starts += [rarity * rng.random() + rng.normal(size=problem.size) for _ in range(restarts)]
-    found = [_ascend(problem, start) for start in starts[: restarts + 1]]
-    return max(found, key=lambda result: result[1])
+    found = [_ascend(problem, start, _FEW_CUTS) for start in starts[: restarts + 1]]
+    offsets, _ = max(found, key=lambda result: result[1])
+    return _ascend(problem, offsets, None)
 
 
 def _reachable(
@@ -222,69 +227,72 @@ def _reachable(
                 break
 
 
-def _ascend(problem: _Problem, offsets: Array) -> tuple[Array, Key]:
-    """Sweep one class after the other, the others held, until a whole pass improves nothing."""
+def _ascend(problem: _Problem, offsets: Array, most_cuts: int | None) -> tuple[Array, Key]:
+    """Sweep one class after the other, the others held, until a whole pass improves nothing worth the name."""
     key = problem.key(offsets)
+    # A small part of a standard error: what lies below it is a matter of these samples only.
+    worthwhile = 0.1 * problem.regularisation / math.sqrt(len(problem.samples.target))
     for _ in range(_MOST_PASSES):
         before = key
         for k in range(problem.size):
             moved = offsets.copy()
-            moved[k] = _sweep_class(problem, offsets, k)
+            moved[k] = _sweep_class(problem, offsets, k, most_cuts)
             moved_key = problem.key(moved)
             if moved_key > key:
                 offsets, key = moved, moved_key
-        if key == before:
+        if key[0] == before[0] and key[1] - before[1] <= worthwhile:
             break
     return offsets, key
 
 
-def _sweep_class(problem: _Problem, offsets: Array, k: int) -> float:
+def _sweep_class(problem: _Problem, offsets: Array, k: int, most_cuts: int | None = None) -> float:
     """The best offset of class k: as it rises, samples change one by one from their best other class to k."""
     others = problem.log_proba + offsets
     others[:, k] = -np.inf
     rival = others.argmax(axis=1)
     with np.errstate(invalid="ignore"):
         needed = others.max(axis=1) - problem.log_proba[:, k]  # the offset from which on the sample is given to k
-    needed = np.where(np.isnan(needed), np.inf, needed)
-    order = np.argsort(needed)
-    needed = needed[order]
-    row = problem.samples.target[order] * problem.size
-    weight = problem.samples.weight[order]
-    leaves, enters = row + rival[order], row + k
-    upper = np.append(needed, np.inf)
-    lower = np.append(-np.inf, needed)
+    order = np.argsort(np.where(np.isnan(needed), np.inf, needed))
+    needed = np.where(np.isnan(needed), np.inf, needed)[order]
+    upper, lower = np.append(needed, np.inf), np.append(-np.inf, needed)
     places = _nearest_to_zero_inside(lower, upper)
     possible = (upper > lower) & (np.abs(places) <= _LIMIT)
+    cuts = np.arange(len(places))
+    if most_cuts is not None and len(cuts) > most_cuts:
+        cuts = np.unique(np.linspace(0, len(places) - 1, most_cuts).astype(np.intp))
     best, best_key = float(offsets[k]), (-math.inf, -math.inf)
-    counts = problem.count(rival).ravel()
-    chunk = max(_CELLS // problem.size**2, 1)
-    for start in range(0, len(places), chunk):
-        stop = min(start + chunk, len(places))
-        changes = np.zeros((stop - start, problem.size**2))
-        changes[0] = counts
-        moving = np.arange(start, min(stop, len(places) - 1))
-        # Cut-off j has the first j samples moved: sample j changes the row after its own.
-        inside = moving[moving + 1 < stop]
-        changes[inside + 1 - start, leaves[inside]] -= weight[inside]
-        changes[inside + 1 - start, enters[inside]] += weight[inside]
-        running = np.cumsum(changes, axis=0)
-        counts = running[-1].copy()
-        if stop < len(places):
-            counts[leaves[stop - 1]] -= weight[stop - 1]
-            counts[enters[stop - 1]] += weight[stop - 1]
-        cm = problem.matrices(running.clip(min=0).reshape(-1, problem.size, problem.size))
-        violation, gain = (v.numpy() for v in problem.goal.keys(cm))
-        gain = gain - problem.price[k] * np.abs(places[start:stop]).clip(max=_LIMIT)
-        violation = np.where(possible[start:stop] & np.isfinite(gain), violation, np.inf)
+    for rows, counts in _matrices_of(problem, rival, order, k, cuts):
+        violation, gain = (v.numpy() for v in problem.goal.keys(problem.matrices(counts)))
+        gain = gain - problem.price[k] * np.abs(places[rows]).clip(max=_LIMIT)
+        violation = np.where(possible[rows] & np.isfinite(gain), violation, np.inf)
         least = violation.min()
         if np.isinf(least):
             continue
         gain = np.where(violation == least, gain, -np.inf)
-        place = int(gain.argmax())
-        key = (-float(least), float(gain[place]))
+        row = int(gain.argmax())
+        key = (-float(least), float(gain[row]))
         if key > best_key:
-            best, best_key = float(places[start + place]), key
+            best, best_key = float(places[rows[row]]), key
     return best
+
+
+def _matrices_of(
+    problem: _Problem, rival: Indices, order: Indices, k: int, cuts: Indices
+) -> Iterator[tuple[Indices, Array]]:
+    """The confusion matrices at some cut-offs, in bounded pieces; cut-off j has the first j samples given to k."""
+    cells = problem.size**2
+    row = problem.samples.target[order] * problem.size
+    leaves, enters, weight = row + rival[order], row + k, problem.samples.weight[order]
+    counts, done = problem.count(rival).ravel(), 0
+    for rows in np.array_split(cuts, math.ceil(len(cuts) * cells / _CELLS)):
+        moving = slice(done, int(rows[-1]))
+        piece = np.searchsorted(rows, np.arange(moving.start, moving.stop), side="right") * cells
+        size = len(rows) * cells
+        changes = np.bincount(piece + enters[moving], weights=weight[moving], minlength=size)
+        changes -= np.bincount(piece + leaves[moving], weights=weight[moving], minlength=size)
+        running = counts + changes.reshape(-1, cells).cumsum(axis=0)
+        counts, done = running[-1], moving.stop
+        yield rows, running.clip(min=0).reshape(-1, problem.size, problem.size)
 
 
 def _nearest_to_zero_inside(lower: Array, upper: Array) -> Array:

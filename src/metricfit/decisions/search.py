@@ -235,7 +235,7 @@ def score_sweep(
     counts = np.stack([sweep.fp[-1] - fp, fp, sweep.tp[-1] - tp, tp], axis=-1).reshape(-1, 2, 2)
     cm = sweep.matrix(torch.from_numpy(counts))
     return ThresholdCurve(
-        thresholds=np.array([sweep.threshold(int(i)) for i in chosen]),
+        thresholds=sweep.thresholds(chosen).astype(np.float64),
         values={str(m): values_of(m, cm).numpy() for m in wanted},
         predicted_share=(tp + fp) / (sweep.tp[-1] + sweep.fp[-1]),
     )

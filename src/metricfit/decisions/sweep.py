@@ -89,25 +89,25 @@ class Sweep:
             yield start, self.counts(start, start + size)
 
     def threshold(self, index: int, *, low: bool = False) -> float:
-        """The number t for which ``score >= t`` is exactly cut-off ``index``.
+        """The number t for which ``score >= t`` is exactly cut-off ``index``, see :meth:`thresholds`."""
+        return float(self.thresholds(np.array([index]), low=low)[0])
 
-        It lies midway between the two scores that it separates, or on the upper one where no number of the
+    def thresholds(self, indices: NDArray[np.intp], *, low: bool = False) -> NDArray[Any]:
+        """The numbers t for which ``score >= t`` is exactly each of these cut-offs.
+
+        They lie midway between the two scores that they separate, or on the upper one where no number of the
         scores' dtype lies between; for "everybody" on the lowest score, for "nobody" just above the highest.
 
         Args:
-            index: The cut-off.
-            low: Place it just above the lower score instead.
+            indices: The cut-offs.
+            low: Place them just above the lower score instead.
         """
-        if index == 0:
-            return _just_above(self.scores[0])
-        upper = self.scores[index - 1]
-        if index == len(self.scores):
-            return float(upper)
-        lower = self.scores[index]
-        if low:
-            return _just_above(lower)
-        middle = lower / 2 + upper / 2
-        return float(middle if lower < middle <= upper else upper)
+        last = len(self.scores) - 1
+        upper = self.scores[np.maximum(indices - 1, 0)]
+        lower = self.scores[np.minimum(indices, last)]
+        between = _just_above(lower) if low else lower / 2 + upper / 2
+        between = np.where((lower < between) & (between <= upper), between, upper)
+        return np.where(indices == 0, _just_above(upper), between)
 
     def index_of(self, threshold: float) -> int:
         """The cut-off that a threshold makes: how many distinct scores reach it."""
@@ -172,10 +172,11 @@ def best_cut(
     return best
 
 
-def _just_above(score: Any) -> float:
-    """The next number of the score's dtype; infinity after the last one."""
+def _just_above(scores: NDArray[Any]) -> NDArray[Any]:
+    """The next number of the scores' dtype; infinity after the last one."""
     with np.errstate(over="ignore"):
-        return float(np.nextafter(score, np.array(np.inf, dtype=score.dtype)[()]))
+        above: NDArray[Any] = np.nextafter(scores, np.array(np.inf, dtype=scores.dtype))
+    return above
 
 
 def best_place(violation: Tensor, gain: Tensor, correct: Tensor) -> Tensor:

@@ -110,7 +110,7 @@ def threshold_uncertainty(
     if len(chosen) == 0:
         raise ValueError("resamples: none of them has both classes and meets the constraints; bring more data.")
     sign = 1.0 if goal.metric.greater_is_better else -1.0
-    thresholds = np.array([sweep.threshold(int(cut)) for cut in chosen])
+    thresholds = sweep.thresholds(chosen).astype(np.float64)
     tails = ((1 - level) / 2, (1 + level) / 2)
     interval = np.quantile(thresholds, tails, method="inverted_cdf")
     failed = resamples - len(chosen)
