@@ -197,8 +197,14 @@ def score(job: Job) -> Iterator[Row]:
                 seed=job.split,
                 machine=machine(job.threads),
                 date=now(),
-                **(provenance() | {"commit": commit}),
+                **(provenance() | {"commit": _commits(commit, tuned=METHODS[method].tuned)}),
             )
+
+
+def _commits(fit: str, *, tuned: bool) -> str:
+    """The commit of the fit, and of the rule where that was tuned by another one."""
+    rule = provenance()["commit"]
+    return f"{fit} rule {rule}" if tuned and rule != fit else fit
 
 
 def _prediction(job: Job, split: Part) -> Cached:
