@@ -69,7 +69,7 @@ def two_class_counts(logits: Tensor, target: Tensor, weight: Tensor, temperature
 
     >>> logits = torch.tensor([[[3.0, 0.0], [0.0, 2.0]]])
     >>> two_class_counts(logits, torch.tensor([[0, 0]]), torch.ones(1, 2), torch.full((1, 1, 1), 0.2))
-    tensor([[[1.1143, 0.8857],
+    tensor([[[1.0574, 0.9426],
              [0.0000, 0.0000]]])
     """
     t = temperature[..., 0]

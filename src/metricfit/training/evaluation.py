@@ -17,6 +17,8 @@ from metricfit._inputs import Task
 from metricfit._numerics import safe_divide
 from metricfit.confusion import ConfusionMatrix
 from metricfit.losses.stepping import choose_step
+from metricfit.metrics import Constrained, Metric
+from metricfit.metrics.base import MatrixSource
 from metricfit.steps import heaviside
 from metricfit.training.counting import hard_counts, member_probabilities, soft_counts
 from metricfit.training.objective import Grid, MemberObjective, as_matrix
@@ -65,6 +67,10 @@ class Scores:
     key: Tensor
     loss: Tensor
 
+    def of(self, part: int) -> Scores:
+        """The scores of one part, where they are of several."""
+        return Scores(self.soft[part], self.hard[part], self.cross_entropy[part], self.key[part], self.loss[part])
+
 
 class Validation:
     """The validation rows of every member, padded to one length with rows of weight 0.
@@ -109,9 +115,9 @@ class Validation:
                 for half in (0, 1):
                     sums[half].add(logits, p, target, weights[half])
                 found.append(p)
-            halves = [one.scores() for one in sums]
-            self._note(torch.cat(found, dim=1), torch.stack([one.key for one in halves]).double().cpu(), active)
-            return sums[0].joined(sums[1]).scores()
+            scores = _stacked([*sums, sums[0].joined(sums[1])]).scores()
+            self._note(torch.cat(found, dim=1), scores.key[:2].double().cpu(), active)
+            return scores.of(2)
 
     def _note(self, p: Tensor, keys: Tensor, active: Tensor) -> None:
         for half in (0, 1):
@@ -180,23 +186,39 @@ class _Sums:
         metric, recipe = self.objective.metric, self.objective.recipe
         soft, hard, now = (partial(self._matrix, kind) for kind in ("soft", "hard", "loss"))
         cross_entropy = safe_divide(self.sums["cross_entropy"], self.sums["mass"])
+        soft_value, hard_value = metric.evaluate(soft), metric.evaluate(hard)
         if recipe.loss == "cross_entropy":
             loss = cross_entropy
         elif recipe.loss == "surrogate_fbeta":
             loss = safe_divide(self.sums["surrogate"], self.sums["mass"]) if self.follows_loss else cross_entropy
         else:
-            loss = metric.loss(now if self.follows_loss else soft) + recipe.cross_entropy * cross_entropy
+            loss = metric.loss(now) if self.follows_loss else _distance(metric, soft, soft_value)
+            loss = loss + recipe.cross_entropy * cross_entropy
         key = {
-            "soft": lambda: -metric.loss(soft),
-            "hard": lambda: -metric.loss(hard),
+            "soft": lambda: -_distance(metric, soft, soft_value),
+            "hard": lambda: -_distance(metric, hard, hard_value),
             "cross_entropy": lambda: -cross_entropy,
             "loss": lambda: -loss,
             "last": lambda: torch.zeros_like(loss),
         }[recipe.selection]()
-        return Scores(metric.evaluate(soft), metric.evaluate(hard), cross_entropy, key, loss)
+        return Scores(soft_value, hard_value, cross_entropy, key, loss)
 
     def _matrix(self, kind: str, grid: Grid) -> ConfusionMatrix:
         return as_matrix(self.sums[kind, grid], self.objective.task, grid, self.objective.labels)
+
+
+def _stacked(parts: Sequence[_Sums]) -> _Sums:
+    """Several sums along a new dimension in front of the members: a metric is then asked once for all of them."""
+    together = _Sums(parts[0].objective)
+    for name in parts[0].sums:
+        sweep = isinstance(name, tuple) and name[1] is not None
+        together.sums[name] = torch.stack([part.sums[name] for part in parts], dim=1 if sweep else 0)
+    return together
+
+
+def _distance(metric: Metric, source: MatrixSource, value: Tensor) -> Tensor:
+    """The metric's loss, from its value where that is enough."""
+    return metric.loss(source) if isinstance(metric, Constrained) else metric.distance(value)
 
 
 def _halves(rows: NDArray[np.intp], target: Tensor, length: int) -> NDArray[np.int8]:

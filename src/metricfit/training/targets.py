@@ -125,8 +125,6 @@ def combined_weights(
         class_weight: None, ``"balanced"`` or a dictionary.
     """
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not weight.sum() > 0:
-        raise ValueError("sample_weight: all weights are zero.")
     weight = weight / weight.mean()
     trained = weight
     if class_weight is not None:

@@ -1,0 +1,389 @@
+"""MetricClassifier: scikit-learn's conventions, every kind of target and table, bad input, reports."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer, load_iris, make_classification, make_multilabel_classification
+from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_checks
+from sklearn.utils.estimator_checks import check_estimator
+from torch import nn
+
+from metricfit import MetricClassifier, metrics
+
+QUICK = {"min_steps": 40, "max_epochs": 4, "hidden_sizes": (16,), "baseline": False, "random_state": 0}
+
+EXPECTED_FAILURES = dict.fromkeys(
+    ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
+    "batches are drawn by rows, so weights and repeated rows are equal on average, not draw by draw",
+)
+
+
+@pytest.fixture(scope="module")
+def binary():
+    X, y = load_breast_cancer(return_X_y=True)
+    return X, np.array(["malignant", "benign"])[y]
+
+
+@pytest.fixture(scope="module")
+def fitted(binary):
+    return MetricClassifier(**QUICK | {"baseline": True}).fit(*binary)
+
+
+@pytest.mark.slow
+def test_check_estimator_passes_but_for_the_explained_failures():
+    quick = MetricClassifier(min_steps=60, max_epochs=3, baseline=False)
+    results = check_estimator(quick, expected_failed_checks=EXPECTED_FAILURES, on_skip=None)
+    failed = {result["check_name"] for result in results if result["status"] == "xfail"}
+    assert failed == set(EXPECTED_FAILURES)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        estimator_checks.check_no_attributes_set_in_init,
+        estimator_checks.check_parameters_default_constructible,
+        estimator_checks.check_dont_overwrite_attributes,
+        estimator_checks.check_dict_unchanged,
+        estimator_checks.check_estimators_nan_inf,
+        estimator_checks.check_estimators_pickle,
+        estimator_checks.check_classifiers_one_label,
+        estimator_checks.check_supervised_y_2d,
+        estimator_checks.check_n_features_in,
+        estimator_checks.check_dataframe_column_names_consistency,
+        estimator_checks.check_fit2d_predict1d,
+        estimator_checks.check_sample_weights_not_an_array,
+        estimator_checks.check_estimators_unfitted,
+        estimator_checks.check_requires_y_none,
+    ],
+)
+def test_scikit_learns_checks_pass(check):
+    check("MetricClassifier", MetricClassifier(cv=None, min_steps=5, max_epochs=1, hidden_sizes=(8,), baseline=False))
+
+
+def test_binary_with_text_labels(binary, fitted):
+    X, y = binary
+    assert fitted.classes_.tolist() == ["benign", "malignant"]
+    proba, predicted = fitted.predict_proba(X), fitted.predict(X)
+    assert proba.shape == (len(X), 2)
+    assert np.allclose(proba.sum(axis=1), 1)
+    assert np.array_equal(predicted, fitted.classes_[proba.argmax(axis=1)])
+    assert fitted.score(X, y) == pytest.approx(f1_score(y, predicted, pos_label="malignant"))
+    assert fitted.score(X, y) > 0.9
+
+
+def test_what_was_taken_is_said(fitted):
+    assert str(fitted.metric_) == "f1[malignant]"
+    text = fitted.explain()
+    assert "taken of class 'malignant', the second in sorted order; write f1[benign] for the other" in text
+    assert "5-fold ensemble" in text
+    assert "5 members" in text
+    assert "cross-entropy, tuned rule: 0.9" in text
+
+
+def test_the_validation_report_shows_what_helped(fitted, binary):
+    report = fitted.validation_report_.set_index("model")
+    assert list(report.index) == [
+        "cross-entropy, arg max", "cross-entropy, tuned rule", "trained on the metric", "ensemble"
+    ]  # fmt: skip
+    assert report["value"].iloc[:3].between(0.8, 1).all()
+    assert report["gain"].iloc[0] == 0
+    assert report.loc["trained on the metric", "gain"] == pytest.approx(
+        report["value"].iloc[2] - report["value"].iloc[0]
+    )
+    assert np.isnan(report.loc["ensemble", "value"])
+    assert (report["rows"].iloc[:3] == len(binary[0])).all()
+
+
+def test_an_ensemble_on_one_split_is_measured(binary):
+    report = MetricClassifier(**QUICK | {"cv": None, "n_members": 3}).fit(*binary).validation_report_
+    assert report["model"].tolist() == ["trained on the metric", "ensemble"]
+    assert report["value"].between(0.8, 1).all()
+
+
+@pytest.mark.parametrize("metric", ["f1", "mcc", "balanced_accuracy", "f1[2]", "auroc"])
+def test_multiclass_scores_equal_scikit_learns(metric):
+    X, y = load_iris(return_X_y=True)
+    classifier = MetricClassifier(metric, **QUICK | {"min_steps": 120}).fit(X, y)
+    predicted, proba = classifier.predict(X), classifier.predict_proba(X)
+    expected = {
+        "f1": lambda: f1_score(y, predicted, average="macro"),
+        "mcc": lambda: matthews_corrcoef(y, predicted),
+        "balanced_accuracy": lambda: np.mean([(predicted[y == k] == k).mean() for k in range(3)]),
+        "f1[2]": lambda: f1_score(y, predicted, average=None)[2],
+        "auroc": lambda: roc_auc_score(y, proba, multi_class="ovr"),
+    }[metric]()  # fmt: skip
+    assert classifier.score(X, y) == pytest.approx(expected)
+    assert classifier.score(X, y) > 0.8
+    if metric == "f1":
+        assert str(classifier.metric_) == "f1:average=macro"
+        assert "macro average over the 3 classes" in classifier.explain()
+
+
+def test_a_cost_is_negated_for_scikit_learn():
+    X, y = load_iris(return_X_y=True)
+    classifier = MetricClassifier("cost:matrix=[[0,1,1],[5,0,1],[1,1,0]]", **QUICK).fit(X, y)
+    assert classifier.score(X, y) == -classifier.metric_.score(y, classifier.predict(X))
+    assert classifier.score(X, y) > -0.5
+
+
+def test_a_function_of_the_matrix_is_a_metric():
+    X, y = load_iris(return_X_y=True)
+    classifier = MetricClassifier(lambda cm: cm.tp.sum() / cm.matrix.sum(), **QUICK).fit(X, y)
+    assert classifier.score(X, y) == pytest.approx((classifier.predict(X) == y).mean())
+
+
+@pytest.mark.parametrize("recipe", ["default", "surrogate_fbeta"])
+def test_multilabel(recipe):
+    X, y = make_multilabel_classification(400, n_features=10, n_classes=4, random_state=0)
+    frame = pd.DataFrame(y, columns=list("abcd"))
+    classifier = MetricClassifier("f1", recipe=recipe, **QUICK | {"min_steps": 200}).fit(X, frame)
+    predicted = classifier.predict(X)
+    assert predicted.shape == y.shape
+    assert np.array_equal(predicted, classifier.predict_proba(X) > 0.5)
+    assert classifier.classes_.tolist() == list("abcd")
+    assert classifier.score(X, frame) == pytest.approx(f1_score(y, predicted, average="macro"))
+    assert classifier.score(X, frame) > 0.6
+    named = MetricClassifier("recall[c]", rule="tuned", **QUICK).fit(X, frame)
+    assert named.decision_rule_.kind == "thresholds"
+    assert np.array_equal(named.predict(X), named.decision_rule_.apply(named.predict_raw_proba(X)))
+
+
+def test_a_mixed_table_with_gaps_goes_in_and_anything_comes_back():
+    random = np.random.default_rng(0)
+    n = 300
+    X = pd.DataFrame(
+        {
+            "number": np.where(random.random(n) < 0.1, np.nan, random.standard_normal(n)),
+            "city": random.choice(["Rome", "Oslo", None], n),
+            "flag": random.random(n) < 0.5,
+            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(random.integers(0, 999, n), unit="D"),
+            "empty": np.nan,
+        }
+    )
+    y = (X["number"].fillna(1) > 0.5) & X["flag"]
+    classifier = MetricClassifier("f1", **QUICK | {"min_steps": 200}).fit(X, y)
+    assert classifier.classes_.tolist() == [False, True]
+    assert classifier.feature_names_in_.tolist() == list(X.columns)
+    assert classifier.n_features_in_ == 5
+    assert classifier.score(X, y) > 0.7
+    new = X.head(7).assign(city="Bonn", number=np.nan, empty=np.nan)
+    assert np.isfinite(classifier.predict_proba(new)).all()
+    import polars
+
+    assert np.allclose(classifier.predict_proba(polars.from_pandas(new)), classifier.predict_proba(new))
+
+
+def test_sparse_input_equals_dense(binary):
+    X, y = binary
+    X = np.where(np.abs(X - X.mean(axis=0)) > X.std(axis=0), X, 0.0)
+    dense, thin = MetricClassifier(**QUICK).fit(X, y), MetricClassifier(**QUICK).fit(sparse.csr_matrix(X), y)
+    assert np.allclose(dense.predict_proba(X), thin.predict_proba(sparse.csc_matrix(X)))
+
+
+def test_pipelines_searches_and_calibration(binary):
+    X, y = binary
+    search = GridSearchCV(MetricClassifier(**QUICK), {"temperature": [0.1, 0.2]}, cv=2).fit(X, y)
+    assert search.best_score_ > 0.85
+    pipeline = make_pipeline(StandardScaler().set_output(transform="pandas"), MetricClassifier(**QUICK))
+    assert cross_val_score(pipeline, X, y, cv=2).mean() > 0.85
+    calibrated = CalibratedClassifierCV(MetricClassifier(**QUICK), cv=2).fit(X, y)
+    assert calibrated.predict_proba(X).shape == (len(X), 2)
+
+
+def test_clones_pickles_and_seeds(binary, fitted):
+    X, y = binary
+    copied = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(copied.predict_proba(X), fitted.predict_proba(X))
+    assert not hasattr(clone(fitted), "network_")
+    first, second, other = (
+        MetricClassifier(**QUICK | {"random_state": seed, "cv": None}).fit(X, y).predict_proba(X)
+        for seed in (3, np.random.RandomState(1), np.random.default_rng(1))
+    )
+    assert np.array_equal(first, MetricClassifier(**QUICK | {"random_state": 3, "cv": None}).fit(X, y).predict_proba(X))
+    assert not np.array_equal(first, second)
+    assert not np.array_equal(second, other)
+    again = MetricClassifier(**QUICK | {"random_state": np.random.RandomState(1), "cv": None}).fit(X, y)
+    assert np.array_equal(second, again.predict_proba(X))
+
+
+def test_weights_change_what_is_learned(binary):
+    X, y = binary
+    sick = y == "malignant"
+    plain = MetricClassifier("accuracy", **QUICK).fit(X, y)
+    for weighted in (
+        MetricClassifier("accuracy", class_weight={"malignant": 1e4, "benign": 1e-4}, **QUICK).fit(X, y),
+        MetricClassifier("accuracy", **QUICK).fit(X, y, sample_weight=np.where(sick, 1e4, 1e-4)),
+    ):
+        assert (weighted.predict(X) == "malignant").mean() > (plain.predict(X) == "malignant").mean()
+        assert (weighted.predict(X)[sick] == "malignant").all()
+    balanced = MetricClassifier(class_weight="balanced", **QUICK).fit(X, y)
+    assert balanced.recipe_.class_weighting == "none"
+    assert balanced.score(X, y) > 0.9
+
+
+def test_groups_splitters_and_hold_outs(binary):
+    X, y = binary
+    groups = np.arange(len(X)) // 3
+    assert MetricClassifier(**QUICK).fit(X, y, groups=groups).score(X, y) > 0.9
+    three = MetricClassifier(**QUICK | {"cv": KFold(3)}).fit(X, y)
+    assert three.network_.members == 3
+    assert "3 splits, as given" in three.explain()
+    one = MetricClassifier(**QUICK | {"cv": None}).fit(X, y)
+    assert one.network_.members == 1
+    assert "One stratified hold-out of 20 %, as asked for" in one.explain()
+
+
+def test_recipes_and_overrides_reach_the_training(binary):
+    X, y = binary
+    east = MetricClassifier(recipe="east", **QUICK | {"max_epochs": 3, "patience": 1}).fit(X, y)
+    assert (east.recipe_.cross_entropy, east.recipe_.annealing, east.recipe_.patience) == (0.0, "plateau", 1)
+    tuned = MetricClassifier(recipe="cross_entropy", rule="tuned", **QUICK | {"baseline": "auto"}).fit(X, y)
+    assert tuned.decision_rule_.kind == "threshold"
+    assert tuned.validation_report_["model"].iloc[0] == "cross-entropy, tuned rule"
+    raw = tuned.predict_raw_proba(X)[:, 1]
+    assert np.array_equal(tuned.predict(X) == "malignant", raw >= tuned.decision_rule_.parameter)
+    any_loss = MetricClassifier(recipe="anyloss", network="linear", **QUICK).fit(X, y)
+    assert "a linear model" in any_loss.explain()
+    own = MetricClassifier(network=lambda i, o: nn.Linear(i, o), **QUICK).fit(X, y)
+    assert own.score(X, y) > 0.8
+    assert "The network is your own" in own.explain()
+
+
+def test_a_constraint_about_holds_on_held_out_rows():
+    X, y = make_classification(3000, weights=[0.9], flip_y=0.05, class_sep=0.7, random_state=0)
+    spec = "precision[1] subject to recall[1] >= 0.8"
+    classifier = MetricClassifier(spec, **QUICK | {"min_steps": 150}).fit(X, y)
+    assert classifier.decision_rule_.kind == "threshold"
+    note = classifier.validation_report_["note"].iloc[0]
+    assert note.startswith("with recall[1] 0.")
+    assert float(note.rsplit(" ", 1)[1]) > 0.74
+    assert metrics.get("recall[1]").score(y, classifier.predict(X)) > 0.74
+
+
+def test_checkpoints_resume_and_refuse_another_run(binary, tmp_path):
+    X, y = binary
+    options = QUICK | {"checkpoint_dir": tmp_path, "random_state": None, "cv": None}
+    first = MetricClassifier(**options).fit(X, y)
+    again = MetricClassifier(**options).fit(X, y)
+    assert np.array_equal(first.predict_proba(X), again.predict_proba(X))
+    with pytest.raises(ValueError, match="checkpoint of another run, with other settings"):
+        MetricClassifier("mcc", **options).fit(X, y)
+    with pytest.raises(ValueError, match="checkpoint of another run, with other data"):
+        MetricClassifier(**options).fit(X[:-5], y[:-5])
+
+
+def test_ctrl_c_gives_a_working_classifier(binary):
+    X, y = binary
+
+    def interrupt(event):
+        if event.record.epoch == 2:
+            raise KeyboardInterrupt
+
+    with pytest.warns(RuntimeWarning, match="best weights so far are kept"):
+        classifier = MetricClassifier(**QUICK | {"callbacks": [interrupt], "baseline": True}).fit(X, y)
+    assert len(classifier.history_) == 1 or classifier.history_["epoch"].max() == 2
+    assert classifier.predict(X).shape == y.shape
+
+
+def test_history_has_a_row_an_epoch(fitted):
+    columns = {"epoch", "loss", "soft_metric", "hard_metric", "temperature", "learning_rate", "seconds"}
+    assert columns <= set(fitted.history_.columns)
+    assert fitted.history_["epoch"].tolist() == list(range(1, len(fitted.history_) + 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda X, y: (X, np.zeros(len(X))), ValueError, "y: holds one class only"),
+        (lambda X, y: (X, np.where(np.arange(len(X)) == 3, np.nan, y)), ValueError, "y: Input y contains NaN"),
+        (lambda X, y: (X, np.where(np.arange(len(X)) == 3, None, y)), ValueError, "y: Input y contains NaN"),
+        (lambda X, y: (X[:-1], y), ValueError, "inconsistent numbers of samples"),
+        (lambda X, y: (np.where(X[0, 0] == X, np.inf, X), y), ValueError, "infinit|Infinit"),
+        (lambda X, y: (X[:0], y[:0]), ValueError, "0 sample"),
+        (lambda X, y: (X[:, 0], y), ValueError, "Reshape your data"),
+        (lambda X, y: (X, X), ValueError, "y: expected labels of shape"),
+        (lambda X, y: (X, X[:, 0]), ValueError, "Unknown label type"),
+        (lambda X, y: (X, np.array([1, "a"] * (len(X) // 2), dtype=object)), TypeError, "y: labels of mixed types"),
+    ],
+)
+def test_bad_input_is_told(change, error, message):
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(error, match=message):
+        MetricClassifier(**QUICK).fit(*change(X, y.astype(float)))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"metric": "f1[seven]"}, "class 'seven': no such class; the classes are 0, 1, 2"),
+        ({"metric": "f1:average=none"}, "metric: .* gives one value a class"),
+        ({"metric": "f2x"}, "metric: unknown name 'f2x'"),
+        ({"recipe": "eats"}, "recipe: unknown name 'eats'; did you mean 'east'"),
+        ({"n_members": 0}, "n_members: expected a whole number >= 1"),
+        ({"baseline": "yes"}, "baseline: expected True, False or 'auto'"),
+        ({"preprocess": "no"}, "preprocess: expected 'auto'"),
+        ({"random_state": -1}, "random_state: expected None, a seed"),
+        ({"class_weight": "balanced", "class_weighting": "sqrt"}, "class_weight: takes the place of class_weighting"),
+        ({"recipe": "surrogate_fbeta"}, "more than two classes"),
+    ],
+)
+def test_bad_parameters_are_told(parameters, message):
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=message):
+        MetricClassifier(**QUICK | parameters).fit(X, y)
+
+
+def test_weights_must_make_sense():
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match="Sample weights must contain at least one non-zero"):
+        MetricClassifier(**QUICK).fit(X, y, sample_weight=np.zeros(len(X)))
+    with pytest.raises(ValueError, match="class_weight: has no meaning for a multi-label target"):
+        MetricClassifier(class_weight="balanced", **QUICK).fit(X, np.eye(3, dtype=int)[y])
+
+
+def test_odd_but_usable_data_work():
+    X, y = load_iris(return_X_y=True)
+    lonely = y.copy()
+    lonely[0] = 7
+    assert 7 in MetricClassifier(**QUICK).fit(X, lonely).classes_
+    constant = np.hstack([X, np.ones((len(X), 2))])
+    assert MetricClassifier(**QUICK).fit(constant, y).score(constant, y) > 0.8
+    many = pd.DataFrame({"id": [f"level {i}" for i in range(len(X))], "x": X[:, 2]})
+    assert MetricClassifier(**QUICK).fit(many, y).score(many, y) > 0.5
+    few = MetricClassifier(**QUICK).fit(X[[0, 1, 60, 61]], y[[0, 1, 60, 61]])
+    assert few.predict(X).shape == y.shape
+    assert "Nothing held out: 4 rows are too few" in few.explain()
+    assert few.validation_report_.empty
+
+
+def test_plain_arrays_and_own_transformers():
+    X, y = load_iris(return_X_y=True)
+    scaled = StandardScaler().fit_transform(X)
+    plain = MetricClassifier(preprocess=None, **QUICK).fit(scaled, y)
+    own = MetricClassifier(preprocess=StandardScaler(), **QUICK).fit(X, y)
+    assert np.allclose(plain.predict_proba(scaled), own.predict_proba(X), atol=1e-5)
+    with pytest.raises(ValueError, match="NaN"):
+        MetricClassifier(preprocess=None, **QUICK).fit(np.where(X > 7, np.nan, X), y)
+
+
+def test_large_data_get_a_hold_out_and_no_baseline(monkeypatch):
+    monkeypatch.setattr("metricfit.training.splits.PLENTY_OF_ROWS", 100)
+    monkeypatch.setattr("metricfit.training.splits.FEW_OF_A_CLASS", 10)
+    monkeypatch.setattr("metricfit.classifier.BASELINE_ROWS", 100)
+    X, y = load_iris(return_X_y=True)
+    classifier = MetricClassifier(**QUICK | {"baseline": "auto"}).fit(X, y)
+    assert classifier.network_.members == 1
+    text = classifier.explain()
+    assert "One stratified hold-out of 20 %: 150 rows are plenty" in text
+    assert "No cross-entropy baseline was trained" in text
+    assert torch.is_grad_enabled()

@@ -1,0 +1,180 @@
+"""The batched loss of all members equals MetricLoss member by member, in value and gradient."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from metricfit import MetricLoss, metrics
+from metricfit.confusion import hard_confusion_matrix, soft_confusion_matrix
+from metricfit.losses import SurrogateFBetaLoss
+from metricfit.steps import annealed_linear_step, heaviside
+from metricfit.training.constraints import Multipliers
+from metricfit.training.counting import hard_counts, member_probabilities, soft_counts, two_class_counts
+from metricfit.training.objective import MemberObjective, as_matrix
+from metricfit.training.recipes import get_recipe
+
+CLASSES = {"binary": 2, "multiclass": 4, "multilabel": 3}
+
+
+def sample(task, members=3, n=60, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    size = CLASSES[task]
+    logits = 2 * torch.randn(members, n, size, generator=generator)
+    if task == "multilabel":
+        target = torch.randint(0, 2, (members, n, size), generator=generator)
+    else:
+        target = torch.randint(0, size, (members, n), generator=generator)
+    return logits, target, torch.rand(members, n, generator=generator)
+
+
+def prior_of(task):
+    if task == "multilabel":
+        return torch.tensor([[0.7, 0.3], [0.5, 0.5], [0.9, 0.1]])
+    return torch.arange(1.0, CLASSES[task] + 1) / sum(range(1, CLASSES[task] + 1))
+
+
+def objective(recipe, metric, task, members=3):
+    labels = tuple(range(CLASSES[task]))
+    return MemberObjective(recipe, metrics.get(metric), task, members, prior=prior_of(task), labels=labels)
+
+
+@pytest.mark.parametrize("task", CLASSES)
+def test_soft_and_hard_counts_equal_those_of_each_member_alone(task):
+    logits, target, weight = sample(task)
+    p = member_probabilities(logits, task)
+    soft = soft_counts(p, target, weight, task, annealed_linear_step)
+    hard = hard_counts(p, target, weight, task)
+    kind = "multilabel" if task == "multilabel" else "multiclass"
+    for k in range(3):
+        options = {"task": kind, "sample_weight": weight[k]}
+        torch.testing.assert_close(soft[k], soft_confusion_matrix(logits[k], target[k], **options).matrix)
+        expected = hard_confusion_matrix(logits[k], target[k], **options).matrix
+        torch.testing.assert_close(hard[k].double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("task", CLASSES)
+def test_a_grid_of_thresholds_equals_that_of_each_member_alone(task):
+    logits, target, weight = sample(task)
+    grid = (0.2, 0.5, 0.7)
+    found = soft_counts(member_probabilities(logits, task), target, weight, task, heaviside, grid)
+    for k in range(3):
+        if task == "binary":
+            score = logits[k, :, 1] - logits[k, :, 0]
+            alone = soft_confusion_matrix(
+                score, target[k], task=task, step=heaviside, thresholds=grid, sample_weight=weight[k]
+            )
+        else:
+            alone = soft_confusion_matrix(
+                logits[k], target[k], task=task, step=heaviside, thresholds=grid, sample_weight=weight[k]
+            )
+        torch.testing.assert_close(found[:, k], alone.matrix)
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 0.1, 0.2, 0.4])
+def test_the_two_class_form_equals_the_general_one_in_value_and_gradient(temperature):
+    logits, target, weight = sample("binary", n=200)
+    logits.requires_grad_()
+    step = partial(annealed_linear_step, temperature=temperature)
+    general = soft_counts(logits.softmax(-1), target, weight, "binary", step)
+    quick = two_class_counts(logits, target, weight, torch.full((3, 1, 1), temperature))
+    torch.testing.assert_close(quick, general, rtol=1e-5, atol=1e-5)
+    direction = torch.randn(general.shape, generator=torch.Generator().manual_seed(1))
+    expected, found = (torch.autograd.grad((c * direction).sum(), logits)[0] for c in (general, quick))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+METRICS = ["f1", "mcc", "0.5*recall[1] + 0.5*precision[1]", "auroc"]
+
+
+@pytest.mark.parametrize(
+    ("task", "metric"),
+    [(task, metric) for task in CLASSES for metric in METRICS] + [("binary", "cost:matrix=[[0,1],[5,0]]")],
+)
+def test_losses_and_gradients_equal_metric_loss_member_by_member(task, metric):
+    recipe = get_recipe("default", cross_entropy=0.7)
+    together = objective(recipe, metric, task)
+    kind = "multilabel" if task == "multilabel" else "multiclass"
+    prior = prior_of(task)[:, 1] if task == "multilabel" else prior_of(task)
+    spec = {"f1": "f1[1]", "auroc": "auroc[1]"}.get(metric, metric) if task == "binary" else metric
+    alone = [
+        MetricLoss(spec, task=kind, cross_entropy=0.7, class_weighting="sqrt", class_prior=prior, memory=0.9)
+        for _ in range(3)
+    ]
+    for seed in range(3):  # several batches, so that the memory has a past
+        logits, target, weight = sample(task, seed=seed)
+        logits.requires_grad_()
+        losses = together(logits, target, weight)
+        expected = torch.stack([loss(logits[k], target[k], weight[k]) for k, loss in enumerate(alone)])
+        torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5)
+        found, wanted = (torch.autograd.grad(v.sum(), logits)[0] for v in (losses, expected))
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-6)
+
+
+def test_cross_entropy_alone_is_torchs():
+    logits, target, _ = sample("multiclass")
+    losses = objective(get_recipe("cross_entropy"), "f1", "multiclass")(logits, target, torch.ones(3, 60))
+    expected = torch.stack([F.cross_entropy(logits[k], target[k]) for k in range(3)])
+    torch.testing.assert_close(losses, expected)
+
+
+def test_a_warm_start_is_cross_entropy_alone():
+    logits, target, weight = sample("binary")
+    together = objective(get_recipe("default"), "f1", "binary")
+    together.warming = True
+    torch.testing.assert_close(together(logits, target, weight), together.cross_entropy(logits, target, weight))
+    together.warming = False
+    assert not torch.equal(together(logits, target, weight), together.cross_entropy(logits, target, weight))
+
+
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+def test_the_surrogate_sums_to_that_of_each_member_alone(task):
+    logits, target, weight = sample(task)
+    losses = objective(get_recipe("surrogate_fbeta"), "fbeta:beta=2", task)(logits, target, weight)
+    scores = logits if task == "multilabel" else logits[..., 1] - logits[..., 0]
+    alone = SurrogateFBetaLoss(2.0, task=task)
+    expected = sum(alone(scores[k], target[k], weight[k]) for k in range(3))
+    torch.testing.assert_close(losses.sum(), expected)
+
+
+def test_losses_that_need_two_classes_say_so():
+    with pytest.raises(ValueError, match="'surrogate_fbeta' is a loss of positives against negatives"):
+        objective(get_recipe("surrogate_fbeta"), "f1", "multiclass")
+    with pytest.raises(ValueError, match="amplifier's threshold is fixed"):
+        objective(get_recipe("anyloss"), "f1", "multiclass")
+
+
+def test_a_temperature_of_its_own_for_each_member():
+    logits, target, weight = sample("multiclass")
+    recipe = get_recipe("default", memory=0.0, cross_entropy=0.0, class_weighting="none")
+    together = objective(recipe, "f1", "multiclass")
+    for k, temperature in enumerate((0.05, 0.2, 0.4)):
+        together.set_temperature(k, temperature)
+    expected = [
+        MetricLoss("f1", temperature=t)(logits[k], target[k], weight[k]) for k, t in enumerate((0.05, 0.2, 0.4))
+    ]
+    torch.testing.assert_close(together(logits, target, weight), torch.stack(expected))
+
+
+def test_multipliers_rise_while_a_constraint_is_missed_and_fall_while_it_holds():
+    metric = metrics.get("precision[1] subject to recall[1] >= 0.8")
+    multipliers = Multipliers(metric, members=2, rate=0.5)
+    missed = as_matrix(torch.tensor([[90.0, 0.0], [8.0, 2.0]]).expand(2, 2, 2), "binary", None, (0, 1))
+    loss = multipliers(lambda _: missed, lambda _: missed, update=True)
+    assert loss.tolist() == pytest.approx([0.0, 0.0])  # precision 1, no multiplier yet
+    assert multipliers.value.flatten().tolist() == pytest.approx([0.3, 0.3])  # 0.5 * (0.8 - 0.2)
+    loss = multipliers(lambda _: missed, lambda _: missed, update=False)
+    assert loss.tolist() == pytest.approx([0.3 * 0.6 / 1.3] * 2)
+    held = as_matrix(torch.tensor([[90.0, 0.0], [0.0, 10.0]]).expand(2, 2, 2), "binary", None, (0, 1))
+    for _ in range(200):
+        multipliers(lambda _: held, lambda _: held, update=True)
+    assert multipliers.value.tolist() == [[0.0], [0.0]]
+    for _ in range(500):
+        multipliers(lambda _: missed, lambda _: missed, update=True)
+    assert multipliers.value.tolist() == [[20.0], [20.0]]
+
+
+def test_constraints_on_curves_are_refused():
+    with pytest.raises(ValueError, match="constraints are on decisions, not curves"):
+        Multipliers(metrics.get("precision[1] subject to auroc >= 0.8"), members=1)
