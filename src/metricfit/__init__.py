@@ -3,14 +3,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from metricfit import functional, losses, metrics
-from metricfit.annealing import TemperatureAnnealer
-from metricfit.confusion import ConfusionMatrix
-from metricfit.losses import MetricLoss
-
 if TYPE_CHECKING:
-    from metricfit import data, decisions
+    from metricfit import data, decisions, functional, losses, metrics
+    from metricfit.annealing import TemperatureAnnealer
     from metricfit.classifier import MetricClassifier
+    from metricfit.confusion import ConfusionMatrix
+    from metricfit.losses import MetricLoss
+    from metricfit.store import load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -22,15 +21,24 @@ __all__ = [
     "data",
     "decisions",
     "functional",
+    "load",
     "losses",
     "metrics",
 ]
 
-# What needs scikit-learn and pandas is imported when it is first asked for: a loss alone starts quickly.
+# Everything is imported when it is first asked for: a loss alone needs no scikit-learn, and the command line's help
+# no torch.
 _LAZY = {
+    "ConfusionMatrix": "metricfit.confusion",
     "MetricClassifier": "metricfit.classifier",
+    "MetricLoss": "metricfit.losses",
+    "TemperatureAnnealer": "metricfit.annealing",
     "data": "metricfit.data",
     "decisions": "metricfit.decisions",
+    "functional": "metricfit.functional",
+    "load": "metricfit.store",
+    "losses": "metricfit.losses",
+    "metrics": "metricfit.metrics",
 }
 
 

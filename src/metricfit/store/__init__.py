@@ -34,6 +34,7 @@ def save(
     overwrite: bool = False,
     notes: dict[str, Any] | None = None,
     report: str | None = None,
+    files: dict[str, bytes] | None = None,
 ) -> Path:
     """Write a fitted classifier as a model folder.
 
@@ -45,6 +46,7 @@ def save(
         overwrite: Whether to replace a model folder (or an empty one) that is there.
         notes: Anything JSON can hold, kept under ``"notes"`` of ``model.json``.
         report: The page for ``report.html``; a plain one is made if it is not given.
+        files: Further files by name, such as the settings of the run.
 
     Returns:
         The folder.
@@ -53,7 +55,7 @@ def save(
 
     path = Path(folder)
     check_replaceable(path, overwrite=overwrite)
-    write_folder(path, contents_of(classifier, notes or {}, report))
+    write_folder(path, {**(files or {}), **contents_of(classifier, notes or {}, report)})
     return path
 
 

@@ -1,0 +1,76 @@
+"""``metricfit advise``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from metricfit.cli.options import Debug, Json, Quiet
+
+__all__ = ["command"]
+
+
+def command(
+    classes: Annotated[int, typer.Option(min=2, metavar="D", help="Number of classes.", show_default=False)],
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Rows in a batch.", show_default=False)],
+    positives: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, metavar="P", help="Share of the rarest class, e.g. 0.01.", show_default=False),
+    ],
+    confidence: Annotated[float, typer.Option(min=0.5, max=0.999999, help="Probability that the bound holds.")] = 0.95,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Say whether a batch is large enough to train on a metric.
+
+    The confusion matrix of a batch is an estimate. A bound (sqrt(log(2 d² / δ) / (2 n)) for d classes and n rows) says
+    how far each of its cells, as a share of the rows, may be from the truth; a rare class must stand out from that.
+
+    Example: metricfit advise --classes 2 --batch 1024 --positives 0.05
+    """
+    from metricfit.cli.errors import UsageError
+    from metricfit.cli.output import Output
+    from metricfit.theory import batch_size_for, deviation_bound
+
+    if not 0 < positives <= 1 / classes:
+        raise UsageError(
+            f"--positives: the rarest of {classes} classes has a share above 0 and at most {1 / classes:.3g}, got "
+            f"{positives:g}."
+        )
+    output = Output(json, quiet)
+    bound = deviation_bound(batch, classes, confidence=confidence)
+    enough = batch_size_for(positives / 2, classes, confidence=confidence)
+    expected, none = batch * positives, (1 - positives) ** batch
+    output.line(
+        f"With {batch:,} rows and {classes} classes, every cell of the confusion matrix is within ±{bound:.2%} of the "
+        f"rows of its true share, with probability {confidence:.0%}."
+    )
+    output.line(
+        f"The rarest class makes up {positives:.2%}: about {expected:.1f} rows of a batch; {none:.1%} of the batches "
+        "have none."
+    )
+    large = batch >= enough
+    if large:
+        output.line("Large enough: the bound is at most half of the rarest class's share.")
+    elif bound < positives:
+        output.line(
+            f"Borderline: the bound is below the rarest class's share, but not by half. From {enough:,} rows on it is; "
+            "until then train with stratified batches and a memory across batches, as the default recipe does."
+        )
+    else:
+        output.line(
+            f"Too small to rely on: the bound exceeds the rarest class's share. {enough:,} rows would do. With fewer, "
+            "keep stratified batches, a memory across batches (memory=0.9) and added cross-entropy, as the default "
+            "recipe does."
+        )
+    output.result(
+        {
+            "bound": bound,
+            "expected_positives": expected,
+            "batches_without_positives": none,
+            "batch_that_is_enough": enough,
+            "large_enough": large,
+        }
+    )

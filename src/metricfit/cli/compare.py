@@ -1,0 +1,116 @@
+"""``metricfit compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from metricfit.cli.config import from_file
+from metricfit.cli.options import Data, Debug, Encoding, Json, Quiet, Seed, Separator
+
+__all__ = ["command"]
+
+_COLUMNS, _RUN = "Columns", "The run"
+
+
+def command(
+    data: Data,
+    target: Annotated[str, typer.Option(metavar="COL", help="The column to predict.", show_default=False)],
+    metric: Annotated[
+        str, typer.Option(metavar="M", help="What models are judged by; see 'metricfit metrics'.", show_default=False)
+    ],
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A method; repeat it, or divide names by commas. A wrong name lists them.",
+                     show_default="all that are installed"),
+    ] = None,
+    splits: Annotated[int, typer.Option(min=2, help="Random splits into 80 % to train on and 20 % to test.")] = 5,
+    jobs: Annotated[int, typer.Option(help="Fits at the same time; -1 for one a core.")] = 1,
+    backend: Annotated[
+        str | None,
+        typer.Option(help="A joblib backend: loky, dask, ray, …, for several machines.", show_default="joblib's"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="One JSON line a result; what is in it is not computed again.",
+            show_default="DATA's name + .compare.jsonl", rich_help_panel=_RUN,
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Start anew.", rich_help_panel=_RUN)
+    ] = False,
+    seed: Seed = 0,
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="COL", help="Never split rows with the same value.", show_default=False,
+                     rich_help_panel=_COLUMNS),
+    ] = None,
+    weight: Annotated[
+        str | None,
+        typer.Option(metavar="COL", help="Weight of each row.", show_default=False, rich_help_panel=_COLUMNS),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COL", help="A column not to use.", show_default=False, rich_help_panel=_COLUMNS),
+    ] = None,
+    use: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COL", help="A column to use though it looks like an identifier.", show_default=False,
+                     rich_help_panel=_COLUMNS),
+    ] = None,
+    categorical: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COL", help="A column of numbers that are only codes.", show_default=False,
+                     rich_help_panel=_COLUMNS),
+    ] = None,
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="A further text that means 'missing'.", show_default=False,
+                     rich_help_panel=_COLUMNS),
+    ] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(metavar="LABEL", help="The positive class of two.", show_default="second in order",
+                     rich_help_panel=_COLUMNS),
+    ] = None,
+    max_rows: Annotated[
+        int | None,
+        typer.Option(min=10, help="Rows to draw at random at most.", show_default=False, rich_help_panel=_RUN),
+    ] = None,
+    max_epochs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Passes of the networks over the data at most.", show_default="by recipe",
+                     rich_help_panel=_RUN),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A TOML file with any of these options; the command line wins.",
+                     show_default=False, is_eager=True, callback=from_file, rich_help_panel=_RUN),
+    ] = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:  # fmt: skip
+    """Compare methods on the same random splits: a leaderboard.
+
+    Networks trained on the metric, with cross-entropy (plain, weighted, with a tuned rule), random forests and
+    gradient boosting (plain and tuned; XGBoost and LightGBM where installed). A comparison that was stopped goes on
+    where it was when the same command is given again.
+
+    Example: metricfit compare churn.csv --target churn --metric mcc --jobs 4
+    """
+    from metricfit.cli.comparing import run
+
+    options: dict[str, Any] = {
+        "data": data, "target": target, "metric": metric, "splits": splits, "seed": seed, "group": group,
+        "weight": weight, "ignore": ignore or [], "use": use or [], "categorical": categorical or [],
+        "missing": missing or [], "positive": positive, "max_rows": max_rows, "max_epochs": max_epochs,
+        "separator": separator, "encoding": encoding,
+    }  # fmt: skip
+    run(options, methods=methods or [], jobs=jobs, backend=backend, out=out, overwrite=overwrite, as_json=json,
+        quiet=quiet)  # fmt: skip

@@ -1,0 +1,138 @@
+"""The run behind ``metricfit evaluate``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from metricfit import metrics
+from metricfit.cli.errors import UsageError
+from metricfit.cli.measure import Judged, Measured, measure, measure_classes
+from metricfit.cli.metric_option import checked_metric
+from metricfit.cli.models import LoadedModel, load_model
+from metricfit.cli.output import Output, interval, number
+from metricfit.cli.prepare import Prepared, Roles, prepare_like
+from metricfit.cli.tables import open_table
+from metricfit.metrics import ClassMetric, Constrained, Metric
+from metricfit.training.metric_choice import resolve_metric
+
+__all__ = ["judge", "labelled_rows", "resolved", "run"]
+
+
+def run(
+    model: Path,
+    data: str,
+    *,
+    specs: list[str],
+    target: str | None,
+    weight: str | None,
+    seed: int,
+    separator: str | None,
+    encoding: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Evaluate with the options of the command."""
+    output = Output(as_json, quiet)
+    wanted = [checked_metric(spec) for spec in specs]
+    loaded = load_model(model)
+    table = labelled_rows(loaded, data, target, weight, separator, encoding)
+    output.choices(table.choices)
+    judged = judge(loaded, table)
+    labels = judged.labels
+    if wanted:
+        overall = [resolved(metric, labels) for metric in wanted]
+    else:
+        overall = [loaded.classifier.metric_, *_registry(labels)]
+    found = {str(metric): measure(metric, judged, seed=seed) for metric in overall}
+    for metric in overall:
+        if isinstance(metric, Constrained):
+            found |= {str(c.metric): measure(c.metric, judged, seed=seed) for c in metric.constraints}
+    classes: dict[str, dict[str, Measured]] = {}
+    for metric in overall if not wanted else []:
+        if isinstance(metric, ClassMetric) and metric._grids() == {None} and metric.name not in classes:
+            values = _of_each_class(metric, judged, seed)
+            if values:
+                classes[metric.name] = dict(zip(map(str, labels), values, strict=True))
+    output.table(
+        f"{len(table.y):,} rows of {data}",
+        ["metric", "value", "95 % interval"],
+        [[name, number(m.value), interval(m.low, m.high)] for name, m in found.items()],
+    )
+    if classes:
+        support = {str(label): int((judged.truth == label).sum()) for label in labels}
+        rows = [
+            [
+                label,
+                name,
+                number(values[label].value),
+                interval(values[label].low, values[label].high),
+                f"{support[label]:,}",
+            ]
+            for label in support
+            for name, values in classes.items()
+        ]
+        output.line("")
+        output.table("By class", ["class", "metric", "value", "95 % interval", "rows"], rows, left=2)
+    output.result(
+        {
+            "rows": len(table.y),
+            "metrics": {name: vars(m) for name, m in found.items()},
+            "classes": {name: {c: vars(m) for c, m in values.items()} for name, values in classes.items()},
+        }
+    )
+
+
+def labelled_rows(
+    loaded: LoadedModel, data: str, target: str | None, weight: str | None, separator: str | None, encoding: str | None
+) -> Prepared:
+    """The rows of a file that have a label, read as the model's training rows were."""
+    file = open_table(data, separator=separator, encoding=encoding)
+    name = loaded.target(target)
+    if weight is not None:
+        file.check_columns([weight], "--weight")
+    roles = Roles(target=name, weight=weight, missing=list(loaded.gaps))
+    table = prepare_like(file, roles, loaded.formats, loaded.classifier.classes_)
+    table.choices[:0] = file.choices
+    return table
+
+
+def judge(loaded: LoadedModel, table: Prepared) -> Judged:
+    """The model's predictions beside the truth."""
+    classifier = loaded.classifier
+    return Judged(
+        table.y,
+        classifier.predict(table.X),
+        classifier.predict_raw_proba(table.X),
+        tuple(classifier.classes_.tolist()),
+        table.weight,
+    )
+
+
+def resolved(metric: Metric, labels: tuple[Any, ...]) -> Metric:
+    """The metric with its class or average written out."""
+    try:
+        return resolve_metric(metric, labels, "binary" if len(labels) == 2 else "multiclass")[0]
+    except (ValueError, KeyError) as error:
+        raise UsageError(f"--metric: {str(error).removeprefix('metric: ')}") from None
+
+
+def _registry(labels: tuple[Any, ...]) -> list[Metric]:
+    """Every metric that needs no parameter of its own."""
+    found = []
+    for name in metrics.available():
+        try:
+            found.append(resolve_metric(name, labels, "binary" if len(labels) == 2 else "multiclass")[0])
+        except (ValueError, TypeError):
+            # A cost matrix and a mean over thresholds have no default.
+            continue
+    return found
+
+
+def _of_each_class(metric: ClassMetric, judged: Judged, seed: int) -> list[Measured] | None:
+    try:
+        each = replace(metric, average="none", label=None)
+        return measure_classes(each, judged, seed=seed)
+    except (ValueError, TypeError, IndexError):
+        return None

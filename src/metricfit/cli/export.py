@@ -1,0 +1,48 @@
+"""``metricfit export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from metricfit.cli.options import Debug, Json, Model, Quiet
+
+__all__ = ["command"]
+
+
+def command(
+    model: Model,
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="onnx.")] = "onnx",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The file to write.", show_default="model.onnx in MODEL's parent"),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Write a model for use without Python: preprocessing, network and decision rule as one ONNX graph.
+
+    Each column is an input of its own, of shape (rows, 1): numbers as float32 with NaN for gaps, categories as text
+    with the empty text for gaps, dates as days since 2000-01-01. Outputs are the label and the probabilities.
+
+    Example: metricfit export model --format onnx --out model.onnx
+    """
+    from metricfit.cli.errors import UsageError
+    from metricfit.cli.models import load_model
+    from metricfit.cli.output import Output
+
+    output = Output(json, quiet)
+    if format != "onnx":
+        raise UsageError(f"--format: expected onnx, got {format!r}.")
+    target = out or model.absolute().parent / f"{model.absolute().name}.onnx"
+    if target.exists() and not overwrite:
+        raise UsageError(f"--out: {target} exists; --overwrite replaces it.")
+    from metricfit.store.onnx import to_onnx
+
+    inputs = to_onnx(load_model(model).classifier, target)
+    output.table(f"ONNX model: {target}", ["input", "type"], [[name, kind] for name, kind in inputs.items()], left=2)
+    output.result({"file": str(target), "inputs": inputs})

@@ -1,0 +1,273 @@
+"""The run behind ``metricfit train``: read, train, measure, save."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import signal
+import sys
+import time
+import tomllib
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricfit.classifier import MetricClassifier
+from metricfit.cli.config import to_toml
+from metricfit.cli.errors import BadDataError, CommandError, Interrupted, UsageError
+from metricfit.cli.frames import formats_to_json
+from metricfit.cli.holdout import fold_groups, held_out
+from metricfit.cli.measure import Judged, measure
+from metricfit.cli.metric_option import checked_metric, explicit_metric
+from metricfit.cli.options import seconds
+from metricfit.cli.output import Output, interval, number
+from metricfit.cli.prepare import Prepared, Roles, prepare
+from metricfit.cli.tables import open_table
+from metricfit.metrics import Constrained
+from metricfit.store import check_replaceable, save
+from metricfit.training.callbacks import EpochEnd
+from metricfit.training.recipes import get_recipe
+
+__all__ = ["run"]
+
+_FREE_TO_CHANGE = {"max_time"}
+
+
+def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool, quiet: bool) -> None:
+    """Train with the options of the command."""
+    output = Output(as_json, quiet)
+    out = Path(options["out"])
+    spec = checked_metric(options["metric"])
+    limit = seconds(options["max_time"])
+    _check_choice("--task", options["task"], ("auto", "binary", "multiclass"))
+    try:
+        get_recipe(options["recipe"])
+    except ValueError as error:
+        raise UsageError(f"--{error}") from None
+    try:
+        check_replaceable(out, overwrite=overwrite)
+    except FileExistsError as error:
+        raise UsageError(f"--out: {str(error).removeprefix('folder: ')} (--overwrite replaces a model.)") from None
+    checkpoint = out.absolute().parent / f"{out.name}.checkpoint"
+    _check_checkpoint(checkpoint, options, resume=resume, overwrite=overwrite, output=output)
+
+    file = open_table(options["data"], separator=options["separator"], encoding=options["encoding"])
+    roles = Roles(
+        **{n: options[n] for n in ("target", "group", "time", "weight", "ignore", "use", "categorical", "missing")}
+    )
+    roles = roles.checked(file)
+    table = prepare(
+        file, roles, max_rows=options["max_rows"], seed=options["seed"], task=options["task"], note=output.note
+    )
+    metric = explicit_metric(spec, table, options["positive"])
+    table, held = held_out(table, roles, options)
+    groups, folds = fold_groups(table, options)
+    output.choices(table.choices)
+    output.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {metric}.")
+
+    common = {
+        "cv": folds, "verbose": not quiet, "random_state": options["seed"],
+        **({} if options["max_epochs"] is None else {"max_epochs": options["max_epochs"], "min_steps": 0}),
+    }  # fmt: skip
+    compare = options["baseline"]
+    share = None if limit is None else limit / (2 if compare else 1)
+    classifier = MetricClassifier(
+        metric, recipe=options["recipe"], baseline=compare and held is None, checkpoint_dir=checkpoint,
+        callbacks=[TimeLimit(share)], **common,
+    )  # fmt: skip
+    usual = None
+    with _stoppable(checkpoint), _told_warnings(output):
+        _fit(classifier, table, groups)
+        if held is not None and compare:
+            output.note("Training the same network with cross-entropy, for comparison.")
+            usual = MetricClassifier(
+                metric, recipe="cross_entropy", rule="tuned", baseline=False,
+                checkpoint_dir=checkpoint / "cross-entropy", callbacks=[TimeLimit(share)], **common,
+            )  # fmt: skip
+            _fit(usual, table, groups)
+    told = [
+        f"{choice} (--folds, --group, --time)" if "fold" in choice or "hold-out" in choice else choice
+        for choice in classifier.choices_
+    ]
+    told += _dropped(classifier)
+    output.choices(told)
+    rows = _cross_validated(classifier) if held is None else _measured(classifier, usual, held)
+    count = int(max((r["rows"] for r in rows), default=0))
+    notes: dict[str, Any] = {
+        "choices": [*table.choices, *told],
+        "target": roles.target,
+        "input": {"formats": formats_to_json(table.formats), "missing": roles.missing},
+        "held_out": [] if held is None else rows,
+        "held_out_rows": count,
+    }
+    save(classifier, out, overwrite=overwrite, notes=notes, files={"train.toml": to_toml(options).encode()})
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    _show(output, classifier, rows, count, out, notes["choices"], held is None)
+
+
+class TimeLimit:
+    """A callback that ends a run after some seconds; counted anew for each run."""
+
+    def __init__(self, limit: float | None) -> None:
+        self.limit = limit
+        self.started: dict[str, float] = {}
+
+    def __call__(self, event: EpochEnd) -> bool:
+        """Whether the time is over."""
+        now = time.monotonic()
+        started = self.started.setdefault(event.run, now - event.record.seconds)
+        return self.limit is not None and now - started >= self.limit
+
+
+def _check_choice(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{option}: expected {', '.join(allowed[:-1])} or {allowed[-1]}, got {value!r}.")
+
+
+def _check_checkpoint(path: Path, options: dict[str, Any], *, resume: bool, overwrite: bool, output: Output) -> None:
+    settings = path / "train.toml"
+    if settings.exists() and resume:
+        before = tomllib.loads(settings.read_text(encoding="utf-8"))
+        now = tomllib.loads(to_toml(options))
+        differs = [k for k in sorted(before.keys() | now.keys()) if before.get(k) != now.get(k)]
+        if wrong := [k for k in differs if k not in _FREE_TO_CHANGE]:
+            key = wrong[0]
+            raise UsageError(
+                f"--resume: the run in {path} was started with another --{key.replace('_', '-')} "
+                f"({before.get(key)!r}, now {now.get(key)!r}); use the same options, or --overwrite to start anew."
+            )
+        output.note(f"Going on with the run in {path}.")
+        return
+    if path.exists() and not overwrite and not resume:
+        raise UsageError(
+            f"--out: {path} holds a run that was stopped; --resume goes on with it, --overwrite starts anew."
+        )
+    if path.exists():
+        shutil.rmtree(path)
+    elif resume:
+        output.note("There is no stopped run to resume; starting from the beginning.")
+    path.mkdir(parents=True)
+    settings.write_text(to_toml(options), encoding="utf-8")
+
+
+def _fit(classifier: MetricClassifier, table: Prepared, groups: NDArray[Any] | None) -> None:
+    try:
+        classifier.fit(table.X, table.y, table.weight, groups)
+    except ValueError as error:
+        text = str(error)
+        if text.startswith(("X: ", "y: ", "sample_weight: ")):
+            raise BadDataError(text.removeprefix("X: ")) from error
+        raise CommandError(text) from error
+
+
+@contextmanager
+def _stoppable(checkpoint: Path) -> Iterator[None]:
+    """Ctrl-C ends the run at once, with the way to go on."""
+
+    def stop(*_: Any) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except Interrupted:
+        arguments = [a for a in sys.argv[1:] if a not in ("--resume", "--overwrite")]
+        raise Interrupted(
+            f"Stopped. What was trained so far is kept in {checkpoint}; go on with\n  metricfit "
+            f"{shlex.join([*arguments, '--resume'])}"
+        ) from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _told_warnings(output: Output) -> Iterator[None]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("always", RuntimeWarning)
+        yield
+    for text in dict.fromkeys(str(w.message) for w in caught):
+        output.warn(text)
+
+
+def _dropped(classifier: MetricClassifier) -> list[str]:
+    preprocessor: Any = classifier.preprocessor_
+    dropped = [c for c in preprocessor.describe() if c.dropped]
+    kinds = [c for c in preprocessor.describe() if not c.dropped]
+    counts = {kind: sum(c.kind == kind for c in kinds) for kind in ("number", "category", "date")}
+    shown = ", ".join(f"{n} as {kind}" for kind, n in counts.items() if n)
+    told = [f"columns taken by what they hold: {shown} (--categorical); the report lists each"]
+    return told + [f"column {c.name!r} not used: {c.dropped} (--categorical, --ignore)" for c in dropped]
+
+
+def _cross_validated(classifier: MetricClassifier) -> list[dict[str, Any]]:
+    found = []
+    for row in classifier.validation_report_.to_dict(orient="records"):
+        if row["value"] == row["value"]:
+            low, high = row["value"] - 1.96 * row["std_error"], row["value"] + 1.96 * row["std_error"]
+            found.append({"model": row["model"], "value": row["value"], "low": low, "high": high, "rows": row["rows"],
+                          "note": row["note"]})  # fmt: skip
+    return found
+
+
+def _measured(classifier: MetricClassifier, usual: MetricClassifier | None, held: Prepared) -> list[dict[str, Any]]:
+    labels = tuple(classifier.classes_.tolist())
+    found = []
+
+    def add(model: str, predicted: NDArray[Any], proba: NDArray[np.float64]) -> None:
+        judged = Judged(held.y, predicted, proba, labels, held.weight)
+        value = measure(classifier.metric_, judged)
+        metric = classifier.metric_
+        reached = [f"{c.metric} {measure(c.metric, judged).value:.4f}" for c in metric.constraints] if isinstance(
+            metric, Constrained) else []  # fmt: skip
+        found.append({"model": model, "value": value.value, "low": value.low, "high": value.high,
+                      "rows": len(held.y), "note": "with " + ", ".join(reached) if reached else ""})  # fmt: skip
+
+    if usual is not None:
+        raw = usual.predict_raw_proba(held.X)
+        add("cross-entropy, arg max", usual.classes_[raw.argmax(axis=1)], raw)
+        add("cross-entropy, tuned rule", usual.predict(held.X), raw)
+    raw = classifier.predict_raw_proba(held.X)
+    add("trained on the metric", classifier.predict(held.X), raw)
+    return found
+
+
+def _show(
+    output: Output,
+    classifier: MetricClassifier,
+    rows: list[dict[str, Any]],
+    count: int,
+    out: Path,
+    choices: list[str],
+    folded: bool,
+) -> None:
+    metric = str(classifier.metric_)
+    if rows:
+        noted = any(row["note"] for row in rows)
+        cells = [[r["model"], number(r["value"]), interval(r["low"], r["high"]), *([r["note"]] if noted else [])]
+                 for r in rows]  # fmt: skip
+        heads = ["model", "value", "95 % interval", *([""] if noted else [])]
+        output.table(f"{metric} on {count:,} held-out rows", heads, cells)
+        verdict = classifier.explain().splitlines()[-1]
+        if folded and verdict.startswith(("Training on", "Cross-entropy with", "The difference")):
+            output.line(verdict)
+    else:
+        output.line("Nothing was held out, so there is no measured value: too few rows.")
+    output.line(f"Model:  {out}")
+    output.line(f"Report: {out / 'report.html'}")
+    output.result(
+        {
+            "metric": metric,
+            "classes": classifier.classes_.tolist(),
+            "held_out_rows": count,
+            "held_out": rows,
+            "choices": choices,
+            "model": str(out),
+            "report": str(out / "report.html"),
+        }
+    )

@@ -1,0 +1,73 @@
+"""``metricfit metrics``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from metricfit.cli.options import Debug, Json, Quiet
+
+__all__ = ["command"]
+
+
+def command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A metric's name or alias.", show_default=False)
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """List the metrics, or show one: formula, range, parameters, reference.
+
+    A spec is a name, a name with parameters (fbeta:beta=2,average=macro), the metric of a class (f1[yes]), an
+    expression of these (0.7*recall[yes] + 0.3*precision[yes]), or one with constraints (precision[yes] subject to
+    recall[yes] >= 0.9).
+    """
+    from metricfit import metrics
+    from metricfit.cli.errors import UsageError
+    from metricfit.cli.output import Output
+
+    output = Output(json, quiet)
+    if name is None:
+        found = [_described(metrics.metric_class(n), n) for n in metrics.available()]
+        rows = [[m["name"], m["summary"], _range(m), "higher" if m["greater_is_better"] else "lower"] for m in found]
+        output.table(f"{len(found)} metrics", ["name", "what it is", "range", "better"], rows, left=2)
+        output.result(found)
+        return
+    try:
+        shown = _described(metrics.metric_class(name), name)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    output.line(f"{shown['name']}: {shown['summary']}")
+    output.line(f"  formula    {shown['formula']}")
+    output.line(f"  range      {_range(shown)}, {'higher' if shown['greater_is_better'] else 'lower'} is better")
+    if shown["parameters"]:
+        output.line(f"  parameters {', '.join(f'{k}={v}' for k, v in shown['parameters'].items())}")
+    output.line(f"  reference  {shown['reference'] or '–'}")
+    output.result(shown)
+
+
+def _described(cls: Any, name: str) -> dict[str, Any]:
+    from dataclasses import MISSING, fields
+
+    def default(field: Any) -> str:
+        return "(required)" if field.default is MISSING else str(field.default)
+
+    bounds = cls.range if isinstance(cls.range, tuple) else (0.0, 1.0)
+    return {
+        "name": name,
+        "canonical": cls.name,
+        "summary": " ".join((cls.__doc__ or "").split("\n\n")[0].split()).rstrip("."),
+        "formula": cls.formula,
+        "range": list(bounds),
+        "greater_is_better": cls.greater_is_better is not False,
+        "parameters": {field.name: default(field) for field in fields(cls)},
+        "reference": cls.reference,
+    }
+
+
+def _range(metric: dict[str, Any]) -> str:
+    low, high = metric["range"]
+    return f"{low:g} to {high:g}".replace("inf", "∞")

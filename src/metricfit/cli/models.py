@@ -1,0 +1,70 @@
+"""Model folders for the commands that use one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from metricfit.cli.columns import GAPS, ColumnFormat
+from metricfit.cli.errors import CommandError, UsageError
+from metricfit.cli.frames import formats_from_json
+
+if TYPE_CHECKING:
+    from metricfit.classifier import MetricClassifier
+
+__all__ = ["LoadedModel", "load_model"]
+
+
+@dataclass
+class LoadedModel:
+    """A model and how its input is read.
+
+    Attributes:
+        classifier: The classifier.
+        notes: What the run noted.
+        formats: How each of its columns is read from text.
+        gaps: Texts that stand for a missing value.
+    """
+
+    classifier: MetricClassifier
+    notes: dict[str, Any]
+    formats: dict[str, ColumnFormat]
+    gaps: tuple[str, ...]
+
+    def target(self, given: str | None) -> str:
+        """The target's column: as given, or as in training."""
+        found = given or self.notes.get("target")
+        if not found:
+            raise UsageError("--target: the model was not trained by the command line; name the column of the labels.")
+        return str(found)
+
+
+def load_model(folder: Path) -> LoadedModel:
+    """Read a model folder; what is wrong with it is told in one message."""
+    from metricfit.store import ModelFolderError, describe, load
+
+    try:
+        description, classifier = describe(folder), load(folder)
+    except ModelFolderError as error:
+        raise CommandError(str(error)) from error
+    notes = description["notes"]
+    columns = description["columns"]
+    if columns["names"] is None:
+        raise CommandError(f"{folder}: the model was trained on an array without column names; use it in Python.")
+    given = notes.get("input", {})
+    if "formats" in given:
+        formats = formats_from_json(given["formats"])
+    else:
+        formats = {c["name"]: _format(c) for c in columns["kinds"] or []}
+    missing = [name for name in columns["names"] if name not in formats]
+    formats |= {name: ColumnFormat("number") for name in missing}
+    return LoadedModel(
+        classifier, notes, {name: formats[name] for name in columns["names"]}, (*GAPS, *given.get("missing", []))
+    )
+
+
+def _format(column: dict[str, str]) -> ColumnFormat:
+    if column["reason"] == "truth values":
+        return ColumnFormat("flag")
+    return ColumnFormat({"category": "text", "date": "date"}.get(column["kind"], "number"))

@@ -1,0 +1,236 @@
+"""``metricfit train``: messy tables, honest splits, resuming, and what it says."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+
+import numpy as np
+import pytest
+
+import metricfit
+from metricfit.cli.options import seconds
+from metricfit.store import describe
+from tests.cli.helper import customers, write_csv
+
+QUICK = ("--max-epochs", 3, "--no-baseline")
+
+
+def train(program, data, out, *more, target="churn", metric="f1", code=0):
+    return program("train", data, "--target", target, "--metric", metric, "--out", out, *(more or QUICK), code=code)
+
+
+def messy_rows():
+    rng = np.random.default_rng(0)
+    rows = []
+    for i in range(120):
+        price = rng.normal(100, 30)
+        rows.append(
+            {
+                "": i,
+                "<b>Preis</b>": f"{price:.2f}".replace(".", ","),
+                "Größe": rng.choice(["klein", "groß", "", "?"]),
+                "Notiz": f'Zeile "{i}"\nzwei',
+                "Kündigt er?": "ja, sofort" if price + rng.normal(0, 10) > 110 else "nein",
+                "gemischt": rng.choice(["a", "1", "2.5", "true"]),
+                "Tag": f"{1 + i % 28}.{1 + i % 12}.2023",
+                "leer": "",
+                **{f"x{k}": int(rng.integers(0, 9)) for k in range(195)},
+            }
+        )
+    return rows
+
+
+def test_a_messy_table_works_first_time_and_says_what_it_took(program, tmp_path):
+    data = write_csv(tmp_path / "messy.csv", messy_rows(), encoding="utf-8-sig", delimiter=";")
+    out = tmp_path / "model"
+    train(program, data, out, target="Kündigt er?", metric="f1[ja, sofort]")
+    for told in (
+        "separator ';'", "task binary", "'<b>Preis</b>': numbers with a decimal comma", "'column_1' left out",
+        "'Notiz' not used: an identifier", "dates written as %d.%m.%Y", "'leer' not used",
+    ):  # fmt: skip
+        assert told in program.err, told
+    assert "f1[ja, sofort] on 120 held-out rows" in program.out
+    assert str(out / "report.html") in program.out
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "&lt;b&gt;Preis" in page
+    assert "<b>Preis" not in page
+    predicted = program("predict", out, data, "--keep", "column_1")
+    assert predicted.splitlines()[0] == 'column_1,prediction,"probability_ja, sofort",probability_nein'
+    assert len(predicted.splitlines()) == 121
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"), [(("0", "1"), [0, 1]), (("False", "True"), [False, True]), (("a b", "ü"), ["a b", "ü"])]
+)
+def test_targets_of_every_type_from_training_to_evaluation(program, tmp_path, labels, classes):
+    rows = [{"x": i, "y y": labels[i % 3 == 0]} for i in range(60)]
+    data = write_csv(tmp_path / "t.csv", rows)
+    train(program, data, tmp_path / "m", "--use", "x", *QUICK, target="y y", metric="mcc")
+    assert metricfit.load(tmp_path / "m").classes_.tolist() == classes
+    result = json.loads(program("evaluate", tmp_path / "m", data, "--json", "--metric", "accuracy"))
+    assert 0 <= result["metrics"]["accuracy"]["value"] <= 1
+
+
+def test_the_table_has_cross_entropy_plain_and_tuned_with_intervals(program, table, tmp_path):
+    result = json.loads(train(program, table, tmp_path / "m", "--max-epochs", 3, "--json", "--quiet"))
+    assert program.err == ""
+    models = [row["model"] for row in result["held_out"]]
+    assert models == ["cross-entropy, arg max", "cross-entropy, tuned rule", "trained on the metric"]
+    assert all(row["low"] <= row["value"] <= row["high"] for row in result["held_out"])
+    assert result["held_out_rows"] == 150
+    assert result["metric"] == "f1[yes]"
+
+
+def test_the_positive_class_and_its_reason(program, table, tmp_path):
+    train(program, table, tmp_path / "a")
+    assert "metric f1[yes]: the positive class is 'yes', the second in sorted order (--positive)" in program.err
+    train(program, table, tmp_path / "b", *QUICK, "--positive", "no")
+    assert "metric f1[no]: the positive class is 'no', as --positive says" in program.err
+    train(program, table, tmp_path / "c", *QUICK, "--positive", "maybe", code=2)
+    assert "no class 'maybe'" in program.err
+
+
+def test_held_out_file_is_measured_and_not_trained_on(program, table, tmp_path):
+    held = write_csv(tmp_path / "held.csv", [dict(reversed(row.items())) for row in customers(80, seed=1)])
+    options = ("--max-epochs", 3, "--validation", held, "--json")
+    result = json.loads(train(program, table, tmp_path / "m", *options))
+    assert {row["rows"] for row in result["held_out"]} == {80}
+    assert len(result["held_out"]) == 3
+    ours = result["held_out"][-1]["value"]
+    again = json.loads(program("evaluate", tmp_path / "m", held, "--metric", "f1[yes]", "--json"))
+    assert again["metrics"]["f1[yes]"]["value"] == pytest.approx(ours)
+
+
+def test_time_holds_out_the_latest_rows(program, table, tmp_path):
+    result = json.loads(train(program, table, tmp_path / "m", *QUICK, "--time", "day", "--json"))
+    assert result["held_out_rows"] == sum(
+        row["day"] >= sorted(r["day"] for r in customers())[120] for row in customers()
+    )
+    assert any("latest" in choice for choice in result["choices"])
+    assert "day" not in describe(tmp_path / "m")["columns"]["names"]
+
+
+def test_group_ignore_and_weight_are_no_features(program, tmp_path):
+    rows = [{**row, "who": f"p{i % 12}", "w": 1 + i % 3} for i, row in enumerate(customers())]
+    data = write_csv(tmp_path / "t.csv", rows)
+    train(program, data, tmp_path / "m", *QUICK, "--group", "who", "--weight", "w", "--ignore", "day,plan")
+    assert describe(tmp_path / "m")["columns"]["names"] == ["age"]
+    rows[10]["w"] = -1
+    train(program, write_csv(data, rows), tmp_path / "n", *QUICK, "--weight", "w", code=3)
+    assert "line 12, column 'w': expected a weight >= 0" in program.err
+
+
+def test_options_in_a_file_are_the_same_run(program, table, tmp_path):
+    train(program, table, tmp_path / "a", *QUICK, "--ignore", "day", "--seed", 3)
+    used = tmp_path / "a" / "train.toml"
+    assert tomllib.loads(used.read_text(encoding="utf-8"))["ignore"] == ["day"]
+    program("train", "--config", used, "--out", tmp_path / "b")
+    first, second = program("predict", tmp_path / "a", table), program("predict", tmp_path / "b", table)
+    assert first == second
+    used.write_text("taget = 'x'", encoding="utf-8")
+    program("train", "--config", used, code=2)
+    assert "did you mean 'target'" in " ".join(program.err.replace("│", " ").split())
+
+
+def test_an_existing_folder_is_kept_unless_overwritten(program, table, tmp_path):
+    out = tmp_path / "m"
+    train(program, table, out)
+    before = (out / "model.json").read_bytes()
+    train(program, table, out, code=2)
+    assert "--overwrite" in program.err
+    assert (out / "model.json").read_bytes() == before
+    train(program, table, out, *QUICK, "--overwrite")
+    other = tmp_path / "photos"
+    other.mkdir()
+    (other / "a.jpg").touch()
+    train(program, table, other, *QUICK, "--overwrite", code=2)
+    assert (other / "a.jpg").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "told"),
+    [
+        (("--target", "chrun"), 2, "did you mean 'churn'?"),
+        (("--metric", "f11"), 2, "did you mean 'f1'"),
+        (("--metric", "f1[maybe]"), 2, "maybe"),
+        (("--ignore", "nothing"), 2, "--ignore"),
+        (("--recipe", "cake"), 2, "cake"),
+        (("--task", "multiclass"), 2, "binary, not multiclass"),
+        (("--max-time", "soon"), 2, "--max-time"),
+        (("--target", "age"), 3, "distinct values"),
+    ],
+)
+def test_wrong_calls_and_data_have_their_exit_code_and_a_hint(program, tmp_path, more, code, told):
+    rows = [{**row, "age": row["age"] + i / 200} for i, row in enumerate(customers())]
+    data = write_csv(tmp_path / "t.csv", rows)
+    program("train", data, "--target", "churn", "--metric", "f1", "--out", tmp_path / "m", *more, code=code)
+    assert told in program.err
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_debug_run_shows_the_traceback(program, table, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["metricfit", "predict", str(tmp_path / "no model"), str(table), "--debug"])
+    from metricfit.cli import entry
+    from metricfit.cli.errors import CommandError
+
+    with pytest.raises(CommandError, match="no such model folder"):
+        entry.main()
+
+
+def test_disk_full_leaves_the_old_model_and_says_so(program, table, tmp_path, monkeypatch):
+    out = tmp_path / "m"
+    train(program, table, out)
+    before = (out / "model.json").read_bytes()
+
+    def full(path, content):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("metricfit.store.folder._write_file", full)
+    train(program, table, out, *QUICK, "--overwrite", code=1)
+    assert "No space left on device" in program.err
+    assert (out / "model.json").read_bytes() == before
+    monkeypatch.undo()
+    assert (tmp_path / "m.checkpoint").exists(), "what was trained is not lost"
+
+
+def test_max_time_ends_training_with_a_model(program, table, tmp_path):
+    train(program, table, tmp_path / "m", "--max-time", "0.01s", "--no-baseline")
+    assert len(metricfit.load(tmp_path / "m").history_) == 1
+
+
+@pytest.mark.parametrize(("text", "value"), [("90", 90), ("2m", 120), ("1.5h", 5400), ("3s", 3)])
+def test_lengths_of_time(text, value):
+    assert seconds(text) == value
+
+
+def test_ctrl_c_says_how_to_resume_and_resuming_gives_the_same_model(program, table, tmp_path):
+    out = tmp_path / "stopped"
+    options = [str(table), "--target", "churn", "--metric", "f1", "--no-baseline", "--max-epochs", "150"]
+    command = [sys.executable, "-m", "metricfit", "train", *options, "--out", str(out)]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    checkpoint = tmp_path / "stopped.checkpoint" / "metric.pt"
+    for _ in range(1200):
+        if checkpoint.exists() or process.poll() is not None:
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 1, told
+    assert "Traceback" not in told
+    assert "--resume" in told
+    assert checkpoint.exists()
+    assert not out.exists()
+    train(program, table, out, *options[5:], code=2)
+    assert "--resume goes on" in program.err
+    train(program, table, out, *options[5:], "--seed", 1, "--resume", code=2)
+    assert "another --seed" in program.err
+    train(program, table, out, *options[5:], "--resume")
+    train(program, table, tmp_path / "straight", *options[5:])
+    assert program("predict", out, table) == program("predict", tmp_path / "straight", table)
+    assert not checkpoint.parent.exists()

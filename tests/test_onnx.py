@@ -1,0 +1,139 @@
+"""ONNX export: onnxruntime decides as the classifier does, whatever the columns and the rule."""
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+from sklearn.preprocessing import StandardScaler
+
+from metricfit import MetricClassifier
+from metricfit.decisions import DecisionRule
+from metricfit.store.onnx import onnx_inputs, to_onnx
+
+QUICK = {"cv": 2, "baseline": False, "min_steps": 40, "max_epochs": 1, "random_state": 0, "verbose": False}
+
+
+def mixed_table(rows, seed=0, unseen=False):
+    rng = np.random.default_rng(seed)
+    gaps = rng.random(rows) < 0.1
+    cities = [f"city {k}" for k in range(60)] + (["nowhere"] if unseen else [])
+    return pd.DataFrame(
+        {
+            "age": np.where(gaps, np.nan, rng.normal(40, 10, rows)),
+            "<b>größe</b>": rng.choice(["S", "M", "L", None], rows),
+            "city": rng.choice(cities, rows),
+            "when": pd.to_datetime("1897-01-01") + pd.to_timedelta(rng.integers(0, 3_000_000, rows), "h"),
+            "text day": [None if g else f"20{k % 90:02d}-02-{1 + k % 28:02d}" for k, g in enumerate(gaps)],
+            "rooms": rng.integers(0, 6, rows),
+            "paid": rng.random(rows) < 0.5,
+            "constant": 1,
+            "name": [f"row {seed} {i}" for i in range(rows)],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def table():
+    return mixed_table(400)
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    score = table["age"].fillna(30) + 8 * table["paid"] + table["when"].dt.month
+    return MetricClassifier("f1", **QUICK).fit(table, np.array(["low", "middle", "high"])[pd.qcut(score, 3).cat.codes])
+
+
+def run(classifier, X, path):
+    to_onnx(classifier, path)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    label, proba = session.run(["label", "probabilities"], onnx_inputs(classifier, X))
+    return label, proba
+
+
+def check(classifier, X, path):
+    label, proba = run(classifier, X, path)
+    expected = classifier.predict_proba(X)
+    np.testing.assert_allclose(proba, expected, atol=2e-6)
+    # Where two classes are level to rounding, either is right.
+    top = np.sort(expected, axis=1)
+    clear = top[:, -1] - top[:, -2] > 1e-5
+    assert clear.mean() > 0.9
+    assert (label[clear] == classifier.predict(X)[clear]).all()
+
+
+def test_mixed_columns_with_gaps_and_unseen_categories(fitted, table, tmp_path):
+    check(fitted, table, tmp_path / "m.onnx")
+    new = mixed_table(300, seed=1, unseen=True)[list(reversed(table.columns))]
+    check(fitted, new, tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        DecisionRule.from_offsets([0.0, 1.5, -0.5], ["high", "low", "middle"]),
+        DecisionRule.from_costs([[0, 1, 5], [2, 0, 1], [1, 1, 0]], ["high", "low", "middle"]),
+    ],
+    ids=lambda rule: rule.kind,
+)
+def test_rules_of_several_classes(fitted, table, tmp_path, rule):
+    before = fitted.decision_rule_
+    try:
+        fitted.decision_rule_ = rule
+        check(fitted, table, tmp_path / "m.onnx")
+    finally:
+        fitted.decision_rule_ = before
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.2, 0.5, 0.93, 1.0])
+@pytest.mark.parametrize("labels", [(0, 1), (False, True), ("no", "ja, ü")])
+def test_thresholds_and_labels_of_every_type(tmp_path, threshold, labels):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    y = np.array(labels)[(X[:, 0] > 0).astype(int)]
+    classifier = MetricClassifier("mcc", preprocess=None, **QUICK).fit(X.astype(np.float32), y)
+    classifier.decision_rule_ = DecisionRule.at_threshold(threshold, classifier.classes_.tolist())
+    label, proba = run(classifier, X.astype(np.float32), tmp_path / "m.onnx")
+    assert (label == classifier.predict(X.astype(np.float32))).all()
+    np.testing.assert_allclose(proba, classifier.predict_proba(X.astype(np.float32)), atol=1e-5)
+
+
+def test_calendar_of_every_day_of_four_centuries(tmp_path):
+    from metricfit.data.dates import calendar_parts
+    from metricfit.store.graph import Graph
+    from metricfit.store.onnx import _calendar
+
+    dates = np.arange("1800-01-01", "2200-03-01", dtype="datetime64[D]").astype("datetime64[us]")
+    dates = dates + (np.arange(len(dates)) % 24).astype("timedelta64[h]")
+    graph = Graph()
+    for name, value in _calendar(graph, graph.input("days", "double")).items():
+        graph.output(f"out {name}", value, "double", ["rows", 1])
+    graph.save(tmp_path / "c.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "c.onnx", providers=["CPUExecutionProvider"])
+    expected = calendar_parts(dates)
+    found = session.run(None, {"days": expected["days"][:, None]})
+    for output, values in zip(session.get_outputs(), found, strict=True):
+        np.testing.assert_array_equal(values[:, 0], expected[output.name.removeprefix("out ")], output.name)
+
+
+def test_what_cannot_be_exported_is_said(tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    scaled = MetricClassifier("mcc", preprocess=StandardScaler(), **QUICK).fit(X, y)
+    with pytest.raises(ValueError, match="preprocess: only the built-in"):
+        to_onnx(scaled, tmp_path / "m.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command(capsys, monkeypatch, tmp_path, fitted, table):
+    from metricfit.store import save
+    from tests.cli.helper import Program
+
+    program = Program(capsys, monkeypatch)
+    model = save(fitted, tmp_path / "model")
+    program("export", model, "--format", "onnx")
+    assert "<b>größe</b>" in program.out
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    label, _ = session.run(["label", "probabilities"], onnx_inputs(fitted, table))
+    assert (label == fitted.predict(table)).mean() > 0.99
+    program("export", model, "--format", "onnx", code=2)
+    program("export", model, "--format", "pmml", code=2)
