@@ -194,3 +194,13 @@ class TestBuilderArguments:
         assert torch.allclose(mapped[1], matrix(2 * logits))
         jacobian = torch.func.jacrev(matrix)(logits)
         assert torch.allclose(jacobian, torch.autograd.functional.jacobian(matrix, logits))
+
+
+def test_an_index_names_a_class_only_where_every_label_is_text():
+    words = ConfusionMatrix(torch.eye(2), labels=("no", "yes"))
+    assert (words.class_index(0), words.class_index(1)) == (0, 1)
+    numbers = ConfusionMatrix(torch.eye(2), labels=(1, 2))
+    assert numbers.class_index(1) == 0
+    for matrix, label in ((words, 2), (words, -1), (numbers, 0)):
+        with pytest.raises(ValueError, match="no such class"):
+            matrix.class_index(label)

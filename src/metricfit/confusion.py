@@ -168,10 +168,11 @@ class ConfusionMatrix:
         return self.matrix * (1 - torch.eye(self.num_classes, dtype=self.matrix.dtype, device=self.matrix.device))
 
     def class_index(self, label: Hashable) -> int:
-        """The position of a class named by its label or, where no labels are known, by its index.
+        """The position of a class named by its label or, where no label is a number, by its index.
 
-        >>> ConfusionMatrix(torch.eye(2), labels=("ok", "fraud")).class_index("fraud")
-        1
+        >>> cm = ConfusionMatrix(torch.eye(2), labels=("ok", "fraud"))
+        >>> cm.class_index("fraud"), cm.class_index(0)
+        (1, 0)
         """
         names: Sequence[Any] = range(self.num_classes) if self.labels is None else self.labels
         if label in names:
@@ -180,6 +181,8 @@ class ConfusionMatrix:
         for index, name in enumerate(names):
             if str(name) == str(label):
                 return index
+        if isinstance(label, int) and 0 <= label < len(names) and all(isinstance(name, str) for name in names):
+            return label
         shown = ", ".join(str(name) for name in names[:20]) + (", …" if self.num_classes > 20 else "")
         hint = "" if self.labels is not None else "; to name classes pass labels=[…]"
         raise ValueError(f"class {label!r}: no such class; the classes are {shown}{hint}.")

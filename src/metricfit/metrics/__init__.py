@@ -1,14 +1,20 @@
 """Metrics of the confusion matrix: each is a score, a loss and an objective at once."""
 
+from metricfit.metrics.agreement import (
+    MCC,
+    CohenKappa,
+    HeidkeSkillScore,
+    Informedness,
+    Markedness,
+    TrueSkillStatistic,
+)
 from metricfit.metrics.arithmetic import Combination, Constant
 from metricfit.metrics.averaging import AVERAGES, ClassMetric
 from metricfit.metrics.base import CallableMetric, Metric
 from metricfit.metrics.classification import (
     F1,
-    MCC,
     Accuracy,
     BalancedAccuracy,
-    CohenKappa,
     CriticalSuccessIndex,
     ExpectedCost,
     FalseNegativeRate,
@@ -16,16 +22,12 @@ from metricfit.metrics.classification import (
     FBeta,
     FowlkesMallows,
     GMean,
-    HeidkeSkillScore,
-    Informedness,
     Jaccard,
-    Markedness,
     NegativePredictiveValue,
     Precision,
     PredictedShare,
     Recall,
     Specificity,
-    TrueSkillStatistic,
 )
 from metricfit.metrics.constraints import Constrained, Constraint
 from metricfit.metrics.ranking import AUPRC, AUROC, ThresholdMean

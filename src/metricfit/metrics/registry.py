@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.metrics import classification, ranking
+from metricfit.metrics import agreement, classification, ranking
 from metricfit.metrics.base import CallableMetric, Metric
 from metricfit.metrics.expression import parse
 
@@ -31,13 +31,13 @@ _CLASSES: dict[str, Any] = {
         classification.F1,
         classification.Jaccard,
         classification.GMean,
-        classification.MCC,
-        classification.CohenKappa,
-        classification.Informedness,
-        classification.Markedness,
+        agreement.MCC,
+        agreement.CohenKappa,
+        agreement.Informedness,
+        agreement.Markedness,
         classification.FowlkesMallows,
-        classification.TrueSkillStatistic,
-        classification.HeidkeSkillScore,
+        agreement.TrueSkillStatistic,
+        agreement.HeidkeSkillScore,
         classification.CriticalSuccessIndex,
         classification.ExpectedCost,
         classification.FalsePositiveRate,
