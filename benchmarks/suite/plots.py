@@ -60,11 +60,11 @@ def heat_map(rows: pd.DataFrame, methods: list[str], path: Path) -> None:
         gaps.append(100 * (means.sub(means.max(axis=1), axis=0)))
     table = sum(gaps) / len(gaps)
     figure, axis = plt.subplots(figsize=(2.6 + 0.55 * len(methods), 2.4 + 0.32 * len(table)), layout="constrained")
-    shown = np.ma.masked_invalid(table.to_numpy(dtype=float))
+    shown = table.to_numpy(dtype=float)
     colours = plt.get_cmap("YlGnBu_r").with_extremes(bad="0.93")
-    picture = axis.imshow(shown, cmap=colours, vmin=-15, vmax=0, aspect="auto")
+    picture = axis.imshow(np.ma.masked_invalid(shown), cmap=colours, vmin=-15, vmax=0, aspect="auto")
     for (i, j), value in np.ndenumerate(shown):
-        if not np.ma.is_masked(value):
+        if np.isfinite(value):
             text = "0" if value > -0.05 else f"{value:.1f}" if value > -9.95 else f"{value:.0f}"
             axis.text(j, i, text, ha="center", va="center", fontsize=7, color="white" if value < -9 else "0.15")
     titles = [METHODS[m].title for m in methods]

@@ -123,6 +123,9 @@ def _verdict(comparison: Comparison) -> str:
     if REFERENCE in average.index:
         named = ", ".join(f"{_ordinal(places[m])} for {TITLES[m]}" for m in METRICS)
         text += f" By metric it is {named}."
+    if level := comparison.level_with(best):
+        names = ", ".join(METHODS[name].title for name in average.index if name in level)
+        text += f" Not to be told apart from the first (ranks less than two standard errors away): {names}."
     text += " Ranks are of the means over splits, set by set; ties share the mean of their ranks."
     few = comparison.splits[comparison.splits < ENOUGH_SPLITS]
     if len(few):

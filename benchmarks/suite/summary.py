@@ -74,6 +74,12 @@ class Comparison:
         table["overall"] = self.ranks.mean()
         return table.sort_values("overall")
 
+    def level_with(self, method: str) -> list[str]:
+        """Methods whose rank differs from this one's by less than two standard errors of the paired difference."""
+        by_set = self.ranks.groupby("dataset", observed=True).mean()
+        gaps = by_set.drop(columns=method).sub(by_set[method], axis=0)
+        return [name for name in gaps if not abs(gaps[name].mean()) > 2 * gaps[name].sem()]
+
     def error(self) -> pd.DataFrame:
         """Standard errors over data sets of the average ranks; overall, of the mean over the metrics."""
         by_metric = self.ranks.groupby("metric", observed=True).sem().T.reindex(columns=list(METRICS))
