@@ -23,7 +23,7 @@ def command(
     ],
     methods: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A method; repeat it, or divide names by commas. A wrong name lists them.",
+        typer.Option(metavar="NAME", help="A method; repeat it, or divide names by commas.",
                      show_default="all that are installed"),
     ] = None,
     splits: Annotated[int, typer.Option(min=2, help="Random splits into 80 % to train on and 20 % to test.")] = 5,
@@ -98,9 +98,11 @@ def command(
 ) -> None:  # fmt: skip
     """Compare methods on the same random splits: a leaderboard.
 
-    Networks trained on the metric, with cross-entropy (plain, weighted, with a tuned rule), random forests and
-    gradient boosting (plain and tuned; XGBoost and LightGBM where installed). A comparison that was stopped goes on
-    where it was when the same command is given again.
+    Methods: metricfit, metricfit-tuned and east are networks trained on the metric; cross-entropy,
+    cross-entropy-weighted and cross-entropy-tuned the same networks trained the usual way; random-forest, boosting and,
+    where installed, xgboost and lightgbm are trees, each also with -tuned, a decision rule tuned for the metric.
+
+    A comparison that was stopped goes on where it was when the same command is given again.
 
     Example: metricfit compare churn.csv --target churn --metric mcc --jobs 4
     """

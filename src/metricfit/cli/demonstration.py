@@ -14,7 +14,7 @@ from metricfit.cli.output import Output
 
 __all__ = ["customers", "run"]
 
-_ROWS = 2500
+_ROWS = 1500
 
 
 def run(out: Path, *, seed: int, overwrite: bool, as_json: bool, quiet: bool) -> None:
@@ -25,14 +25,14 @@ def run(out: Path, *, seed: int, overwrite: bool, as_json: bool, quiet: bool) ->
         raise UsageError(f"--out: {out} holds an earlier demo; --overwrite replaces it.")
     out.mkdir(parents=True, exist_ok=True)
     customers(_ROWS, seed).to_csv(table, index=False)
-    output.note(f"{_ROWS:,} made-up customers, of whom about 9 % leave: {table}")
-    output.note(f"$ metricfit train {table} --target churn --metric f1[yes] --max-epochs 60 --out {model}")
+    output.note(f"{_ROWS:,} made-up customers, of whom about one in eight leaves: {table}")
+    output.note(f"$ metricfit train {table} --target churn --metric f1[yes] --max-epochs 40 --out {model}")
     options: dict[str, Any] = dict.fromkeys(
         ("validation", "group", "time", "folds", "weight", "positive", "max_time", "max_rows", "separator", "encoding")
     )
     options |= {"ignore": [], "use": [], "categorical": [], "missing": [], "task": "auto", "recipe": "default"}
     options |= {"data": str(table), "target": "churn", "metric": "f1[yes]", "out": str(model), "baseline": True}
-    options |= {"max_epochs": 60, "seed": seed}
+    options |= {"max_epochs": 40, "seed": seed}
     train(options, resume=False, overwrite=overwrite, as_json=as_json, quiet=quiet)
     output.note(f"Next: metricfit predict {model} {table} --keep customer_id")
 
@@ -46,8 +46,8 @@ def customers(rows: int, seed: int) -> pd.DataFrame:
     calls = rng.poisson(1.2, rows)
     joined = pd.Timestamp("2024-06-30") - pd.to_timedelta(months * 30, unit="D")
     risk = -4.2 + 1.5 * (contract == "monthly") + 0.55 * calls - 0.02 * months + 0.012 * (charge - 75)
-    risk += 1.2 * ((charge > 100) & (calls >= 3)) + rng.normal(0, 0.4, rows)
-    leaves = rng.random(rows) < 1 / (1 + np.exp(-risk))
+    risk += 1.2 * ((charge > 100) & (calls >= 3))
+    leaves = rng.random(rows) < 1 / (1 + np.exp(-2.2 * (risk + 1.8)))
     return pd.DataFrame(
         {
             "customer_id": np.arange(10_000, 10_000 + rows),
