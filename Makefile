@@ -16,7 +16,7 @@ SUITE ?=
 SUITE_SMALL := keel winequality_red abalone cocktail_party ann_thyroid mammography
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format clean bench-suite bench-suite-smoke
+.PHONY: help demo test test-slow lint format clean bench-suite bench-suite-smoke bench-speed
 .DELETE_ON_ERROR:
 
 help:  ## Show this list
@@ -33,6 +33,11 @@ test: lint  ## Lint, types, doctests and tests with the coverage floor
 test-slow: $(VENV)/.installed-dev  ## Only the tests marked slow
 	@echo "==> Slow tests"
 	@$(BIN)/python -m pytest -q -m slow
+
+bench-speed: $(VENV)/.installed-dev  ## Time of the loss against cross-entropy, and how it grows (about 15 min)
+	@$(BIN)/python benchmarks/speed/loss.py ratios
+	@$(BIN)/python benchmarks/speed/loss.py growth --seconds 2
+	@$(BIN)/python benchmarks/speed/loss.py plots
 
 lint: $(VENV)/.installed-dev  ## ruff (lint and format) and mypy, changing nothing
 	@echo "==> ruff"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from metricfit import _kernels as kernels
 from metricfit._inputs import Samples, Task, values_can_be_inspected
 from metricfit._numerics import safe_divide
 from metricfit.membership import dynamic_membership, threshold_membership
@@ -51,8 +52,20 @@ def count_samples(
         detach_threshold=detach_threshold,
         from_probabilities=from_probabilities,
     )
-    scores, target, weight = samples.scores, samples.target, samples.weight
-    row = scores.shape[1] * (1 if thresholds is None else len(thresholds))
+    if task == "multiclass" and thresholds is None:
+        plain = partial(_count_in_blocks, count, samples)
+        fast = kernels.count(
+            samples, step, plain, detach_threshold=detach_threshold, from_probabilities=from_probabilities
+        )
+        if fast is not None:
+            return fast
+    return _count_in_blocks(count, samples, samples.scores, 1 if thresholds is None else len(thresholds))
+
+
+def _count_in_blocks(count: Callable[..., Tensor], samples: Samples, scores: Tensor, grid: int = 1) -> Tensor:
+    """The counts of other scores of the same samples."""
+    target, weight = samples.target, samples.weight
+    row = scores.shape[1] * grid
     rows = max(1, BLOCK_ELEMENTS // row)
     if len(scores) * row <= WHOLE_ELEMENTS or not values_can_be_inspected():
         return count(scores, target, weight)

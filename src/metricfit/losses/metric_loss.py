@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from metricfit._counting import count_samples
-from metricfit._inputs import Samples, Task, check_task, flatten_inputs
+from metricfit._inputs import Samples, Task, check_task, flatten_inputs, values_can_be_inspected
+from metricfit._kernels.loss import fused_loss
+from metricfit._kernels.metric_gradients import closed_form_of
 from metricfit.confusion import Absent, ConfusionMatrix, as_confusion_matrix
 from metricfit.losses.cross_entropy import ClassWeighting, cross_entropy_of_samples
 from metricfit.losses.diagnosis import Diagnosis, diagnose
@@ -18,7 +21,7 @@ from metricfit.losses.memory import ConfusionMemory
 from metricfit.losses.stepping import check_temperature, choose_step
 from metricfit.metrics import ClassMetric, Metric, MetricLike, get
 from metricfit.metrics.base import MatrixSource
-from metricfit.steps import Step
+from metricfit.steps import Step, annealed_linear_step
 
 __all__ = ["MetricLoss", "metric_loss"]
 
@@ -125,7 +128,7 @@ class MetricLoss(nn.Module):
     >>> value = loss(logits, torch.tensor([0, 1, 1]))
     >>> value.backward()
     >>> value
-    tensor(0.2864, grad_fn=<WhereBackward0>)
+    tensor(0.2864, grad_fn=<...>)
     """
 
     temperature: Tensor | None
@@ -217,6 +220,10 @@ class MetricLoss(nn.Module):
             target: Classes; see the class.
             sample_weight: Weights (N,) or one a position.
         """
+        fused = self._fused(input, target, sample_weight)
+        return self._plain(input, target, sample_weight) if fused is None else fused
+
+    def _plain(self, input: Tensor, target: Tensor, sample_weight: Tensor | None) -> Tensor:
         with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
             samples = self._flatten(input, target, sample_weight)
             loss = self.metric.loss(self._source(samples, remember=self.training))
@@ -225,6 +232,28 @@ class MetricLoss(nn.Module):
             if self.cross_entropy:
                 loss = loss + self.cross_entropy * self._cross_entropy(samples)
             return torch.where(samples.weight.sum() > 0, loss, torch.zeros_like(loss))
+
+    def _fused(self, input: Tensor, target: Tensor, sample_weight: Tensor | None) -> Tensor | None:
+        """The loss in one compiled step, or None where an option or the input asks for the plain way."""
+        if not values_can_be_inspected():
+            return None
+        if self.task != "multiclass" or self.cross_entropy or self.memories is not None or self.from_probabilities:
+            return None
+        closed_form = closed_form_of(self.metric)
+        if closed_form is None or (closed_form.label >= 0 and self.labels is not None):
+            return None
+        return fused_loss(
+            closed_form,
+            input,
+            target,
+            lambda other: self._plain(other, target, sample_weight),
+            step=self._step,
+            weight=self.weight,
+            sample_weight=sample_weight,
+            ignore_index=self.ignore_index,
+            skip_absent=self.absent == "skip",
+            detach_threshold=self.detach_threshold,
+        )
 
     def set_temperature(self, temperature: float) -> None:
         """Change T in place: nothing is recompiled.
@@ -293,7 +322,7 @@ class MetricLoss(nn.Module):
     def _step(self) -> Step:
         if self._fixed_step is not None:
             return self._fixed_step
-        return choose_step("annealed_linear", temperature=self.temperature)  # type: ignore[arg-type]
+        return partial(annealed_linear_step, temperature=self.temperature)  # type: ignore[arg-type]
 
     def _cross_entropy(self, samples: Samples) -> Tensor:
         prior = self.class_prior

@@ -1,0 +1,312 @@
+"""What MetricLoss costs beside F.cross_entropy: forward and backward, and how both grow with samples and classes.
+
+    python benchmarks/speed/loss.py ratios   # time against F.cross_entropy, written to ratios.csv
+    python benchmarks/speed/loss.py growth   # exponents over n and d beside other libraries, written to growth.csv
+    python benchmarks/speed/loss.py plots    # both drawn
+
+Every ratio is taken within one run: contestants take turns, one step each, and a ratio is that of two neighbouring
+steps. The median of the ratios is reported with their quartiles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+
+from metricfit import MetricLoss, __version__
+from metricfit._kernels import batch as kernels
+
+HERE = Path(__file__).parent
+IMAGES = HERE.parents[1] / "docs" / "images"
+SHAPES = [(1024, 2), (1024, 10), (65536, 10), (8192, 257), (65536, 257), (8192, 1000), (262144, 21), (4, 21, 256, 256)]
+
+
+def machine() -> dict[str, object]:
+    """What the numbers depend on."""
+    model = platform.processor()
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), model)
+    try:
+        import numba
+
+        compiler = numba.__version__
+    except ImportError:
+        compiler = ""
+    return {
+        "cpu": model, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "metricfit": __version__,
+        "torch": torch.__version__, "numba": compiler, "python": platform.python_version(),
+        "load": round(os.getloadavg()[0], 1), "date": time.strftime("%Y-%m-%d"),
+    }  # fmt: skip
+
+
+def batch(shape: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+    random = torch.Generator().manual_seed(0)
+    logits = torch.randn(shape, generator=random).requires_grad_()
+    return logits, torch.randint(shape[1], shape[:1] + shape[2:], generator=random)
+
+
+def one_step(loss, logits, target) -> float:
+    logits.grad = None
+    start = time.perf_counter()
+    loss(logits, target).backward()
+    return time.perf_counter() - start
+
+
+def interleaved(contestants, logits, target, seconds: float, least: int = 9) -> dict[str, list[float]]:
+    """Step times, the contestants taking turns in an order that changes, so that none always follows the same one."""
+    names = list(contestants)
+    for name in names:
+        for _ in range(3):
+            one_step(contestants[name], logits, target)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times[names[0]]) < least:
+        for name in names:
+            times[name].append(one_step(contestants[name], logits, target))
+        names = names[1:] + names[:1]
+    return times
+
+
+def without_numba(loss):
+    """The same loss along the pure-torch path."""
+
+    def call(logits, target):
+        import metricfit._kernels
+        import metricfit._kernels.loss
+
+        modules = (metricfit._kernels, metricfit._kernels.loss)
+        for module in modules:
+            module.numba_is_here = lambda: False
+        try:
+            return loss(logits, target)
+        finally:
+            for module in modules:
+                module.numba_is_here = kernels.numba_is_here
+
+    return call
+
+
+def ratios(seconds: float) -> None:
+    contestants = {"cross_entropy": F.cross_entropy, "f1": MetricLoss("f1"), "mcc": MetricLoss("mcc")}
+    contestants |= {f"{name}, torch only": without_numba(MetricLoss(name)) for name in ("f1", "mcc")}
+    rows = []
+    for shape in SHAPES:
+        logits, target = batch(shape)
+        times = interleaved(contestants, logits, target, seconds)
+        base = times["cross_entropy"]
+        for name in contestants:
+            quotients = [mine / theirs for mine, theirs in zip(times[name], base, strict=True)]
+            low, middle, high = statistics.quantiles(quotients, n=4)
+            rows.append({
+                "shape": "x".join(map(str, shape)), "loss": name, "repetitions": len(base),
+                "milliseconds": f"{statistics.median(times[name]) * 1e3:.4g}", "ratio": f"{middle:.3f}",
+                "quartile_1": f"{low:.3f}", "quartile_3": f"{high:.3f}",
+                "ratio_of_minima": f"{min(times[name]) / min(base):.3f}", **machine(),
+            })  # fmt: skip
+            print(*list(rows[-1].values())[:8], sep="\t", flush=True)
+    write("ratios.csv", rows)
+
+
+def write(name: str, rows) -> None:
+    with (HERE / name).open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def naive_f1(logits, target):
+    """One-hot rows and a matrix product, as it is often written."""
+    p = logits.softmax(1)
+    truth = F.one_hot(target, logits.shape[1]).to(p.dtype)
+    matrix = truth.T @ p
+    tp = matrix.diagonal()
+    return 1 - (2 * tp / (matrix.sum(0) + matrix.sum(1)).clamp_min(1e-12)).mean()
+
+
+def rivals():
+    """Losses and matrices by name; libraries that are not installed are left out."""
+    found = {"cross_entropy": F.cross_entropy, "metricfit f1": MetricLoss("f1"), "metricfit mcc": MetricLoss("mcc")}
+    found["naive one-hot"] = naive_f1
+    try:
+        from torchmetrics.functional.classification import multiclass_confusion_matrix
+
+        def of_torchmetrics(logits, target):
+            return multiclass_confusion_matrix(logits, target, logits.shape[1])
+
+        found["torchmetrics matrix (no gradient)"] = of_torchmetrics
+    except ImportError:
+        pass
+    from sklearn.metrics import confusion_matrix
+
+    def of_sklearn(logits, target):
+        return confusion_matrix(target.numpy(), logits.detach().argmax(1).numpy())
+
+    found["sklearn matrix (no gradient)"] = of_sklearn
+    try:
+        from segmentation_models_pytorch.losses import DiceLoss, JaccardLoss, TverskyLoss
+
+        for kind in (DiceLoss, JaccardLoss, TverskyLoss):
+            found[f"smp {kind.__name__}"] = kind("multiclass")
+    except ImportError:
+        pass
+    try:
+        from monai.losses import DiceLoss as MonaiDice
+
+        dice = MonaiDice(to_onehot_y=True, softmax=True)
+        found["monai DiceLoss"] = lambda logits, target: dice(logits[:, :, None], target[:, None, None])
+    except ImportError:
+        pass
+    return found
+
+
+def measure(name: str, n: int, d: int, seconds: float) -> None:
+    """Median step time and memory beyond the batch itself, in a process of its own; printed for the parent."""
+    loss = rivals()[name]
+    logits, target = batch((n, d))
+
+    def step() -> None:
+        logits.grad = None
+        value = loss(logits, target)
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            value.backward()
+
+    step()
+    times = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 5:
+        start = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - start)
+    print(statistics.median(times), peak_memory(step))
+
+
+def peak_memory(step) -> int:
+    """Largest resident memory during a step beyond that before it, from the kernel's own record (Linux)."""
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+    def entry(name: str) -> int:
+        return next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line.startswith(name))
+
+    try:
+        reset.write_text("5")
+    except OSError:
+        return -1
+    before = entry("VmRSS")
+    step()
+    return entry("VmHWM") - before
+
+
+def growth(seconds: float) -> None:
+    sweeps = {"n": [(n, 32) for n in (8192, 32768, 131072, 524288)], "d": [(4096, d) for d in (32, 128, 512, 2048)]}
+    rows = []
+    for name in rivals():
+        for over, shapes in sweeps.items():
+            results = []
+            for n, d in shapes:
+                command = [sys.executable, __file__, "measure", "--name", name, "--n", str(n), "--d", str(d)]
+                command += ["--seconds", str(seconds)]
+                output = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+                results.append((float(output[-2]), int(output[-1])))
+            sizes = [n if over == "n" else d for n, d in shapes]
+            rows.append({
+                "loss": name, "over": over, "sizes": " ".join(map(str, sizes)),
+                "time_exponent": exponent(sizes, [t for t, _ in results]),
+                "memory_exponent": exponent(sizes, [m for _, m in results]),
+                "milliseconds": " ".join(f"{t * 1e3:.3g}" for t, _ in results),
+                "megabytes": " ".join(f"{m / 1e6:.3g}" for _, m in results), **machine(),
+            })  # fmt: skip
+            print(*list(rows[-1].values())[:7], sep="\t", flush=True)
+    write("growth.csv", rows)
+
+
+def exponent(sizes, values) -> str:
+    """The slope of log value over log size, without the smallest size, which is mostly fixed cost."""
+    if min(values) <= 0:
+        return ""
+    x, y = torch.tensor(sizes).double().log(), torch.tensor(values).double().log()
+    x, y = x[1:], y[1:]
+    return f"{((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum():.2f}"
+
+
+def plots() -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    with (HERE / "ratios.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    shapes = list(dict.fromkeys(row["shape"] for row in rows))
+    losses = [name for name in dict.fromkeys(row["loss"] for row in rows) if name != "cross_entropy"]
+    figure, axes = plt.subplots(figsize=(9, 4))
+    width = 0.8 / len(losses)
+    for i, name in enumerate(losses):
+        mine = [next(row for row in rows if (row["shape"], row["loss"]) == (shape, name)) for shape in shapes]
+        middle = [float(row["ratio"]) for row in mine]
+        spread = [
+            [m - float(row["quartile_1"]) for m, row in zip(middle, mine, strict=True)],
+            [float(row["quartile_3"]) - m for m, row in zip(middle, mine, strict=True)],
+        ]
+        places = [j + (i - (len(losses) - 1) / 2) * width for j in range(len(shapes))]
+        axes.bar(places, middle, width, yerr=spread, label=name, error_kw={"elinewidth": 0.8})
+    for level, text in ((1.5, "1.5 ×"), (5, "5 ×")):
+        axes.axhline(level, color="grey", linewidth=0.8, linestyle="--")
+        axes.annotate(text, (len(shapes) - 0.55, level), fontsize=8, va="bottom")
+    axes.set_yscale("log")
+    axes.set_yticks([0.25, 0.5, 1, 2, 4, 8], ["0.25", "0.5", "1", "2", "4", "8"])
+    axes.set_xticks(range(len(shapes)), shapes, fontsize=8)
+    axes.set_ylabel("time / F.cross_entropy's")
+    axes.set_title("Forward and backward, median and quartiles")
+    axes.legend(fontsize=8, ncols=2)
+    figure.tight_layout()
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    figure.savefig(IMAGES / "speed-ratios.png", dpi=120)
+    if not (HERE / "growth.csv").exists():
+        return
+    with (HERE / "growth.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    figure, panels = plt.subplots(2, 2, figsize=(10, 7))
+    for row in rows:
+        column = 0 if row["over"] == "n" else 1
+        sizes = [int(size) for size in row["sizes"].split()]
+        for line, key in enumerate(("milliseconds", "megabytes")):
+            values = [float(value) for value in row[key].split()]
+            panels[line][column].loglog(sizes, values, marker=".", label=row["loss"])
+            panels[line][column].set_ylabel(key)
+            panels[line][column].set_xlabel("samples, 32 classes" if column == 0 else "classes, 4,096 samples")
+    panels[0][0].legend(fontsize=6)
+    figure.tight_layout()
+    figure.savefig(IMAGES / "speed-growth.png", dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["ratios", "growth", "plots", "measure"])
+    parser.add_argument("--seconds", type=float, default=20.0, help="per shape (ratios) or measurement (growth)")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--name")
+    parser.add_argument("--n", type=int)
+    parser.add_argument("--d", type=int)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    if arguments.what == "measure":
+        measure(arguments.name, arguments.n, arguments.d, arguments.seconds)
+    elif arguments.what == "plots":
+        plots()
+    else:
+        (ratios if arguments.what == "ratios" else growth)(arguments.seconds)
+
+
+if __name__ == "__main__":
+    main()

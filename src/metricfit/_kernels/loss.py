@@ -1,0 +1,107 @@
+"""The whole of ``MetricLoss`` in one step: logits to loss, without intermediate tensors, where everything is usual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metricfit._kernels import five_points, is_ordinary
+from metricfit._kernels.batch import Batch, Tensors, is_dense, numba_is_here
+from metricfit._kernels.metric_gradients import ClosedForm
+from metricfit._kernels.second_order import second_order
+from metricfit.steps import Step
+
+__all__ = ["fused_loss"]
+
+
+def fused_loss(
+    metric: ClosedForm,
+    input: Tensor,
+    target: Tensor,
+    plain: Callable[[Tensor], Tensor],
+    *,
+    step: Step,
+    weight: Tensor | None,
+    sample_weight: Tensor | None,
+    ignore_index: int,
+    skip_absent: bool,
+    detach_threshold: bool,
+) -> Tensor | None:
+    """The loss of a multiclass batch of logits, or None where the plain way must be taken or finds an error.
+
+    Args:
+        metric: The metric, differentiated by hand.
+        input: Logits (N, C, …).
+        target: Class indices (N, …).
+        plain: The reference: the loss of other logits of the same batch.
+        step: The step.
+        weight: Class weights.
+        sample_weight: Sample weights.
+        ignore_index: Target value of positions that do not count.
+        skip_absent: Whether averages leave out classes without support.
+        detach_threshold: Stop the gradient through the threshold.
+    """
+    if not isinstance(input, Tensor) or not isinstance(target, Tensor) or not numba_is_here() or _is_distributed():
+        return None
+    if not is_ordinary(input, target, weight, sample_weight) or input.ndim < 2:
+        return None
+    if input.dtype != torch.float32 or not (input.is_cpu and target.is_cpu):
+        return None
+    positions = input.shape[:1] + input.shape[2:] if input.ndim > 2 else input.shape[:1]
+    if target.shape != positions or target.dtype != torch.int64 or not input.numel() or input.shape[1] < 2:
+        return None
+    points = five_points(step)
+    if points is None or metric.label >= input.shape[1]:
+        return None
+    if weight is not None and (weight.requires_grad or not weight.is_cpu or weight.shape != input.shape[1:2]):
+        return None
+    if sample_weight is not None and (
+        sample_weight.requires_grad or not sample_weight.is_cpu or sample_weight.shape != positions
+    ):
+        return None
+    tensors = (
+        input if is_dense(input) else input.contiguous(),
+        target if target.ndim == 1 else target.reshape(-1),
+        None if sample_weight is None else sample_weight.reshape(-1).to(input.dtype),
+        None if weight is None else weight.to(input.dtype),
+    )
+    batch = Batch(points, ignore=ignore_index, is_softmax=True, is_fixed=detach_threshold)
+    counts = batch.count(tensors)
+    if counts is None:
+        return None
+    value, gradient = metric.loss_and_gradient(counts, skip_absent)
+    loss = torch.from_numpy(np.array(value, counts.dtype))  # torch.tensor takes ten times as long
+    if not (torch.is_grad_enabled() and input.requires_grad):
+        return loss
+    result: Tensor = _FusedLoss.apply(tensors[0], tensors, batch, loss, gradient, plain)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _FusedLoss(torch.autograd.Function):
+    """Ties a loss that was computed with its gradient to the logits."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        _, tensors, ctx.batch, loss, ctx.gradient, ctx.plain = arguments
+        ctx.save_for_backward(*tensors)
+        result: Tensor = loss
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        tensors: Tensors = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            (gradient,) = second_order(ctx.plain, tensors[0], gradients[0])
+        else:
+            scale = gradients[0].item()
+            gradient = ctx.batch.pull_back(tensors, ctx.gradient if scale == 1 else ctx.gradient * scale)
+        return gradient, None, None, None, None, None
+
+
+def _is_distributed() -> bool:
+    # Then other processes' counts belong into the matrix before the metric is taken.
+    return torch.distributed.is_available() and torch.distributed.is_initialized()

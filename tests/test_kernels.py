@@ -1,0 +1,391 @@
+"""Fast paths against the plain formulas: values and gradients, option by option."""
+
+import math
+import os
+import subprocess
+import sys
+from functools import partial
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import metricfit._kernels
+import metricfit._kernels.batch
+import metricfit._kernels.loss
+import metricfit._kernels.threads
+from metricfit import MetricLoss, metrics
+from metricfit._counting import _count_block
+from metricfit._kernels import five_points
+from metricfit._kernels.batch import Batch
+from metricfit._kernels.closed_form import ClosedFormCounts
+from metricfit._kernels.metric_gradients import closed_form_of
+from metricfit._kernels.threads import parts_of
+from metricfit.confusion import ConfusionMatrix, soft_confusion_matrix
+from metricfit.steps import annealed_linear_step, linear_step, sigmoid_step
+from tests.helper import generator
+
+CLOSED_FORMS = ["f1", "mcc", "precision", "recall", "jaccard", "csi", "fbeta:beta=2", "f1[1]", "recall:zero_division=1"]
+
+
+def samples(n, classes, *, seed=0, scale=3.0, dtype=torch.float64):
+    random = generator(seed)
+    scores = (torch.randn(n, classes, generator=random, dtype=torch.float64) * scale).to(dtype)
+    return scores, torch.randint(classes, (n,), generator=random), torch.rand(n, generator=random).to(dtype)
+
+
+def reference(scores, target, weight, step, *, fixed=False, from_probabilities=False):
+    return _count_block(
+        scores, target, weight, task="multiclass", step=step, threshold=0.5, thresholds=None, detach_threshold=fixed,
+        from_probabilities=from_probabilities,
+    )  # fmt: skip
+
+
+def compiled_counts(scores, target, weight, step, direction, *, fixed=False, from_probabilities=False):
+    batch = Batch(five_points(step), ignore=-100, is_softmax=not from_probabilities, is_fixed=fixed)
+    tensors = (scores.detach(), target, weight, None)
+    counts = batch.count(tensors)
+    assert counts is not None
+    return torch.from_numpy(counts.sum(0)), batch.pull_back(tensors, direction.numpy())
+
+
+def torch_counts(scores, target, weight, step, direction, *, fixed=False, from_probabilities=False):
+    leaf = scores.detach().clone().requires_grad_()
+    counts = ClosedFormCounts.apply(leaf, target, weight, five_points(step), not from_probabilities, fixed, None)
+    return counts.detach(), torch.autograd.grad(counts, leaf, direction)[0]
+
+
+def assert_equal(fast, scores, target, weight, step, tolerance=1e-10, **options):
+    classes = scores.shape[1]
+    direction = torch.rand(classes, classes, generator=generator(5), dtype=torch.float64).to(scores.dtype)
+    counts, gradient = fast(scores, target, weight, step, direction, **options)
+    leaf = scores.clone().requires_grad_()
+    expected = reference(leaf, target, weight, step, **options)
+    (expected_gradient,) = torch.autograd.grad(expected, leaf, direction)
+    torch.testing.assert_close(counts, expected.detach(), rtol=tolerance, atol=tolerance)
+    size = max(1.0, expected_gradient.abs().max().item())
+    torch.testing.assert_close(gradient, expected_gradient, rtol=tolerance, atol=tolerance * size)
+
+
+both = pytest.mark.parametrize("fast", [compiled_counts, torch_counts])
+
+
+class TestCounts:
+    @both
+    @pytest.mark.parametrize("classes", [2, 3, 10, 31, 64, 127, 128, 129, 160, 257])
+    @pytest.mark.parametrize("n", [1, 33])
+    def test_every_number_of_classes(self, fast, classes, n):
+        assert_equal(fast, *samples(n, classes), annealed_linear_step)
+
+    @both
+    @pytest.mark.parametrize("fixed", [False, True])
+    @pytest.mark.parametrize("from_probabilities", [False, True])
+    @pytest.mark.parametrize("step", [annealed_linear_step, linear_step, partial(linear_step, delta=0.3)])
+    @pytest.mark.parametrize("classes", [4, 140])
+    def test_every_option(self, fast, fixed, from_probabilities, step, classes):
+        scores, target, weight = samples(70, classes)
+        scores = scores.softmax(1) if from_probabilities else scores
+        assert_equal(fast, scores, target, weight, step, fixed=fixed, from_probabilities=from_probabilities)
+
+    @both
+    @pytest.mark.parametrize("temperature", [0.4, 0.39, 0.2, 0.05, 1e-3, 1e-6])
+    @pytest.mark.parametrize("classes", [2, 7, 130])
+    def test_every_temperature(self, fast, temperature, classes):
+        step = partial(annealed_linear_step, temperature=temperature)
+        assert_equal(fast, *samples(200, classes), step, tolerance=1e-9)
+
+    @both
+    @pytest.mark.parametrize("scale", [0.0, 1e-3, 30.0, 300.0, 1e4])
+    @pytest.mark.parametrize("classes", [2, 5, 150])
+    def test_extreme_logits(self, fast, scale, classes):
+        scores, target, weight = samples(64, classes, scale=scale)
+        if scale == 0:  # the gradient through the threshold of many ties belongs to any two of them
+            assert_equal(fast, scores, target, weight, annealed_linear_step, fixed=True)
+            return
+        assert_equal(fast, scores, target, weight, annealed_linear_step)
+
+    @both
+    @pytest.mark.parametrize("classes", [4, 150])
+    def test_two_equal_largest(self, fast, classes):
+        scores, target, weight = samples(40, classes)
+        largest, places = scores.topk(2, dim=1)
+        scores.scatter_(1, places, largest[:, :1].expand(-1, 2))
+        assert_equal(fast, scores, target, weight, annealed_linear_step)
+        assert_equal(fast, scores, target, weight, partial(annealed_linear_step, temperature=1e-9), fixed=True)
+
+    @both
+    def test_classes_that_are_ruled_out(self, fast):
+        scores, target, weight = samples(40, 5)
+        scores[::2, 3] = -math.inf
+        assert_equal(fast, scores, target, weight, annealed_linear_step)
+
+    @both
+    @pytest.mark.parametrize("classes", [2, 10, 21, 257, 1000])
+    def test_float32_is_as_near_as_float32_can_be(self, fast, classes):
+        scores, target, weight = samples(300, classes, dtype=torch.float32)
+        direction = torch.rand(classes, classes, generator=generator(5))
+        counts, gradient = fast(scores, target, weight, annealed_linear_step, direction)
+        leaf = scores.double().requires_grad_()
+        exact = reference(leaf, target, weight.double(), annealed_linear_step)
+        (exact_gradient,) = torch.autograd.grad(exact, leaf, direction.double())
+        assert counts.dtype == gradient.dtype == torch.float32
+        torch.testing.assert_close(counts.double(), exact.detach(), rtol=5e-6, atol=1e-6)
+        torch.testing.assert_close(gradient.double(), exact_gradient, rtol=1e-4, atol=2e-6)
+
+    @both
+    @given(
+        n=st.integers(1, 50), classes=st.integers(2, 40), scale=st.sampled_from([0.1, 3.0, 50.0]),
+        temperature=st.floats(0.01, 0.4), seed=st.integers(0, 10**6),
+    )  # fmt: skip
+    def test_random_batches(self, fast, n, classes, scale, temperature, seed):
+        step = partial(annealed_linear_step, temperature=temperature)
+        assert_equal(fast, *samples(n, classes, seed=seed, scale=scale), step, tolerance=1e-8)
+
+    @pytest.mark.parametrize("classes", [3, 130])
+    def test_gradcheck(self, classes):
+        scores, target, weight = samples(5, classes, scale=1.0)
+        step = partial(annealed_linear_step, temperature=0.3)
+
+        def function(leaf):
+            return ClosedFormCounts.apply(leaf, target, weight, five_points(step), True, False, None)
+
+        assert torch.autograd.gradcheck(function, scores.requires_grad_(), fast_mode=True)
+
+
+class TestParts:
+    def test_parts_cover_all_samples_once_and_follow_torchs_threads(self):
+        threads = torch.get_num_threads()
+        try:
+            for number in (1, 2, 3):
+                torch.set_num_threads(number)
+                for n, classes in ((1, 2), (1000, 2), (100_000, 10), (1_000_000, 3)):
+                    parts = parts_of(n, classes)
+                    assert parts[0][0] == 0
+                    assert parts[-1][1] == n
+                    assert all(a[1] == b[0] for a, b in pairwise(parts))
+                    assert len(parts) == 1 or len(parts) % number == 0
+                    assert all(stop - start <= 2**16 for start, stop in parts)
+        finally:
+            torch.set_num_threads(threads)
+
+    @pytest.mark.parametrize("classes", [5, 200])
+    def test_several_threads_give_the_same_numbers_every_time(self, monkeypatch, classes):
+        monkeypatch.setattr(metricfit._kernels.threads, "SERIAL_ELEMENTS", 0)
+        threads = torch.get_num_threads()
+        scores, target, weight = samples(500, classes, dtype=torch.float32)
+        direction = torch.rand(classes, classes, generator=generator(5))
+        results = []
+        try:
+            for number in (1, 3, 3):
+                torch.set_num_threads(number)
+                results.append(compiled_counts(scores, target, weight, annealed_linear_step, direction))
+        finally:
+            torch.set_num_threads(threads)
+        for once, again in zip(results[1], results[2], strict=True):
+            assert torch.equal(once, again)
+        torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-5, atol=1e-6)
+        assert torch.equal(results[0][1], results[1][1])
+
+    def test_a_forked_child_does_not_wait_for_its_parents_threads(self):
+        code = """
+import os, torch
+from metricfit._kernels import threads
+torch.set_num_threads(2)
+threads.run(lambda i: 0, 4)
+pid = os.fork()
+if pid == 0:
+    os._exit(threads.run(lambda i: i, 4))
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+"""
+        subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
+
+
+def plain_loss(loss, *batch):
+    """The value and gradient of the loss along the reference path, in float64."""
+    scores, target, *weight = batch
+    leaf = scores.detach().double().requires_grad_()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metricfit._kernels, "count", lambda *_, **__: None)
+        value = loss._plain(leaf, target, *(weight or [None]))
+        return value.detach(), torch.autograd.grad(value, leaf)[0]
+
+
+def fused_and_plain(loss, scores, target, sample_weight=None):
+    leaf = scores.clone().requires_grad_()
+    value = loss(leaf, target, sample_weight)
+    assert "FusedLoss" in str(value.grad_fn)
+    (gradient,) = torch.autograd.grad(value, leaf)
+    expected, expected_gradient = plain_loss(loss, scores, target, sample_weight)
+    assert value.item() == pytest.approx(expected.item(), abs=2e-6)
+    size = max(expected_gradient.abs().max().item(), 1e-12)
+    torch.testing.assert_close(gradient.double(), expected_gradient, rtol=2e-4, atol=2e-5 * size)
+
+
+class TestLoss:
+    @pytest.mark.parametrize("spec", CLOSED_FORMS)
+    @pytest.mark.parametrize("classes", [2, 6, 150])
+    @pytest.mark.parametrize("absent", ["skip", "count"])
+    def test_value_and_gradient(self, spec, classes, absent):
+        scores, target, _ = samples(50, classes, dtype=torch.float32)
+        fused_and_plain(MetricLoss(spec, absent=absent), scores, target)
+
+    @pytest.mark.parametrize("spec", ["f1", "mcc"])
+    @pytest.mark.parametrize("layout", ["rows", "classes first", "channels last", "strided"])
+    @pytest.mark.parametrize("classes", [5, 130])
+    def test_weights_ignored_positions_and_layouts_together(self, spec, layout, classes):
+        random = generator(3)
+        scores = torch.randn(4, classes, 6, 7, generator=random)
+        target = torch.randint(classes, (4, 6, 7), generator=random)
+        target[torch.rand(target.shape, generator=random) < 0.3] = -100
+        weight, sample_weight = torch.rand(classes, generator=random), torch.rand(target.shape, generator=random)
+        if layout == "rows":
+            scores = scores.movedim(1, -1).reshape(-1, classes)
+            target, sample_weight = target.reshape(-1), sample_weight.reshape(-1)
+        elif layout == "channels last":
+            scores = scores.contiguous(memory_format=torch.channels_last)
+        elif layout == "strided":
+            scores = scores.repeat_interleave(2, dim=3)[..., ::2]
+        fused_and_plain(MetricLoss(spec, weight=weight, detach_threshold=True), scores, target, sample_weight)
+        fused_and_plain(MetricLoss(spec, weight=weight, temperature=0.05), scores, target, sample_weight)
+
+    def test_images_are_read_where_they_lie(self):
+        scores = torch.randn(2, 3, 4, 5, generator=generator())
+        for tensor in (scores, scores.contiguous(memory_format=torch.channels_last), scores[:, :, 0, 0].contiguous()):
+            array = metricfit._kernels.batch._samples_and_classes(tensor)
+            assert array.__array_interface__["data"][0] == tensor.data_ptr()
+
+    def test_bad_inputs_get_the_plain_paths_words(self):
+        loss = MetricLoss("f1")
+        scores, target, weight = samples(5, 3, dtype=torch.float32)
+        with pytest.raises(ValueError, match="class indices from 0 to 2"):
+            loss(scores, torch.full_like(target, 3))
+        with pytest.raises(ValueError, match="input: NaN logits in 1 of 5 samples"):
+            loss(
+                scores.masked_fill(torch.eye(5, 3, dtype=torch.bool) & (torch.arange(5) == 1)[:, None], math.nan),
+                target,
+            )
+        with pytest.raises(ValueError, match="input: infinite logits"):
+            loss(scores.fill_(math.inf), target)
+        with pytest.raises(ValueError, match="sample_weight: expected finite weights"):
+            loss(torch.zeros(5, 3), target, -weight)
+
+    def test_unchecked_nan_propagates_and_wild_labels_do_not_crash(self):
+        loss = MetricLoss("f1", validate=False)
+        scores, target, _ = samples(5, 3, dtype=torch.float32)
+        scores[2, 1] = math.nan
+        assert loss(scores, target).isnan()
+        with pytest.raises((IndexError, RuntimeError)):
+            loss(torch.zeros(5, 3), torch.full((5,), 10**9))
+
+    def test_nan_at_ignored_positions_and_batches_of_them(self):
+        loss = MetricLoss("mcc")
+        for classes in (3, 140):
+            scores, target, _ = samples(9, classes, dtype=torch.float32)
+            target[4] = -100
+            clean = scores.clone().requires_grad_()
+            loss(clean, target).backward()
+            dirty = scores.clone()
+            dirty[4] = math.nan
+            dirty.requires_grad_()
+            value = loss(dirty, target)
+            value.backward()
+            assert torch.equal(clean.grad, dirty.grad)
+            assert (dirty.grad[4] == 0).all()
+            nothing = loss(dirty, torch.full((9,), -100))
+            assert nothing.item() == 0
+            assert (torch.autograd.grad(nothing, dirty)[0] == 0).all()
+
+    @pytest.mark.parametrize("spec", ["f1", "mcc", "kappa"])
+    def test_second_derivatives(self, spec):
+        loss = MetricLoss(spec)
+        scores, target, _ = samples(20, 4, dtype=torch.float32)
+        results = []
+        for way in (loss, partial(loss._plain, sample_weight=None)):
+            leaf = scores.clone().double().requires_grad_() if way is not loss else scores.clone().requires_grad_()
+            (gradient,) = torch.autograd.grad(way(leaf, target), leaf, create_graph=True)
+            (second,) = torch.autograd.grad(gradient.square().sum(), leaf)
+            results.append(second.double())
+        torch.testing.assert_close(results[0], results[1], rtol=1e-3, atol=1e-6)
+
+    def test_the_gradient_scales_and_a_graph_can_be_kept(self):
+        loss = MetricLoss("f1")
+        scores, target, _ = samples(20, 4, dtype=torch.float32)
+        leaf = scores.requires_grad_()
+        value = loss(leaf, target)
+        (once,) = torch.autograd.grad(value, leaf, retain_graph=True)
+        (scaled,) = torch.autograd.grad(1000 * value, leaf, retain_graph=True)
+        (again,) = torch.autograd.grad(value, leaf)
+        torch.testing.assert_close(scaled, 1000 * once)
+        assert torch.equal(once, again)
+
+    @pytest.mark.parametrize("spec", ["f1", "mcc", "accuracy", "kappa"])
+    def test_without_numba_nothing_changes(self, monkeypatch, spec):
+        loss = MetricLoss(spec)
+        scores, target, _ = samples(30, 5, dtype=torch.float32)
+        with_it = loss(scores, target)
+        for module in (metricfit._kernels, metricfit._kernels.loss):
+            monkeypatch.setattr(module, "numba_is_here", lambda: False)
+        leaf = scores.clone().requires_grad_()
+        value = loss(leaf, target)
+        (gradient,) = torch.autograd.grad(value, leaf)
+        assert value.item() == pytest.approx(with_it.item(), abs=1e-6)
+        torch.testing.assert_close(gradient.double(), plain_loss(loss, scores, target)[1], rtol=1e-3, atol=1e-6)
+
+    def test_other_steps_take_the_plain_way(self):
+        assert five_points(sigmoid_step) is None
+        assert five_points(partial(annealed_linear_step, temperature=torch.tensor(0.2, requires_grad=True))) is None
+
+    def test_importing_the_package_does_not_import_numba(self):
+        code = "import sys, metricfit; sys.exit('numba' in sys.modules)"
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+    @pytest.mark.slow
+    def test_a_cache_folder_that_cannot_be_written_is_no_obstacle(self, tmp_path):
+        code = "import numba.core.caching as c; c.CacheImpl._locator_classes = []\nimport metricfit._kernels.rows"
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=300, env={**os.environ, "HOME": str(tmp_path)})
+
+
+class TestMetricGradients:
+    @pytest.mark.parametrize("spec", CLOSED_FORMS)
+    @pytest.mark.parametrize("skip", [False, True])
+    @pytest.mark.parametrize("kind", ["random", "absent", "one column", "diagonal", "empty"])
+    def test_equal_autograd(self, spec, skip, kind):
+        matrix = torch.rand(4, 4, generator=generator(), dtype=torch.float64) * 9
+        if kind == "absent":
+            matrix[2] = 0
+        elif kind == "one column":
+            matrix[:, 1:] = 0
+        elif kind == "diagonal":
+            matrix = matrix.diagonal().diag()
+        elif kind == "empty":
+            matrix = torch.zeros_like(matrix)
+        metric = metrics.get(spec)
+        value, gradient = closed_form_of(metric).loss_and_gradient(
+            torch.stack([matrix / 4, matrix * 0.75]).numpy(), skip
+        )
+        leaf = matrix.clone().requires_grad_()
+        cm = ConfusionMatrix(leaf, absent="skip" if skip else "count")
+        expected = metric.loss(lambda _: cm)
+        if kind == "empty":
+            assert value == 0
+            assert not gradient.any()
+            return
+        assert value == pytest.approx(expected.item(), abs=1e-12)
+        (expected_gradient,) = torch.autograd.grad(expected, leaf)
+        if kind == "one column" and spec == "mcc":
+            return  # undefined: the loss is 1 whatever happens, its gradient 0 or that of a limit
+        # A constant added to a row of the gradient moves nothing: every sample's memberships sum to one.
+        torch.testing.assert_close(torch.from_numpy(gradient), expected_gradient, rtol=1e-9, atol=1e-12)
+
+    def test_what_has_no_closed_form(self):
+        for spec in ("kappa", "f1:average=micro", "f1:average=weighted", "f1:zero_division=nan", "mcc:average=macro"):
+            assert closed_form_of(metrics.get(spec)) is None
+        assert closed_form_of(metrics.FBeta(beta=[1.0, 2.0])) is None
+
+
+def test_the_matrix_itself_is_counted_fast():
+    scores, target, weight = samples(50, 6, dtype=torch.float32)
+    cm = soft_confusion_matrix(scores.requires_grad_(), target, sample_weight=weight)
+    assert "SoftCounts" in str(cm.matrix.grad_fn)
