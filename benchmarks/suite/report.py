@@ -124,9 +124,14 @@ def _verdict(comparison: Comparison) -> str:
         named = ", ".join(f"{_ordinal(places[m])} for {TITLES[m]}" for m in METRICS)
         text += f" By metric it is {named}."
     if level := comparison.level_with(best):
-        names = ", ".join(METHODS[name].title for name in average.index if name in level)
+        names = "; ".join(METHODS[name].title for name in average.index if name in level)
         text += f" Not to be told apart from the first (ranks less than two standard errors away): {names}."
     text += " Ranks are of the means over splits, set by set; ties share the mean of their ranks."
+    if left_out := [name for name in DATASETS if name not in comparison.sets and REFERENCE in average.index]:
+        text += (
+            f"\n\n**Not in the ranking**, as not all methods have run on them yet: {', '.join(left_out)}. The ranking may "
+            "change with them, above all where they are larger than the others."
+        )
     few = comparison.splits[comparison.splits < ENOUGH_SPLITS]
     if len(few):
         text += (
