@@ -129,8 +129,8 @@ def _verdict(comparison: Comparison) -> str:
     text += " Ranks are of the means over splits, set by set; ties share the mean of their ranks."
     if left_out := [name for name in DATASETS if name not in comparison.sets and REFERENCE in average.index]:
         text += (
-            f"\n\n**Not in the ranking**, as not all methods have run on them yet: {', '.join(left_out)}. The ranking may "
-            "change with them, above all where they are larger than the others."
+            f"\n\n**Not in the ranking**, as not all methods have run on them yet: {', '.join(left_out)}. The ranking "
+            "may change with them, above all where they are larger than the others."
         )
     few = comparison.splits[comparison.splits < ENOUGH_SPLITS]
     if len(few):
