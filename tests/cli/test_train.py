@@ -169,7 +169,7 @@ def test_wrong_calls_and_data_have_their_exit_code_and_a_hint(program, tmp_path,
     data = write_csv(tmp_path / "t.csv", rows)
     program("train", data, "--target", "churn", "--metric", "f1", "--out", tmp_path / "m", *more, code=code)
     assert told in program.err
-    assert not (tmp_path / "m").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
 def test_a_debug_run_shows_the_traceback(program, table, tmp_path, monkeypatch):
@@ -234,3 +234,53 @@ def test_ctrl_c_says_how_to_resume_and_resuming_gives_the_same_model(program, ta
     train(program, table, tmp_path / "straight", *options[5:])
     assert program("predict", out, table) == program("predict", tmp_path / "straight", table)
     assert not checkpoint.parent.exists()
+
+
+def test_parquet_to_train_on_and_csv_to_predict(program, tmp_path):
+    import pandas as pd
+
+    rows = pd.DataFrame(customers())
+    rows["plan"] = rows["plan"].astype("category")
+    rows["day"] = pd.to_datetime(rows["day"], format="mixed", errors="coerce")
+    rows["paid"] = rows["age"] > 50
+    rows["count"] = rows["age"].astype("Int64").where(rows["age"] > 20)
+    rows.to_parquet(tmp_path / "t.parquet")
+    rows.to_csv(tmp_path / "t.csv", index=False)
+    train(program, tmp_path / "t.parquet", tmp_path / "m")
+    from_csv = program("predict", tmp_path / "m", tmp_path / "t.csv")
+    assert from_csv == program("predict", tmp_path / "m", tmp_path / "t.parquet")
+    frame = pd.read_parquet(tmp_path / "t.parquet")
+    labels = metricfit.load(tmp_path / "m").predict(frame)
+    assert [line.split(",")[0] for line in from_csv.splitlines()[1:]] == labels.tolist()
+
+
+def test_standard_input_to_train_on(program, table, tmp_path, monkeypatch):
+    import io
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(table.read_bytes())))
+    train(program, "-", tmp_path / "a")
+    train(program, table, tmp_path / "b")
+    assert program("predict", tmp_path / "a", table) == program("predict", tmp_path / "b", table)
+
+
+def test_columns_overridden_by_options(program, tmp_path):
+    rows = [{"id": i, "code": i % 7, "x": i % 5, "y": "ab"[i % 3 == 0]} for i in range(90)]
+    data = write_csv(tmp_path / "t.csv", rows)
+    train(program, data, tmp_path / "a", target="y")
+    assert "column 'id' left out as an identifier" in program.err
+    train(program, data, tmp_path / "b", "--use", "id", "--categorical", "code", *QUICK, target="y")
+    kinds = {c["name"]: c["kind"] for c in describe(tmp_path / "b")["columns"]["kinds"]}
+    assert kinds == {"id": "number", "code": "category", "x": "number"}
+
+
+def test_groups_are_never_split_and_time_respects_them(program, tmp_path):
+    rows = [{**row, "who": f"p{i // 5}"} for i, row in enumerate(customers())]
+    data = write_csv(tmp_path / "t.csv", rows)
+    result = json.loads(train(program, data, tmp_path / "m", *QUICK, "--group", "who", "--time", "day", "--json"))
+    assert any("their groups have earlier rows" in choice for choice in result["choices"])
+    train(program, data, tmp_path / "n", *QUICK, "--group", "churn", code=2)
+
+
+def test_a_constraint_is_shown_with_what_it_reached(program, table, tmp_path):
+    out = train(program, table, tmp_path / "m", metric="precision[yes] subject to recall[yes] >= 0.8")
+    assert "with recall[yes] 0." in out

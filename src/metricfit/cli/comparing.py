@@ -229,9 +229,10 @@ def _show(
         "95 % interval",
         "seconds",
     ]
+    least, most = metric.objective.range if isinstance(metric, Constrained) else metric.range
     cells = [
-        [r["method"], number(r["mean"]), interval(r["low"], r["high"]), f"{r['difference']:+.4f}",
-         interval(r["difference_low"], r["difference_high"]), f"{r['seconds']:.1f}"]
+        [r["method"], number(r["mean"]), interval(max(r["low"], least), min(r["high"], most)),
+         f"{r['difference']:+.4f}", interval(r["difference_low"], r["difference_high"]), f"{r['seconds']:.1f}"]
         for r in board
     ]  # fmt: skip
     output.table(f"{len(table.y):,} rows, {splits} random splits, best first", columns, cells)

@@ -54,7 +54,7 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
     except FileExistsError as error:
         raise UsageError(f"--out: {str(error).removeprefix('folder: ')} (--overwrite replaces a model.)") from None
     checkpoint = out.absolute().parent / f"{out.name}.checkpoint"
-    _check_checkpoint(checkpoint, options, resume=resume, overwrite=overwrite, output=output)
+    going_on = _check_checkpoint(checkpoint, options, resume=resume, overwrite=overwrite, output=output)
 
     file = open_table(options["data"], separator=options["separator"], encoding=options["encoding"])
     roles = Roles(
@@ -81,6 +81,8 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
         callbacks=[TimeLimit(share)], **common,
     )  # fmt: skip
     usual = None
+    if not going_on:
+        _start_checkpoint(checkpoint, options)
     with _stoppable(checkpoint), _told_warnings(output):
         _fit(classifier, table, groups)
         if held is not None and compare:
@@ -129,7 +131,8 @@ def _check_choice(option: str, value: str, allowed: tuple[str, ...]) -> None:
         raise UsageError(f"{option}: expected {', '.join(allowed[:-1])} or {allowed[-1]}, got {value!r}.")
 
 
-def _check_checkpoint(path: Path, options: dict[str, Any], *, resume: bool, overwrite: bool, output: Output) -> None:
+def _check_checkpoint(path: Path, options: dict[str, Any], *, resume: bool, overwrite: bool, output: Output) -> bool:
+    """Whether there is a stopped run to go on with; an error if it is another one, or in the way."""
     settings = path / "train.toml"
     if settings.exists() and resume:
         before = tomllib.loads(settings.read_text(encoding="utf-8"))
@@ -142,17 +145,21 @@ def _check_checkpoint(path: Path, options: dict[str, Any], *, resume: bool, over
                 f"({before.get(key)!r}, now {now.get(key)!r}); use the same options, or --overwrite to start anew."
             )
         output.note(f"Going on with the run in {path}.")
-        return
+        return True
     if path.exists() and not overwrite and not resume:
         raise UsageError(
             f"--out: {path} holds a run that was stopped; --resume goes on with it, --overwrite starts anew."
         )
+    if resume:
+        output.note("There is no stopped run to resume; starting from the beginning.")
+    return False
+
+
+def _start_checkpoint(path: Path, options: dict[str, Any]) -> None:
     if path.exists():
         shutil.rmtree(path)
-    elif resume:
-        output.note("There is no stopped run to resume; starting from the beginning.")
     path.mkdir(parents=True)
-    settings.write_text(to_toml(options), encoding="utf-8")
+    (path / "train.toml").write_text(to_toml(options), encoding="utf-8")
 
 
 def _fit(classifier: MetricClassifier, table: Prepared, groups: NDArray[Any] | None) -> None:
@@ -175,7 +182,14 @@ def _stoppable(checkpoint: Path) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, stop)
     try:
         yield
-    except Interrupted:
+    except BaseException as error:
+        empty = not any(checkpoint.rglob("*.pt"))
+        if empty:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        if not isinstance(error, Interrupted):
+            raise
+        if empty:
+            raise Interrupted("Stopped before the first epoch was done; nothing was written.") from None
         arguments = [a for a in sys.argv[1:] if a not in ("--resume", "--overwrite")]
         raise Interrupted(
             f"Stopped. What was trained so far is kept in {checkpoint}; go on with\n  metricfit "

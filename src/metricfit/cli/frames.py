@@ -59,7 +59,7 @@ def check_memory(file: TableFile, columns: int, rows: int) -> str:
     few copies.
     """
     stored = file.path.stat().st_size * (4 if file.compressed or file.kind == "parquet" else 1)
-    per_row = 2 * stored / max(1, file.rows) + columns * 60
+    per_row = 1.2 * stored / max(1, file.rows) + columns * 40
     needed = rows * per_row + 5e8
     free = _free_memory()
     shape = f"about {rows:,} rows × {columns} columns"
