@@ -28,6 +28,7 @@ from metricfit._kernels import batch as kernels
 
 HERE = Path(__file__).parent
 IMAGES = HERE.parents[1] / "docs" / "images"
+CLOCKS = {"wall": time.perf_counter, "cpu": time.thread_time}
 SHAPES = [(1024, 2), (1024, 10), (65536, 10), (8192, 257), (65536, 257), (8192, 1000), (262144, 21), (4, 21, 256, 256)]
 
 
@@ -56,14 +57,14 @@ def batch(shape: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
     return logits, torch.randint(shape[1], shape[:1] + shape[2:], generator=random)
 
 
-def one_step(loss, logits, target) -> float:
+def one_step(loss, logits, target, clock=time.perf_counter) -> float:
     logits.grad = None
-    start = time.perf_counter()
+    start = clock()
     loss(logits, target).backward()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def interleaved(contestants, logits, target, seconds: float, least: int = 9) -> dict[str, list[float]]:
+def interleaved(contestants, logits, target, seconds: float, clock, least: int = 9) -> dict[str, list[float]]:
     """Step times, the contestants taking turns in an order that changes, so that none always follows the same one."""
     names = list(contestants)
     for name in names:
@@ -73,7 +74,7 @@ def interleaved(contestants, logits, target, seconds: float, least: int = 9) -> 
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times[names[0]]) < least:
         for name in names:
-            times[name].append(one_step(contestants[name], logits, target))
+            times[name].append(one_step(contestants[name], logits, target, clock))
         names = names[1:] + names[:1]
     return times
 
@@ -97,13 +98,13 @@ def without_numba(loss):
     return call
 
 
-def ratios(seconds: float) -> None:
+def ratios(seconds: float, clock: str) -> None:
     contestants = {"cross_entropy": F.cross_entropy, "f1": MetricLoss("f1"), "mcc": MetricLoss("mcc")}
     contestants |= {f"{name}, torch only": without_numba(MetricLoss(name)) for name in ("f1", "mcc")}
     rows = []
     for shape in SHAPES:
         logits, target = batch(shape)
-        times = interleaved(contestants, logits, target, seconds)
+        times = interleaved(contestants, logits, target, seconds, CLOCKS[clock])
         base = times["cross_entropy"]
         for name in contestants:
             quotients = [mine / theirs for mine, theirs in zip(times[name], base, strict=True)]
@@ -112,7 +113,7 @@ def ratios(seconds: float) -> None:
                 "shape": "x".join(map(str, shape)), "loss": name, "repetitions": len(base),
                 "milliseconds": f"{statistics.median(times[name]) * 1e3:.4g}", "ratio": f"{middle:.3f}",
                 "quartile_1": f"{low:.3f}", "quartile_3": f"{high:.3f}",
-                "ratio_of_minima": f"{min(times[name]) / min(base):.3f}", **machine(),
+                "ratio_of_minima": f"{min(times[name]) / min(base):.3f}", "clock": clock, **machine(),
             })  # fmt: skip
             print(*list(rows[-1].values())[:8], sep="\t", flush=True)
     write("ratios.csv", rows)
@@ -215,7 +216,7 @@ def growth(seconds: float) -> None:
             results = []
             for n, d in shapes:
                 command = [sys.executable, __file__, "measure", "--name", name, "--n", str(n), "--d", str(d)]
-                command += ["--seconds", str(seconds)]
+                command += ["--seconds", str(seconds), "--threads", str(torch.get_num_threads())]
                 output = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
                 results.append((float(output[-2]), int(output[-1])))
             sizes = [n if over == "n" else d for n, d in shapes]
@@ -295,6 +296,7 @@ def main() -> None:
     parser.add_argument("what", choices=["ratios", "growth", "plots", "measure"])
     parser.add_argument("--seconds", type=float, default=20.0, help="per shape (ratios) or measurement (growth)")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--clock", choices=list(CLOCKS), default="wall", help="cpu: with 1 thread, on a busy machine")
     parser.add_argument("--name")
     parser.add_argument("--n", type=int)
     parser.add_argument("--d", type=int)
@@ -304,8 +306,10 @@ def main() -> None:
         measure(arguments.name, arguments.n, arguments.d, arguments.seconds)
     elif arguments.what == "plots":
         plots()
+    elif arguments.what == "growth":
+        growth(arguments.seconds)
     else:
-        (ratios if arguments.what == "ratios" else growth)(arguments.seconds)
+        ratios(arguments.seconds, arguments.clock)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,6 @@ __all__ = ["ClosedForm", "closed_form_of"]
 
 Array = np.ndarray[Any, Any]
 
-TINY = 1.1754943508222875e-38
-"""Denominators up to here count as 0, as in float32."""
-
 
 @dataclass(frozen=True)
 class ClosedForm:
@@ -85,92 +82,6 @@ _RATIOS: dict[type[Metric], tuple[float, float, float, float]] = {
 
 @cache
 def _kernel(is_mcc: bool) -> Any:
-    from metricfit._kernels.compiled import compiled
+    from metricfit._kernels import matrices  # brings numba
 
-    return compiled()(_loss_of_mcc if is_mcc else _loss_of_mean_ratio)
-
-
-# Plain loops in float64: they compile in a fraction of the time of the same formulas over whole arrays.
-
-
-def _loss_of_mean_ratio(
-    counts: Array, ratio: Array, label: int, undefined: float, skip_absent: bool
-) -> tuple[float, Array]:
-    parts, classes = counts.shape[0], counts.shape[1]
-    hits, misses, false_alarms = np.zeros(classes), np.zeros(classes), np.zeros(classes)
-    for part in range(parts):
-        for t in range(classes):
-            for k in range(classes):
-                if t == k:
-                    hits[k] += counts[part, k, k]
-                else:
-                    misses[t] += counts[part, t, k]
-                    false_alarms[k] += counts[part, t, k]
-    averaged, total = 0, 0.0
-    for k in range(classes):
-        total += hits[k] + misses[k]
-        averaged += label == k or (label < 0 and not (skip_absent and hits[k] + misses[k] <= 0))
-    gradient = np.zeros((classes, classes), counts.dtype)
-    if not total > 0:
-        return 0.0, gradient
-    loss = 1.0
-    of_hits = np.zeros(classes)
-    for k in range(classes):
-        below = ratio[1] * hits[k] + ratio[2] * misses[k] + ratio[3] * false_alarms[k]
-        takes_part = label == k or (label < 0 and not (skip_absent and hits[k] + misses[k] <= 0))
-        if takes_part and below > TINY:
-            value = ratio[0] * hits[k] / below
-            share = 1.0 / (below * averaged)
-            loss -= value / averaged
-            of_hits[k] = (value * ratio[1] - ratio[0]) * share
-            misses[k], false_alarms[k] = value * ratio[2] * share, value * ratio[3] * share  # from here on gradients
-        else:
-            loss -= undefined / averaged if takes_part else 0.0
-            misses[k], false_alarms[k] = 0.0, 0.0
-    for t in range(classes):
-        for k in range(classes):
-            gradient[t, k] = of_hits[k] if t == k else misses[t] + false_alarms[k]
-    return loss, gradient
-
-
-def _loss_of_mcc(counts: Array, ratio: Array, label: int, undefined: float, skip_absent: bool) -> tuple[float, Array]:
-    parts, classes = counts.shape[0], counts.shape[1]
-    predicted, true = np.zeros(classes), np.zeros(classes)
-    correct = total = 0.0
-    for part in range(parts):
-        for t in range(classes):
-            correct += counts[part, t, t]
-            for k in range(classes):
-                true[t] += counts[part, t, k]
-                predicted[k] += counts[part, t, k]
-    for k in range(classes):
-        total += true[k]
-    gradient = np.zeros((classes, classes), counts.dtype)
-    if not total > 0:
-        return 0.0, gradient
-    correct /= total
-    covariance = correct
-    for k in range(classes):
-        predicted[k] /= total
-        true[k] /= total
-        covariance -= predicted[k] * true[k]
-    # Twice the sums over pairs of different classes: exactly 0 where there is only one.
-    spread = true_spread = before = true_before = 0.0
-    for k in range(classes):
-        spread += 2.0 * predicted[k] * before
-        true_spread += 2.0 * true[k] * true_before
-        before += predicted[k]
-        true_before += true[k]
-    if not (spread > TINY and true_spread > TINY):
-        return 1.0 - undefined, gradient
-    norm = np.sqrt(spread) * np.sqrt(true_spread)
-    value = covariance / norm
-    rows, columns = np.zeros(classes), np.zeros(classes)
-    for k in range(classes):
-        rows[k] = (value * (1.0 - true[k]) / true_spread - (correct - predicted[k]) / norm) / total
-        columns[k] = (value * (1.0 - predicted[k]) / spread + true[k] / norm) / total
-    for t in range(classes):
-        for k in range(classes):
-            gradient[t, k] = rows[t] + columns[k]
-        gradient[t, t] -= 1.0 / (norm * total)
-    return 1.0 - value, gradient
+    return matrices.loss_of_mcc if is_mcc else matrices.loss_of_mean_ratio
