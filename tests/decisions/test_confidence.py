@@ -117,11 +117,11 @@ def test_the_precision_promise_needs_no_monotone_scores():
     broken = made = 0
     for _ in range(2000):
         try:
-            found = best_threshold(*world.sample(400, rng), "recall subject to precision >= 0.7", confidence=0.95)
+            found = best_threshold(*world.sample(1000, rng), "recall subject to precision >= 0.65", confidence=0.95)
         except InfeasibleError:
             continue
         made += 1
-        broken += y[score >= found.threshold].mean() < 0.7
+        broken += y[score >= found.threshold].mean() < 0.65
     assert made > 500
     assert broken <= binom.ppf(0.9999, 2000, 0.05)
 
@@ -159,9 +159,9 @@ def test_promises_of_class_offsets_are_kept():
 
 @pytest.mark.slow
 def test_promises_of_class_offsets_are_kept_in_full():
-    broken, made = offset_violations(500, seed=1)
-    assert made > 250
-    assert broken <= binom.ppf(0.9999, 500, 0.1)
+    broken, made = offset_violations(200, seed=1)
+    assert made > 100
+    assert broken <= binom.ppf(0.9999, 200, 0.1)
 
 
 def test_label_thresholds_keep_promises_on_the_testing_half():

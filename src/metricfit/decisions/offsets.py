@@ -22,7 +22,7 @@ from metricfit.metrics import Constraint, MetricLike
 
 __all__ = ["BestOffsets", "best_offsets"]
 
-REGULARISATION = 0.5
+REGULARISATION = 0.25
 """Chosen by measurement, see benchmarks/decisions/over_tuning.md."""
 
 _LIMIT = 30.0  # beyond it a class's probability is scaled by e^30: a rule "never" or "always" in all but name
