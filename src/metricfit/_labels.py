@@ -11,7 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricfit.confusion import ConfusionMatrix
 
-__all__ = ["class_labels", "confusion_from_labels", "encode_labels", "sweep_scores"]
+__all__ = [
+    "as_label_array",
+    "checked_weights",
+    "class_labels",
+    "confusion_from_labels",
+    "encode_labels",
+    "sweep_scores",
+]
 
 _CONVENTIONAL_PAIRS: tuple[tuple[Any, Any], ...] = ((0, 1), (-1, 1))
 
@@ -35,7 +42,7 @@ def confusion_from_labels(
     true, pred = as_label_array(y_true, "y_true"), as_label_array(y_pred, "y_pred")
     if true.shape != pred.shape:
         raise ValueError(f"y_pred: expected the shape of y_true, {true.shape}, got {pred.shape}.")
-    weight = _weights(sample_weight, len(true))
+    weight = checked_weights(sample_weight, len(true))
     if true.ndim == 2:
         return _indicator_confusion(true, pred, weight, labels)
     classes = class_labels(true, pred, labels=labels)
@@ -69,7 +76,7 @@ def sweep_scores(
     scores = _as_scores(score)
     if len(scores) != len(true):
         raise ValueError(f"y_pred: expected {len(true)} scores, one a sample of y_true, got {len(scores)}.")
-    weight = _weights(sample_weight, len(true))
+    weight = checked_weights(sample_weight, len(true))
     names: tuple[Any, ...] | None
     if true.ndim == 2:
         _check_indicator(true, "y_true")
@@ -218,7 +225,8 @@ def encode_labels(values: NDArray[Any], classes: tuple[Any, ...], name: str) -> 
     return np.asarray(places, dtype=np.intp)
 
 
-def _weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
+def checked_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
+    """Sample weights as an array of finite numbers >= 0 that are not all zero."""
     if sample_weight is None:
         return None
     try:

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit._labels import _weights as checked_weights
-from metricfit._labels import as_label_array, class_labels, encode_labels
+from metricfit._labels import as_label_array, checked_weights, class_labels, encode_labels
 
 __all__ = ["BinarySamples", "ClassSamples", "LabelSamples", "binary_samples", "class_samples", "label_samples"]
 
