@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import ctypes
 import os
 import platform
 import statistics
@@ -189,6 +190,7 @@ def measure(name: str, n: int, d: int, seconds: float) -> None:
         start = time.perf_counter()
         step()
         times.append(time.perf_counter() - start)
+    logits.grad = None
     print(statistics.median(times), peak_memory(step))
 
 
@@ -200,6 +202,7 @@ def peak_memory(step) -> int:
         return next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line.startswith(name))
 
     try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)  # what earlier steps freed must not be reused unseen
         reset.write_text("5")
     except OSError:
         return -1
