@@ -198,7 +198,7 @@ def test_disk_full_leaves_the_old_model_and_says_so(program, table, tmp_path, mo
 
 
 def test_max_time_ends_training_with_a_model(program, table, tmp_path):
-    train(program, table, tmp_path / "m", "--max-time", "0.01s", "--no-baseline")
+    train(program, table, tmp_path / "m", "--max-time", "0.0001s", "--no-baseline")
     assert len(metricfit.load(tmp_path / "m").history_) == 1
 
 
@@ -209,7 +209,7 @@ def test_lengths_of_time(text, value):
 
 def test_ctrl_c_says_how_to_resume_and_resuming_gives_the_same_model(program, table, tmp_path):
     out = tmp_path / "stopped"
-    options = [str(table), "--target", "churn", "--metric", "f1", "--no-baseline", "--max-epochs", "150"]
+    options = [str(table), "--target", "churn", "--metric", "f1", "--no-baseline", "--max-epochs", "300"]
     command = [sys.executable, "-m", "metricfit", "train", *options, "--out", str(out)]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
