@@ -139,8 +139,8 @@ def report(summary: pd.DataFrame, splits: int) -> str:
         f"# Rare digits, judged by macro F1\n\n{body}\n\n± is the standard error over {splits} random splits; a gain "
         "below two of them is noise.\n\n![result](result.png)\n\nMacro F1 counts rare classes as much as common ones; "
         "cross-entropy does not. √-weighted cross-entropy is\nthe strong simple rival: compare with it on your own "
-        "data. The tuned rule gives up a quarter of the training\ndata to be tuned on, which costs more here than it "
-        "brings.\n"
+        "data. The tuned rule trains on three\nquarters of the data and is tuned on the rest; how much of its loss "
+        "is due to either was not separated.\n"
     )
 
 
