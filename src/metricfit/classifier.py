@@ -106,6 +106,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes:
         classes_: Class labels; label numbers for a multi-label target.
+        task_: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        seed_: The seed that was used; drawn, if ``random_state`` gave none.
         metric_: The metric with its class or average written out.
         recipe_: The recipe with all overrides.
         network_: The trained ensemble.
@@ -239,7 +241,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         splits, why = self._split(target, groups, seed)
         tensors = (torch.from_numpy(a) for a in (features, target.codes, weight))
         problem = Problem(TrainingData(*tensors), splits, self.metric_, target.task, target.labels)
-        self.classes_, self.recipe_, self._task, self._seed = target.classes, recipe, target.task, seed
+        self.classes_, self.recipe_, self.task_, self.seed_ = target.classes, recipe, target.task, seed
         self.choices_ = [choice for choice in (meant, why) if choice]
         settings, data = self._identity(recipe, fixed, problem)
         result = self._train(problem, recipe, self.network, "metric", settings, data)
@@ -256,22 +258,22 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The ensemble's mean probabilities, before any decision rule."""
         check_is_fitted(self)
         features = self._features(X)
-        return mean_probabilities(self.network_, features, self._task, next(self.network_.parameters()).device)
+        return mean_probabilities(self.network_, features, self.task_, next(self.network_.parameters()).device)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (n,), or 0/1 indicators (n, labels)."""
         proba = self.predict_proba(X)
-        if self._task == "multilabel":
+        if self.task_ == "multilabel":
             return (proba > 0.5).astype(np.int64)
         return np.asarray(self.classes_[proba.argmax(axis=1)])
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """The metric of the predictions; its negative if less is better, as scikit-learn's scorers have it."""
         check_is_fitted(self)
-        ranking = self.metric_._grids() != {None}
+        ranking = self.metric_.judges_scores
         if ranking:
             proba = self.predict_raw_proba(X)
-            predicted = proba[:, 1] if self._task == "binary" else proba
+            predicted = proba[:, 1] if self.task_ == "binary" else proba
         else:
             predicted = self.predict(X)
         truth = np.asarray(y)
@@ -286,7 +288,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _labels_in(self, truth: NDArray[Any], predicted: NDArray[Any]) -> tuple[Any, ...]:
         """The classes that count: for several classes those that occur, as in scikit-learn, and those named."""
         known = self.classes_.tolist()
-        if self._task != "multiclass" or predicted.ndim == 2:
+        if self.task_ != "multiclass" or predicted.ndim == 2:
             return tuple(known)
         seen = set(np.unique(truth).tolist()) | set(np.unique(predicted).tolist())
         occurring = tuple(label for label in known if label in seen) + tuple(sorted(seen - set(known)))
@@ -352,7 +354,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return train(
                 problem,
                 recipe,
-                seed=self._seed,
+                seed=self.seed_,
                 network=network,
                 device=_device(self.device),
                 mixed_precision=self.mixed_precision,
@@ -420,7 +422,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "network": str(network),
             "cv": str(self.cv),
         }
-        settings |= {"seed": self._seed if fixed else None, "labels": list(map(str, problem.labels))}
+        settings |= {"seed": self.seed_ if fixed else None, "labels": list(map(str, problem.labels))}
         folds = [part for split in problem.splits for part in (split.train, split.validation)]
         tensors = problem.data
         arrays = (tensors.features, tensors.target, tensors.weight)

@@ -204,7 +204,7 @@ def _one(table: Prepared, metric: Metric, split: int, method: str, seed: int, ma
         return {**row, "value": None, "error": f"{type(error).__name__}: {error}"}
     row["seconds"] = time.perf_counter() - started
     objective = metric.objective if isinstance(metric, Constrained) else metric
-    ranks = objective._grids() != {None}
+    ranks = objective.judges_scores
     score = (decided.proba[:, 1] if len(classes) == 2 else decided.proba) if ranks else decided.labels
     weight, labels = some(table.weight, test), tuple(classes.tolist())
     row["value"] = float(objective.score(table.y[test], score, weight, labels=labels))

@@ -51,7 +51,7 @@ def run(
             found |= {str(c.metric): measure(c.metric, judged, seed=seed) for c in metric.constraints}
     classes: dict[str, dict[str, Measured]] = {}
     for metric in overall if not wanted else []:
-        if isinstance(metric, ClassMetric) and metric._grids() == {None} and metric.name not in classes:
+        if isinstance(metric, ClassMetric) and not metric.judges_scores and metric.name not in classes:
             values = _of_each_class(metric, judged, seed)
             if values:
                 classes[metric.name] = dict(zip(map(str, labels), values, strict=True))

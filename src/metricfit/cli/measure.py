@@ -81,7 +81,7 @@ def measure(metric: Metric, judged: Judged, *, seed: int = 0) -> Measured:
     if isinstance(metric, Constrained):
         metric = metric.objective
     random = np.random.default_rng(seed)
-    if metric._grids() == {None}:
+    if not metric.judges_scores:
         values = metric.compute(judged.matrices(_RESAMPLES, random)).numpy()
         return _measured(values)
     score = judged.proba[:, 1] if len(judged.labels) == 2 else judged.proba

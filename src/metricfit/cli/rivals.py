@@ -81,7 +81,7 @@ def _trees(build: Callable[[int], Any], *, tuned: bool) -> Method:
         codes = np.searchsorted(part.classes, part.y)
         proba = _probabilities(build(part.seed), X, codes, part.weight, features.transform(part.X_test), part)
         rule = DecisionRule.argmax(part.classes.tolist())
-        if tuned and part.metric._grids() == {None}:
+        if tuned and not part.metric.judges_scores:
             held = np.zeros((len(X), len(part.classes)))
             random = np.random.default_rng(part.seed)
             for split in split_rows(codes, 5, members=1, groups=part.groups, random=random):

@@ -15,7 +15,7 @@ from metricfit.cli.output import Output, interval, number
 from metricfit.decisions import InfeasibleError, best_rule
 from metricfit.metrics import Constrained
 from metricfit.store import check_replaceable, save
-from metricfit.training.explanation import _rule_in_words
+from metricfit.training.explanation import rule_in_words
 
 __all__ = ["run"]
 
@@ -47,7 +47,7 @@ def run(
     classifier = loaded.classifier
     labels = tuple(classifier.classes_.tolist())
     metric = resolved(asked, labels)
-    if metric._grids() != {None}:
+    if metric.judges_scores:
         raise UsageError(f"--metric: {metric} judges the order of scores; no decision rule changes it.")
     table = labelled_rows(loaded, data, target, weight, separator, encoding)
     output.choices(table.choices)
@@ -75,9 +75,7 @@ def run(
     files = {name: (model / name).read_bytes() for name in ("train.toml",) if (model / name).exists()}
     save(classifier, folder, overwrite=out is None or overwrite, notes=notes, files=files)
     output.table(f"On the {len(table.y):,} rows it was chosen on", ["metric", "before", "after", "95 % interval"], rows)
-    output.line(
-        f"Rule:  {_rule_in_words(best.rule).replace(', tuned out of fold', '').replace('tuned out of fold, ', '')}"
-    )
+    output.line(f"Rule:  {rule_in_words(best.rule)}")
     output.line(f"Model: {folder}")
     output.result(
         {

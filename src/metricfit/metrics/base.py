@@ -125,6 +125,16 @@ class Metric(ABC):
         return self._grids()
 
     @property
+    def judges_scores(self) -> bool:
+        """Whether it judges scores, as the area under a curve does, instead of decisions.
+
+        >>> from metricfit import metrics
+        >>> metrics.get("auroc").judges_scores, metrics.get("f1").judges_scores
+        (True, False)
+        """
+        return self._grids() != {None}
+
+    @property
     def spec(self) -> str:
         """The metric as a string that :func:`metricfit.metrics.get` turns back into it."""
         return str(self)

@@ -82,7 +82,7 @@ def _description(classifier: MetricClassifier, network: MemberMLP, notes: dict[s
         "format": FORMAT,
         "version": VERSION,
         "metric": _spec(classifier.metric_),
-        "task": classifier._task,
+        "task": classifier.task_,
         "classes": _classes_to_json(classifier.classes_),
         "columns": _columns(classifier),
         "decision_rule": json.loads(classifier.decision_rule_.to_json()),
@@ -95,7 +95,7 @@ def _description(classifier: MetricClassifier, network: MemberMLP, notes: dict[s
         "recipe": asdict(classifier.recipe_),
         "parameters": _parameters(classifier),
         "fitted": {
-            "seed": int(classifier._seed),
+            "seed": int(classifier.seed_),
             "best_epochs": [int(epoch) for epoch in classifier.best_epochs_],
             "fit_seconds": float(classifier.fit_seconds_),
             "choices": list(classifier.choices_),
@@ -127,10 +127,10 @@ def _rebuild(path: Path, description: dict[str, Any], contents: dict[str, bytes]
     classifier.metric_, classifier.recipe_ = metric, recipe
     classifier.classes_ = _classes_from_json(description["classes"])
     classifier.decision_rule_ = DecisionRule.from_json(json.dumps(description["decision_rule"]))
-    classifier._task = description["task"]
+    classifier.task_ = description["task"]
     classifier.n_network_inputs_ = shape["inputs"]
     fitted = description["fitted"]
-    classifier._seed, classifier.best_epochs_ = fitted["seed"], fitted["best_epochs"]
+    classifier.seed_, classifier.best_epochs_ = fitted["seed"], fitted["best_epochs"]
     classifier.fit_seconds_, classifier.choices_ = fitted["fit_seconds"], fitted["choices"]
     columns = description["columns"]
     classifier.n_features_in_ = columns["count"]

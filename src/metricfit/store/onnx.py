@@ -47,7 +47,7 @@ def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[
         raise ValueError(
             "network: only the built-in networks 'mlp' and 'linear' can be exported; export your own by torch."
         )
-    if classifier._task == "multilabel":
+    if classifier.task_ == "multilabel":
         raise ValueError("the model predicts several labels a row; only one label a row can be exported.")
     graph = Graph()
     features = _features(graph, classifier)

@@ -10,7 +10,7 @@ import pandas as pd
 from metricfit.decisions import DecisionRule
 from metricfit.training.recipes import Recipe
 
-__all__ = ["explain"]
+__all__ = ["explain", "rule_in_words"]
 
 
 def explain(classifier: Any) -> str:
@@ -22,7 +22,7 @@ def explain(classifier: Any) -> str:
         f"Recipe: {recipe.name}. {_loss_in_words(recipe)}",
         f"  {_network_in_words(recipe, classifier)}",
         f"  {_training_in_words(recipe, classifier)}",
-        f"Decision: {_rule_in_words(classifier.decision_rule_)}",
+        f"Decision: {rule_in_words(classifier.decision_rule_, 'tuned out of fold')}",
         *_report_in_words(classifier.validation_report_, classifier.metric_.greater_is_better),
     ]
     return "\n".join(line.rstrip() for line in lines)
@@ -70,14 +70,22 @@ def _training_in_words(recipe: Recipe, classifier: Any) -> str:
     return f"{epochs} epochs; weights picked by {chosen} on validation rows, from epoch {kept}."
 
 
-def _rule_in_words(rule: DecisionRule) -> str:
+def rule_in_words(rule: DecisionRule, how: str = "") -> str:
+    """What a rule does, as the end of a sentence; ``how`` it was chosen is added where it was.
+
+    >>> rule_in_words(DecisionRule.at_threshold(0.25, ["no", "yes"]))
+    "class 'yes' if its raw probability is at least 0.25."
+    """
+    told = f", {how}" if how else ""
     if rule.kind == "argmax":
         return "the class with the highest probability; nothing was tuned afterwards."
     if rule.kind == "threshold":
-        return f"class {rule.classes[1]!r} if its raw probability is at least {rule.parameter:.4g}, tuned out of fold."
+        return f"class {rule.classes[1]!r} if its raw probability is at least {rule.parameter:.4g}{told}."
     if rule.kind == "thresholds":
         return "each label if its probability reaches its threshold: " + _pairs(rule) + "."
-    return f"tuned out of fold, kind {rule.kind!r}: " + (_pairs(rule) if rule.kind == "offsets" else "") + "."
+    if rule.kind == "offsets":
+        return f"the highest log-probability after adding{told}: {_pairs(rule)}."
+    return f"the least expected cost{told}."
 
 
 def _pairs(rule: DecisionRule) -> str:
