@@ -29,7 +29,7 @@ from metricfit.training.explanation import explain
 from metricfit.training.loop import Problem, TrainingResult, train
 from metricfit.training.metric_choice import check_metric, resolve_metric
 from metricfit.training.recipes import Recipe, get_recipe
-from metricfit.training.report import argmax_rule, held_out, tuned_rule, validation_report
+from metricfit.training.report import argmax_rule, held_out, held_out_scores, tuned_rule, validation_report
 from metricfit.training.splits import Split, choose_cv, given_splits, split_rows
 from metricfit.training.targets import Target, combined_weights, draw_seed, read_target
 
@@ -116,6 +116,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         history_: One row an epoch.
         validation_report_: The metric on held-out rows: cross-entropy at arg max and with a tuned rule, trained on
             the metric, ensemble; with standard errors and gains.
+        held_out_: The probabilities, decisions and truth behind that report, or None; saved with the model.
         choices_: What was decided without asking, in words.
         n_features_in_: Number of columns.
         feature_names_in_: Their names, if they were text.
@@ -406,11 +407,15 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             name = "cross-entropy, tuned rule" if tunes else "cross-entropy, arg max"
         else:
             name = "trained on the metric" if self.recipe_.loss == "metric" else f"trained by {self.recipe_.name}"
+        decisions: dict[str, NDArray[Any]] = {}
         self.validation_report_: pd.DataFrame = validation_report(
             self.metric_, truth, labels, weight, trained=held, baseline=usual, trained_on=name, tuned=tunes,
             ensemble_note="every row trained some of its members, so only new data can measure it"
-            if len(splits) > 1 else "",
+            if len(splits) > 1 else "", decisions=decisions,
         )  # fmt: skip
+        self.held_out_ = held_out_scores(
+            target, weight, trained=held, baseline=usual, decisions=decisions, trained_on=name, tuned=tunes
+        )
 
     def _identity(self, recipe: Recipe, fixed: bool, problem: Problem) -> tuple[str, str]:
         if self.checkpoint_dir is None:

@@ -7,9 +7,9 @@
 >>> clf = MetricClassifier("mcc", cv=None, baseline=False, min_steps=20, max_epochs=1, random_state=0).fit(X, y)
 >>> with tempfile.TemporaryDirectory() as parent:
 ...     folder = save(clf, f"{parent}/model")
-...     sorted(file.name for file in folder.iterdir())
+...     [file.name for file in sorted(folder.iterdir()) if file.suffix != ".md"]
 ...     bool((load(folder).predict(X) == clf.predict(X)).all())
-['README.md', 'history.parquet', 'model.json', 'model.safetensors', 'preprocessing.skops', 'report.html']
+['history.parquet', 'model.json', 'model.safetensors', 'preprocessing.skops', 'report.html', 'scores.parquet']
 True
 """
 
@@ -45,7 +45,7 @@ def save(
         folder: Where to; its parents are made.
         overwrite: Whether to replace a model folder (or an empty one) that is there.
         notes: Anything JSON can hold, kept under ``"notes"`` of ``model.json``.
-        report: The page for ``report.html``; a plain one is made if it is not given.
+        report: The page for ``report.html``; :func:`metricfit.report.render` makes it if it is not given.
         files: Further files by name, such as the settings of the run.
 
     Returns:
@@ -55,7 +55,8 @@ def save(
 
     path = Path(folder)
     check_replaceable(path, overwrite=overwrite)
-    write_folder(path, {**(files or {}), **contents_of(classifier, notes or {}, report)})
+    settings = (files or {}).get("train.toml", b"").decode()
+    write_folder(path, {**(files or {}), **contents_of(classifier, notes or {}, report, settings or None)})
     return path
 
 

@@ -24,7 +24,8 @@ from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
 from metricfit.decisions import DecisionRule
 from metricfit.store.folder import DESCRIPTION, FORMAT, VERSION, ModelFolderError
-from metricfit.store.pages import model_card, report_page
+from metricfit.store.pages import model_card
+from metricfit.store.scores import SCORES, scores_from, scores_to_bytes
 from metricfit.training.networks import MemberLinear, MemberMLP
 from metricfit.training.recipes import Recipe
 
@@ -43,8 +44,12 @@ _WEIGHTS, _PREPROCESSING, _HISTORY = "model.safetensors", "preprocessing.skops",
 _NOT_KEPT = {"metric", "recipe", "preprocess", "network", "callbacks", "checkpoint_dir", "device", "class_weight"}
 
 
-def contents_of(classifier: MetricClassifier, notes: dict[str, Any], report: str | None) -> dict[str, bytes]:
+def contents_of(
+    classifier: MetricClassifier, notes: dict[str, Any], report: str | None, settings: str | None = None
+) -> dict[str, bytes]:
     """The bytes of every file of the model folder."""
+    from metricfit.report import render
+
     check_is_fitted(classifier)
     network = classifier.network_
     if not isinstance(network, MemberMLP):
@@ -57,11 +62,13 @@ def contents_of(classifier: MetricClassifier, notes: dict[str, Any], report: str
     contents = {
         _WEIGHTS: safetensors.torch.save(weights, {"format": "pt"}),
         _HISTORY: _parquet(classifier.history_),
-        "report.html": (report or report_page(classifier, description)).encode(),
+        "report.html": (report or render(classifier, description, settings=settings)).encode(),
         "README.md": model_card(classifier, description).encode(),
     }
     if classifier.preprocessor_ is not None:
         contents[_PREPROCESSING] = _skops(classifier.preprocessor_)
+    if classifier.held_out_ is not None:
+        contents[SCORES] = scores_to_bytes(classifier.held_out_)
     return {**contents, DESCRIPTION: json.dumps(description, allow_nan=False).encode()}
 
 
@@ -139,6 +146,8 @@ def _rebuild(path: Path, description: dict[str, Any], contents: dict[str, bytes]
     table = pq.read_table(pa.BufferReader(contents[_HISTORY]))
     classifier.history_ = table.to_pandas(ignore_metadata=True)
     classifier.validation_report_ = _report_frame(description["validation_report"])
+    # Folders that were written before scores were kept have none.
+    classifier.held_out_ = scores_from(contents[SCORES]) if SCORES in contents else None
     if len(classifier.classes_) != shape["outputs"]:
         raise ValueError(f"{len(classifier.classes_)} classes for a network of {shape['outputs']} outputs")
     return classifier

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from metricfit.decisions import DecisionRule, InfeasibleError, best_rule
 from metricfit.metrics import Constrained, Metric
+from metricfit.training.scores import HeldOutScores, plain_decisions
 from metricfit.training.splits import Split
+from metricfit.training.targets import Target
 
-__all__ = ["HeldOut", "held_out", "report_row", "tuned_rule", "validation_report"]
+__all__ = ["HeldOut", "held_out", "held_out_scores", "report_row", "tuned_rule", "validation_report"]
 
 Array = NDArray[np.float64]
 
@@ -129,6 +131,7 @@ def validation_report(
     trained_on: str,
     tuned: bool,
     ensemble_note: str,
+    decisions: dict[str, NDArray[Any]] | None = None,
 ) -> pd.DataFrame:
     """The metric of cross-entropy at arg max, cross-entropy with a tuned rule, the network as trained, the ensemble.
 
@@ -142,6 +145,7 @@ def validation_report(
         trained_on: What to call the network as trained.
         tuned: Whether its decisions come from a tuned rule.
         ensemble_note: Why the ensemble has no value, if it has none.
+        decisions: Filled with the decisions behind each row, by its name; nothing for metrics of scores.
     """
     ranks = metric._grids() != {None}
     rows: list[dict[str, Any]] = []
@@ -154,6 +158,8 @@ def validation_report(
             decided = cross_fitted_decisions(y, held, proba, metric, labels, weight)
         else:
             decided = argmax_rule(y, labels).apply(proba)
+        if decisions is not None and not ranks:
+            decisions[model] = decided
         rows.append(report_row(model, metric, y, decided, held, labels, weight))
 
     measurable = len(metric._grids()) == 1
@@ -173,3 +179,49 @@ def validation_report(
     sign = 1 if metric.greater_is_better else -1
     frame.insert(3, "gain", sign * (frame["value"] - frame["value"].iloc[0]) if len(frame) else [])
     return frame
+
+
+def held_out_scores(
+    target: Target,
+    weight: NDArray[np.float64],
+    *,
+    trained: HeldOut | None,
+    baseline: HeldOut | None,
+    decisions: dict[str, NDArray[Any]],
+    trained_on: str,
+    tuned: bool,
+) -> HeldOutScores | None:
+    """The predictions behind a validation report, to be kept with the model.
+
+    Args:
+        target: Labels of all rows.
+        weight: Sample weights of all rows.
+        trained: Held-out predictions of the network.
+        baseline: Those of the same network trained with cross-entropy.
+        decisions: As :func:`validation_report` filled it.
+        trained_on: What the report calls the network as trained.
+        tuned: Whether its decisions come from a tuned rule.
+    """
+    if trained is None:
+        return None
+    several = target.task == "multilabel"
+    proba = trained.single if trained.ensemble is None else trained.ensemble
+
+    def codes(name: str) -> NDArray[np.int64] | None:
+        found = decisions.get(name)
+        if found is None or several:
+            return None if found is None else found.astype(np.int64)
+        return np.searchsorted(target.classes, found).astype(np.int64)
+
+    decided = codes("ensemble" if trained.ensemble is not None else trained_on)
+    rows = trained.rows
+    return HeldOutScores(
+        truth=target.codes[rows],
+        proba=proba.astype(np.float32),
+        decided=plain_decisions(proba, labels=several) if decided is None else decided,
+        baseline=None if baseline is None else baseline.single.astype(np.float32),
+        baseline_tuned=None if baseline is None else codes("cross-entropy, tuned rule"),
+        weight=None if (weight[rows] == 1).all() else weight[rows],
+        source="rows of the training table, each predicted by networks that were not trained on it",
+        cross_fitted=tuned and decided is not None,
+    )

@@ -1,0 +1,106 @@
+"""Held-out scores as a Parquet file: plain columns of numbers, read without running anything."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from metricfit.training.scores import HeldOutScores
+
+__all__ = ["SCORES", "scores_from", "scores_to_bytes", "stratified_sample"]
+
+SCORES = "scores.parquet"
+_MOST_NUMBERS = 12_000_000
+"""Probabilities kept at most, about 50 MB; beyond it a stratified sample of the rows is kept."""
+_KEY = b"metricfit.scores"
+
+
+def scores_to_bytes(scores: HeldOutScores) -> bytes:
+    """The file. Probabilities are float32; of two classes only the second's are kept."""
+    columns = scores.proba.shape[1] * (1 if scores.baseline is None else 2)
+    most = max(1, _MOST_NUMBERS // columns)
+    if len(scores) > most:
+        scores = stratified_sample(scores, most)
+    binary = scores.truth.ndim == 1 and scores.proba.shape[1] == 2
+    parts: dict[str, NDArray[Any]] = {}
+    for name in ("truth", "decided", "baseline_tuned"):
+        part = getattr(scores, name)
+        if part is not None:
+            parts |= _columns(name, part.astype(np.int32))
+    for name in ("proba", "baseline"):
+        part = getattr(scores, name)
+        if part is not None:
+            parts |= _columns(name, part[:, 1:] if binary else part)
+    if scores.weight is not None:
+        parts["weight"] = scores.weight
+    about = {"source": scores.source, "total": scores.total, "cross_fitted": scores.cross_fitted, "binary": binary,
+             "labels": scores.truth.ndim == 2}  # fmt: skip
+    table = pa.table({name: pa.array(np.ascontiguousarray(values)) for name, values in parts.items()})
+    buffer = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata({_KEY: json.dumps(about).encode()}), buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def scores_from(content: bytes) -> HeldOutScores:
+    """Read :func:`scores_to_bytes` back; whatever does not fit together is a ValueError."""
+    table = pq.read_table(pa.BufferReader(content))
+    about = json.loads((table.schema.metadata or {})[_KEY])
+    names = table.column_names
+    labels, binary = bool(about["labels"]), bool(about["binary"])
+
+    def matrix(name: str, dtype: Any) -> Any:
+        found = [n for n in names if n == name or (n.startswith(f"{name}_") and n[len(name) + 1 :].isdigit())]
+        if not found:
+            return None
+        read = [np.asarray(table.column(n).to_numpy(), dtype=dtype) for n in found]
+        return read[0] if found == [name] else np.stack(read, axis=1)
+
+    def probabilities(name: str) -> Any:
+        found = matrix(name, np.float32)
+        return np.concatenate([1 - found, found], axis=1) if binary and found is not None else found
+
+    truth = matrix("truth", np.int64)
+    if truth is None or (truth.ndim == 2) != labels:
+        raise ValueError("the scores hold no truth")
+    weight = np.asarray(table.column("weight").to_numpy(), dtype=np.float64) if "weight" in names else None
+    return HeldOutScores(
+        truth, probabilities("proba"), matrix("decided", np.int64), probabilities("baseline"),
+        matrix("baseline_tuned", np.int64), weight, str(about["source"]), about["total"], bool(about["cross_fitted"]),
+    )  # fmt: skip
+
+
+def stratified_sample(scores: HeldOutScores, most: int, *, seed: int = 0) -> HeldOutScores:
+    """At most about ``most`` rows: of every class its share, with weights that make up for the rest.
+
+    Multi-label rows are drawn at random.
+    """
+    random = np.random.default_rng(seed)
+    weight = np.ones(len(scores)) if scores.weight is None else scores.weight
+    stratum = np.zeros(len(scores), dtype=np.int64) if scores.truth.ndim == 2 else scores.truth
+    counts = np.bincount(stratum)
+    # Rare classes keep more than their share: a class of which a handful is left tells nothing.
+    floor = np.minimum(counts, max(1, most // (4 * len(counts))))
+    keep = np.minimum(counts, np.maximum(floor, (counts * (most / len(scores))).astype(np.int64)))
+    taken: list[NDArray[np.intp]] = []
+    new = weight.copy()
+    for k in np.flatnonzero(counts):
+        rows = np.flatnonzero(stratum == k)
+        chosen = np.sort(random.choice(rows, keep[k], replace=False))
+        total, kept = weight[rows].sum(), weight[chosen].sum()
+        new[chosen] *= total / kept if kept > 0 else 1.0
+        taken.append(chosen)
+    sample = replace(scores, weight=new, total=scores.total or len(scores))
+    return sample.take(np.sort(np.concatenate(taken)))
+
+
+def _columns(name: str, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    if values.ndim == 1:
+        return {name: values}
+    return {f"{name}_{k}": values[:, k] for k in range(values.shape[1])}

@@ -1,0 +1,102 @@
+"""Probabilities, decisions and truth of held-out rows: what a report is drawn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricfit.decisions import DecisionRule
+
+__all__ = ["HeldOutScores"]
+
+
+@dataclass(frozen=True)
+class HeldOutScores:
+    """What a model and its cross-entropy baseline said about rows they were not trained on.
+
+    Attributes:
+        truth: Class codes (n,), or 0/1 (n, labels).
+        proba: Probabilities (n, classes) or (n, labels) before the decision rule, float32.
+        decided: The model's decisions, as ``truth``; where the rule was tuned on these rows, each fold's come from a
+            rule that was tuned on the other folds.
+        baseline: Probabilities of the same network trained with cross-entropy, or None.
+        baseline_tuned: Its decisions with a tuned rule, as ``decided``, or None.
+        weight: Weights (n,), or None.
+        source: Which rows these are, in words.
+        total: How many there were, if only a sample of them was kept.
+        cross_fitted: Whether ``decided`` comes from rules tuned fold by fold, not from the model's own.
+    """
+
+    truth: NDArray[np.int64]
+    proba: NDArray[np.float32]
+    decided: NDArray[np.int64]
+    baseline: NDArray[np.float32] | None = None
+    baseline_tuned: NDArray[np.int64] | None = None
+    weight: NDArray[np.float64] | None = None
+    source: str = ""
+    total: int | None = None
+    cross_fitted: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit together, whether made here or read from a file."""
+        n = len(self.truth)
+        shapes = {"decided": self.truth.shape, "baseline_tuned": self.truth.shape, "weight": (n,)}
+        shapes["baseline"] = self.proba.shape
+        for name, shape in shapes.items():
+            part = getattr(self, name)
+            if part is not None and part.shape != shape:
+                raise ValueError(f"{name}: expected the shape {shape}, got {part.shape}.")
+        fits = self.truth.ndim == 1 or self.truth.shape == self.proba.shape
+        if len(self.proba) != n or self.proba.ndim != 2 or not fits:
+            raise ValueError(f"proba: expected {n} rows that fit the truth, got the shape {self.proba.shape}.")
+        highest = 1 if self.truth.ndim == 2 else self.proba.shape[1] - 1
+        for name in ("truth", "decided", "baseline_tuned"):
+            part = getattr(self, name)
+            if part is not None and len(part) and not (part.min() >= 0 and part.max() <= highest):
+                raise ValueError(f"{name}: expected codes from 0 to {highest}.")
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.truth)
+
+    @property
+    def baseline_decided(self) -> NDArray[np.int64] | None:
+        """Arg max of the baseline; one half for labels."""
+        return None if self.baseline is None else plain_decisions(self.baseline, labels=self.truth.ndim == 2)
+
+    def take(self, rows: NDArray[Any]) -> HeldOutScores:
+        """Some of the rows."""
+        names = ("truth", "proba", "decided", "baseline", "baseline_tuned", "weight")
+        parts: dict[str, Any] = {n: None if getattr(self, n) is None else getattr(self, n)[rows] for n in names}
+        return replace(self, **parts)
+
+    def with_rule(self, rule: DecisionRule) -> HeldOutScores:
+        """The same rows decided by another rule, chosen elsewhere."""
+        return replace(self, decided=codes_of(rule, self.proba), cross_fitted=False)
+
+    def finite(self) -> tuple[HeldOutScores, int]:
+        """Without the rows that have a score that is no number, and how many they were."""
+        good: NDArray[np.bool_] = np.asarray(np.isfinite(self.proba).all(axis=1))
+        if self.baseline is not None:
+            good = good & np.asarray(np.isfinite(self.baseline).all(axis=1))
+        return (self, 0) if good.all() else (self.take(good), int((~good).sum()))
+
+
+def plain_decisions(proba: NDArray[Any], *, labels: bool = False) -> NDArray[np.int64]:
+    """Arg max, or one half for each of several labels.
+
+    >>> plain_decisions(np.array([[0.2, 0.8], [0.5, 0.5]]))
+    array([1, 0])
+    """
+    decided = (proba >= 0.5) if labels else proba.argmax(axis=1)
+    return np.asarray(decided, dtype=np.int64)
+
+
+def codes_of(rule: DecisionRule, proba: NDArray[Any]) -> NDArray[np.int64]:
+    """A rule's decisions as class codes (n,), or 0/1 (n, labels)."""
+    if rule.kind == "thresholds":
+        return np.asarray(rule.apply(proba), dtype=np.int64)
+    return np.asarray(rule.decide(proba[:, 1] if rule.kind == "threshold" else proba), dtype=np.int64)
