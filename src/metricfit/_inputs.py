@@ -54,6 +54,7 @@ def flatten_inputs(
     ignore_index: int = -100,
     from_probabilities: bool = False,
     validate: bool = True,
+    allow_empty: bool = False,
 ) -> Samples:
     """Check shapes, dtypes and values, then flatten; ignored positions are removed by selection.
 
@@ -66,6 +67,7 @@ def flatten_inputs(
         ignore_index: Target value of positions that do not count.
         from_probabilities: Whether ``input`` holds probabilities instead of logits.
         validate: Whether to look at the values (NaN, labels out of range); shapes are always checked.
+        allow_empty: Whether a batch may have no samples, because other processes have some.
     """
     if not isinstance(input, Tensor) or not isinstance(target, Tensor):
         wrong = "input" if not isinstance(input, Tensor) else "target"
@@ -74,7 +76,7 @@ def flatten_inputs(
     if not input.is_floating_point():
         raise TypeError(f"input: expected floating-point logits, got {input.dtype}; call .float() first.")
     validate = validate and values_can_be_inspected()
-    classes = _check_input_shape(input, task)
+    classes = _check_input_shape(input, task, allow_empty)
     dtype = accumulation_dtype(input.dtype)
     if task == "multiclass":
         samples = _multiclass(input, target, sample_weight, ignore_index, validate, dtype)
@@ -90,12 +92,12 @@ def flatten_inputs(
     return _weigh_classes(samples, weight) if task == "multiclass" else _weigh_labels(samples, weight, task)
 
 
-def _check_input_shape(input: Tensor, task: Task) -> int:
+def _check_input_shape(input: Tensor, task: Task, allow_empty: bool) -> int:
     smallest = 1 if task == "binary" else 2
     layout = {"multiclass": "(N, C, …)", "binary": "(N, …)", "multilabel": "(N, L, …)"}[task]
     if input.ndim < smallest:
         raise ValueError(f"input: a {task} task expects shape {layout}, got {tuple(input.shape)}.")
-    if input.numel() == 0:
+    if input.numel() == 0 and not allow_empty:
         raise ValueError(f"input: the batch is empty, shape {tuple(input.shape)}; skip batches without samples.")
     classes = 2 if task == "binary" else input.shape[1]
     if task == "multiclass" and classes < 2:
@@ -108,7 +110,7 @@ def _check_input_shape(input: Tensor, task: Task) -> int:
 
 def _rows(tensor: Tensor) -> Tensor:
     """(N, C, …) to (N·…, C)."""
-    return tensor.movedim(1, -1).reshape(-1, tensor.shape[1])
+    return tensor.movedim(1, -1).flatten(0, -2)
 
 
 def _multiclass(

@@ -86,7 +86,7 @@ def count(
         from_probabilities: Whether scores are probabilities.
     """
     scores, target, weight = samples.scores, samples.target, samples.weight
-    if not is_ordinary(scores, target, weight) or target.ndim == 2 or weight.requires_grad:
+    if not is_ordinary(scores, target, weight) or target.ndim == 2 or weight.requires_grad or not len(scores):
         return None
     points = five_points(step)
     if points is None or (scores.numel() > WHOLE_ELEMENTS and not _is_compiled(scores)):

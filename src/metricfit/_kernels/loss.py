@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
 from metricfit._kernels import five_points, is_ordinary
 from metricfit._kernels.batch import Batch, Tensors, is_dense, numba_is_here
 from metricfit._kernels.metric_gradients import ClosedForm
 from metricfit._kernels.second_order import second_order
+from metricfit.distributed import sum_over_processes
 from metricfit.steps import Step
 
 __all__ = ["fused_loss"]
+
+Array = np.ndarray[Any, Any]
 
 
 def fused_loss(
@@ -30,6 +33,7 @@ def fused_loss(
     ignore_index: int,
     skip_absent: bool,
     detach_threshold: bool,
+    group: Any = None,
 ) -> Tensor | None:
     """The loss of a multiclass batch of logits, or None where the plain way must be taken or finds an error.
 
@@ -44,8 +48,9 @@ def fused_loss(
         ignore_index: Target value of positions that do not count.
         skip_absent: Whether averages leave out classes without support.
         detach_threshold: Stop the gradient through the threshold.
+        group: The processes whose counts are added up, from :func:`metricfit.distributed.group_of`.
     """
-    if not isinstance(input, Tensor) or not isinstance(target, Tensor) or not numba_is_here() or _is_distributed():
+    if not isinstance(input, Tensor) or not isinstance(target, Tensor) or not numba_is_here():
         return None
     if not is_ordinary(input, target, weight, sample_weight) or input.ndim < 2:
         return None
@@ -73,7 +78,11 @@ def fused_loss(
     counts = batch.count(tensors)
     if counts is None:
         return None
+    if group is not None:
+        counts = _of_all(counts, group)
     value, gradient = metric.loss_and_gradient(counts, skip_absent)
+    if group is not None:
+        gradient *= distributed.get_world_size(group)  # as in metricfit.distributed
     loss = torch.from_numpy(np.array(value, counts.dtype))  # torch.tensor takes ten times as long
     if not (torch.is_grad_enabled() and input.requires_grad):
         return loss
@@ -102,6 +111,8 @@ class _FusedLoss(torch.autograd.Function):
         return gradient, None, None, None, None, None
 
 
-def _is_distributed() -> bool:
-    # Then other processes' counts belong into the matrix before the metric is taken.
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
+def _of_all(counts: Array, group: Any) -> Array:
+    """The counts of all processes. The same message as the plain path's, which another process may have to take."""
+    mine = torch.from_numpy(counts.sum(axis=0, dtype=np.float64))
+    _, everyone = sum_over_processes([mine.sum(), mine], group)
+    return everyone.numpy()[None].astype(counts.dtype)

@@ -11,7 +11,13 @@ from torch.nn import functional as F
 from metricfit._inputs import Samples, Task
 from metricfit._numerics import safe_divide
 
-__all__ = ["ClassWeighting", "class_weights", "cross_entropy_of_samples"]
+__all__ = [
+    "ClassWeighting",
+    "class_weights",
+    "cross_entropy_of_samples",
+    "cross_entropy_of_sums",
+    "cross_entropy_sums",
+]
 
 ClassWeighting = Literal["none", "sqrt", "balanced"]
 
@@ -47,16 +53,36 @@ def cross_entropy_of_samples(
         prior: Class shares (or counts): (C,), or (L, 2) negative and positive; by default the batch's.
         from_probabilities: Whether the samples' scores are probabilities.
     """
+    sums = cross_entropy_sums(samples, task=task, weighting=weighting, from_probabilities=from_probabilities)
+    return cross_entropy_of_sums(sums, weighting, prior)
+
+
+def cross_entropy_sums(
+    samples: Samples, *, task: Task, weighting: ClassWeighting = "none", from_probabilities: bool = False
+) -> Tensor:
+    """The sums over samples of weighted losses and of weights, (2, …): of each class if classes are weighted.
+
+    They can be added over batches and processes before the mean is taken.
+    """
     losses, mass = _losses_and_mass(samples, task, from_probabilities)
+    both = torch.stack([mass * losses, mass])
     if weighting == "none":
-        return safe_divide((mass * losses).sum(), mass.sum())
+        return both.flatten(1).sum(dim=-1)
     if task == "multiclass" and samples.target.ndim == 1:
-        if prior is None:
-            prior = mass.new_zeros(samples.scores.shape[1]).index_add(0, samples.target, mass)
-        mass = mass * class_weights(prior.to(mass), weighting)[samples.target]
-    else:
-        mass = mass * class_weights(mass.sum(dim=0) if prior is None else prior.to(mass), weighting)
-    return safe_divide((mass * losses).sum(), mass.sum())
+        # One after the other thousands of float32 numbers would lose digits that a plain sum keeps.
+        exact = both if both.device.type == "mps" else both.double()
+        classes = samples.scores.shape[1]
+        return exact.new_zeros(2, classes).index_add(1, samples.target, exact).to(mass.dtype)
+    return both.sum(dim=1)
+
+
+def cross_entropy_of_sums(sums: Tensor, weighting: ClassWeighting, prior: Tensor | None = None) -> Tensor:
+    """The weighted mean cross-entropy, given :func:`cross_entropy_sums`."""
+    losses, mass = sums
+    if weighting != "none":
+        weights = class_weights(mass if prior is None else prior.to(mass), weighting)
+        losses, mass = weights * losses, weights * mass
+    return safe_divide(losses.sum(), mass.sum())
 
 
 def _losses_and_mass(samples: Samples, task: Task, from_probabilities: bool) -> tuple[Tensor, Tensor]:

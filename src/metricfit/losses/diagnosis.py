@@ -66,7 +66,7 @@ def diagnose(
     with torch.enable_grad():
         scores = samples.scores.clone().requires_grad_()
         samples = Samples(scores, samples.target, samples.weight, samples.ignored)
-        source = loss._source(samples, remember=False)
+        source = loss._source([loss._count(samples, grid) for grid in loss._grids], remember=False)
         soft = loss.metric.evaluate(source).detach()
         (gradient,) = torch.autograd.grad(loss.metric.loss(source), scores)
     counted = samples.weight > 0

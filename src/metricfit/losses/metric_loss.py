@@ -15,7 +15,8 @@ from metricfit._inputs import Samples, Task, check_task, flatten_inputs, values_
 from metricfit._kernels.loss import fused_loss
 from metricfit._kernels.metric_gradients import closed_form_of
 from metricfit.confusion import Absent, ConfusionMatrix, as_confusion_matrix
-from metricfit.losses.cross_entropy import ClassWeighting, cross_entropy_of_samples
+from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
+from metricfit.losses.cross_entropy import ClassWeighting, cross_entropy_of_sums, cross_entropy_sums
 from metricfit.losses.diagnosis import Diagnosis, diagnose
 from metricfit.losses.memory import ConfusionMemory
 from metricfit.losses.stepping import check_temperature, choose_step
@@ -49,6 +50,7 @@ def metric_loss(
     cross_entropy: float = 0.0,
     class_weighting: ClassWeighting = "none",
     class_prior: Tensor | None = None,
+    sync: Sync = "auto",
     validate: bool = True,
 ) -> Tensor:
     """The functional form of :class:`MetricLoss`, without memory; arguments as there.
@@ -76,6 +78,7 @@ def metric_loss(
         cross_entropy=cross_entropy,
         class_weighting=class_weighting,
         class_prior=class_prior,
+        sync=sync,
         validate=validate,
     )
     if isinstance(temperature, Tensor):
@@ -121,6 +124,10 @@ class MetricLoss(nn.Module):
         class_prior: Class shares or counts for them, (C,), (2,) or (L,) positive shares; by default the batch's.
         memory: Decay of a cross-batch memory of the confusion matrix (0.9 remembers some ten batches); 0 is none.
             Used and updated in training mode only.
+        sync: Where ``torch.distributed`` is initialised, ``"auto"`` adds up the counts of all processes in training
+            mode: value and gradient are those of one process with all their samples, provided that gradients are
+            averaged over processes, as DistributedDataParallel does. Every process has to call the loss; its batch
+            may be empty. A process group names other processes, in evaluation mode too; ``False`` is this one alone.
         validate: Look at the values (NaN, labels out of range), which waits for the device; shapes are always checked.
 
     >>> loss = MetricLoss("f1", average="macro")
@@ -158,6 +165,7 @@ class MetricLoss(nn.Module):
         class_weighting: ClassWeighting = "none",
         class_prior: Tensor | None = None,
         memory: float = 0.0,
+        sync: Sync = "auto",
         validate: bool = True,
     ) -> None:
         super().__init__()
@@ -172,6 +180,7 @@ class MetricLoss(nn.Module):
         self.class_weighting: ClassWeighting = class_weighting
         self.absent: Absent = absent
         self.validate = validate
+        self.sync = check_sync(sync)
         self._check_options(step, threshold, class_prior)
         self._fixed_step: Step | None = None
         chosen = choose_step(step, temperature=temperature, delta=delta, k=k, sharpness=sharpness)
@@ -225,13 +234,18 @@ class MetricLoss(nn.Module):
 
     def _plain(self, input: Tensor, target: Tensor, sample_weight: Tensor | None) -> Tensor:
         with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
-            samples = self._flatten(input, target, sample_weight)
-            loss = self.metric.loss(self._source(samples, remember=self.training))
+            group = group_of(self.sync, self.training)
+            samples = self._flatten(input, target, sample_weight, allow_empty=group is not None)
+            statistics = [samples.weight.sum(), *(self._count(samples, grid) for grid in self._grids)]
+            if self.cross_entropy:
+                statistics.append(self._cross_entropy_sums(samples))
+            weight, *statistics = sum_over_processes(statistics, group)
+            loss = self.metric.loss(self._source(statistics, remember=self.training))
             if loss.ndim:
                 raise ValueError(f"metric: {self.metric} gives shape {tuple(loss.shape)}, a loss needs one number.")
             if self.cross_entropy:
-                loss = loss + self.cross_entropy * self._cross_entropy(samples)
-            return torch.where(samples.weight.sum() > 0, loss, torch.zeros_like(loss))
+                loss = loss + self.cross_entropy * self._cross_entropy(statistics[-1])
+            return torch.where(weight > 0, loss, torch.zeros_like(loss))
 
     def _fused(self, input: Tensor, target: Tensor, sample_weight: Tensor | None) -> Tensor | None:
         """The loss in one compiled step, or None where an option or the input asks for the plain way."""
@@ -253,6 +267,7 @@ class MetricLoss(nn.Module):
             ignore_index=self.ignore_index,
             skip_absent=self.absent == "skip",
             detach_threshold=self.detach_threshold,
+            group=group_of(self.sync, self.training),
         )
 
     def set_temperature(self, temperature: float) -> None:
@@ -268,9 +283,8 @@ class MetricLoss(nn.Module):
         self.temperature.fill_(check_temperature(temperature))
 
     def confusion(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> ConfusionMatrix:
-        """The soft confusion matrix of a batch as this loss sees it, without its memory."""
-        samples = self._flatten(input, target, sample_weight)
-        return self._source(samples, remember=False)(None)
+        """The soft confusion matrix of a batch as this loss sees it, without its memory; of this process alone."""
+        return self._as_matrix(self._count(self._flatten(input, target, sample_weight), None), None)
 
     def diagnose(
         self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None, *, confidence: float = 0.95
@@ -284,7 +298,9 @@ class MetricLoss(nn.Module):
         """
         return diagnose(self, input, target, sample_weight, confidence=confidence)
 
-    def _flatten(self, input: Tensor, target: Tensor, sample_weight: Tensor | None) -> Samples:
+    def _flatten(
+        self, input: Tensor, target: Tensor, sample_weight: Tensor | None, *, allow_empty: bool = False
+    ) -> Samples:
         return flatten_inputs(
             input,
             target,
@@ -294,29 +310,29 @@ class MetricLoss(nn.Module):
             ignore_index=self.ignore_index,
             from_probabilities=self.from_probabilities,
             validate=self.validate,
+            allow_empty=allow_empty,
         )
 
-    def _source(self, samples: Samples, *, remember: bool) -> MatrixSource:
-        made: dict[tuple[float, ...] | None, ConfusionMatrix] = {}
+    def _count(self, samples: Samples, thresholds: tuple[float, ...] | None) -> Tensor:
+        return count_samples(
+            samples,
+            self.task,
+            self._step,
+            threshold=self.threshold,
+            thresholds=thresholds,
+            detach_threshold=self.detach_threshold,
+            from_probabilities=self.from_probabilities,
+        )
 
-        def source(thresholds: tuple[float, ...] | None) -> ConfusionMatrix:
-            if thresholds not in made:
-                matrix = count_samples(
-                    samples,
-                    self.task,
-                    self._step,
-                    threshold=self.threshold,
-                    thresholds=thresholds,
-                    detach_threshold=self.detach_threshold,
-                    from_probabilities=self.from_probabilities,
-                )
-                cm = as_confusion_matrix(matrix, self.task, thresholds, self.labels, self.absent)
-                if remember and self.memories is not None:
-                    cm = self.memories[self._grids.index(thresholds)](cm)
-                made[thresholds] = cm
-            return made[thresholds]
+    def _as_matrix(self, counts: Tensor, thresholds: tuple[float, ...] | None) -> ConfusionMatrix:
+        return as_confusion_matrix(counts, self.task, thresholds, self.labels, self.absent)
 
-        return source
+    def _source(self, counts: Sequence[Tensor], *, remember: bool) -> MatrixSource:
+        """The matrices of the metric, given the counts for each of its grids."""
+        made = {grid: self._as_matrix(matrix, grid) for grid, matrix in zip(self._grids, counts, strict=False)}
+        if remember and self.memories is not None:
+            made = {grid: memory(cm) for (grid, cm), memory in zip(made.items(), self.memories, strict=True)}
+        return made.__getitem__
 
     @property
     def _step(self) -> Step:
@@ -324,19 +340,18 @@ class MetricLoss(nn.Module):
             return self._fixed_step
         return partial(annealed_linear_step, temperature=self.temperature)  # type: ignore[arg-type]
 
-    def _cross_entropy(self, samples: Samples) -> Tensor:
+    def _cross_entropy_sums(self, samples: Samples) -> Tensor:
+        return cross_entropy_sums(
+            samples, task=self.task, weighting=self.class_weighting, from_probabilities=self.from_probabilities
+        )
+
+    def _cross_entropy(self, sums: Tensor) -> Tensor:
         prior = self.class_prior
         if prior is not None and self.task == "multilabel":
             prior = torch.stack([1 - prior, prior], dim=-1)
         elif prior is not None and self.task == "binary":
             prior = prior[None, :]
-        return cross_entropy_of_samples(
-            samples,
-            task=self.task,
-            weighting=self.class_weighting,
-            prior=prior,
-            from_probabilities=self.from_probabilities,
-        )
+        return cross_entropy_of_sums(sums, self.class_weighting, prior)
 
     def extra_repr(self) -> str:
         """The metric and the options that differ from the defaults."""

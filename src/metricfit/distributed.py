@@ -1,0 +1,94 @@
+"""Several processes as one: their statistics are added up, so that a loss is that of all their samples together.
+
+A metric of a matrix is not a mean over samples, so averaging the losses of processes (or their gradients) optimises
+something else. What can be added are the counts S = Σᵣ Sᵣ. With the loss L(S), the gradient of one process on all
+samples is Σᵣ (∂Sᵣ/∂θ)ᵀ ∂L/∂S. Every process knows S and hence ∂L/∂S, so the backward pass needs no message: process r
+pulls ∂L/∂S back through its own samples. What gathers gradients (DistributedDataParallel, FSDP, Lightning, Accelerate)
+takes their *mean* over the R processes, not the sum, so ∂L/∂S is multiplied by R here, which also is the derivative of
+the sum of all processes' (equal) losses. After the mean the gradient is that of one process with the whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, distributed
+from torch.autograd.function import once_differentiable
+
+__all__ = ["Sync", "check_sync", "group_of", "sum_over_processes"]
+
+Sync = Literal["auto", False] | Any
+"""``"auto"``, ``False`` or a ``torch.distributed.ProcessGroup`` (which torch may be built without)."""
+
+
+def check_sync(sync: Sync) -> Sync:
+    """The option, if it is one.
+
+    >>> check_sync("always")
+    Traceback (most recent call last):
+        ...
+    ValueError: sync: expected 'auto', False or a torch.distributed.ProcessGroup, got 'always'.
+    """
+    if sync is False or sync == "auto":
+        return sync
+    if not distributed.is_available() or not isinstance(sync, distributed.ProcessGroup):
+        raise ValueError(f"sync: expected 'auto', False or a torch.distributed.ProcessGroup, got {sync!r}.")
+    return sync
+
+
+def group_of(sync: Sync, training: bool) -> Any:
+    """The group whose statistics are added up, or None where this process is on its own.
+
+    Args:
+        sync: ``"auto"``: all processes while training, where ``torch.distributed`` is initialised. In evaluation mode
+            processes may see different numbers of batches (often only one evaluates), so they do not wait for each
+            other; ``SyncBatchNorm`` draws the same line. A group is always used, ``False`` never.
+        training: Whether the module is in training mode.
+
+    >>> group_of("auto", training=True)  # no process group here
+    """
+    if sync is False or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    if sync == "auto":
+        if not training:
+            return None
+        sync = distributed.group.WORLD
+    return sync if distributed.get_world_size(sync) > 1 else None
+
+
+def sum_over_processes(tensors: Sequence[Tensor], group: Any) -> list[Tensor]:
+    """The sums of several tensors over a group, in one message; see the module for the gradient.
+
+    Sums are taken in float64: they do not depend on the order of the processes beyond its rounding.
+
+    Args:
+        tensors: Floating-point, of the same shapes in every process, which all have to call this.
+        group: From :func:`group_of`; None returns the tensors as they are.
+    """
+    if group is None:
+        return list(tensors)
+    return list(_Sum.apply(group, *tensors))  # type: ignore[no-untyped-call]
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, group: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.processes = distributed.get_world_size(group)
+        packed = torch.cat([tensor.detach().double().flatten() for tensor in tensors])
+        try:
+            distributed.all_reduce(packed, group=group)
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"adding up the statistics of {ctx.processes} processes failed: another process has ended, or did not "
+                "call the loss as often as this one. Look for the first error in the output of the others; pass "
+                f"sync=False for losses that only some of them compute. ({error})"
+            ) from error
+        parts = packed.split([tensor.numel() for tensor in tensors])
+        return tuple(part.reshape(t.shape).to(t.dtype) for part, t in zip(parts, tensors, strict=True))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *(gradient * ctx.processes for gradient in gradients)
