@@ -12,6 +12,7 @@ from metricfit.decisions.search import (
     best_threshold,
     score_sweep,
 )
+from metricfit.decisions.streaming import best_threshold_of_chunks
 from metricfit.decisions.tuned import TunedRuleClassifier
 from metricfit.decisions.uncertainty import (
     ThresholdUncertainty,
@@ -37,6 +38,7 @@ __all__ = [
     "best_offsets",
     "best_rule",
     "best_threshold",
+    "best_threshold_of_chunks",
     "score_sweep",
     "threshold_uncertainty",
 ]

@@ -1,0 +1,278 @@
+"""The best cut-off of more scores than memory holds: exact, in a few passes over chunks of them.
+
+Scores are read as whole numbers of the same order (their bits), and counted by their first 16 bits. Between two edges
+of such bins the counts can only lie between those at the edges, so most bins cannot hold a better cut-off than the
+best edge. The others are counted again by their next 16 bits: float32 scores are resolved after two passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from metricfit._labels import checked_weights, encode_labels
+from metricfit.decisions._samples import _scores
+from metricfit.decisions.goal import ConstraintLike, Goal, InfeasibleError, goal_of, values_of
+from metricfit.decisions.search import BestThreshold, ConstraintValue
+from metricfit.decisions.sweep import CHUNK, Sweep, best_place
+
+__all__ = ["Chunk", "best_threshold_of_chunks"]
+
+Chunk = tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike]
+"""Labels, scores and, if there are any, weights."""
+
+BITS = 16
+MOST_BINS = 64
+"""Bins that are looked into in one pass, 1 MB each."""
+
+
+def best_threshold_of_chunks(
+    chunks: Callable[[], Iterable[Chunk]],
+    metric: Any,
+    *,
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+    labels: Sequence[Hashable] = (0, 1),
+) -> BestThreshold:
+    """The same cut-off as :func:`metricfit.decisions.best_threshold`, in memory that does not grow with the samples.
+
+    It is the best of all for metrics that rise with true positives and fall with false positives, or the reverse, at
+    a fixed number of the other: all named ones do where a cut-off does better than chance. For other functions of the
+    matrix it is the best of all bins' edges and of those bins whose corners promise more.
+
+    Args:
+        chunks: Called once for each pass (3 for float32, up to 5 for float64 scores); gives chunks ``(y_true, score)``
+            or ``(y_true, score, sample_weight)``, always the same rows.
+        metric: As for ``best_threshold``.
+        subject_to: Constraints.
+        labels: The two classes, negative first.
+
+    >>> parts = [([0, 0, 1], [0.1, 0.2, 0.35]), ([0, 1, 1], [0.4, 0.6, 0.9])]
+    >>> best = best_threshold_of_chunks(lambda: parts, "f1")
+    >>> best.threshold, best.value
+    (0.275, 0.8571428571428571)
+    """
+    goal = goal_of(metric, subject_to)
+    if len(labels) != 2:
+        raise ValueError(f"labels: expected two classes, negative first, got {list(labels)}.")
+    stream = _Stream(chunks, tuple(labels))
+    search = _Search(goal, stream)
+    best = search.run()
+    if best is None:
+        raise ValueError(f"metric: {goal.metric} is undefined (NaN) at every cut-off.")
+    if best.violation > 0:
+        raise InfeasibleError(f"subject_to: no cut-off meets {' and '.join(str(c) for c in goal.constraints)}.", {})
+    cm = search.matrix(best.counts[None])
+    cm = cm.with_matrix(cm.matrix[0])
+    return BestThreshold(
+        threshold=stream.threshold(best.key),
+        value=float(values_of(goal.metric, cm)),
+        metric=goal.spec,
+        confusion=cm,
+        constraints=tuple(ConstraintValue(c, float(values_of(c.metric, cm))) for c in goal.constraints),
+        cutoffs=search.cutoffs,
+    )
+
+
+@dataclass(frozen=True)
+class _Edge:
+    """A cut-off: scores whose whole number is at least ``key`` are positive."""
+
+    key: int
+    counts: NDArray[np.float64]
+    violation: float
+    gain: float
+    correct: float
+
+    @property
+    def worth(self) -> tuple[float, float, float, int]:
+        """Larger is better; the higher cut-off among equals, as a sweep from above finds it first."""
+        return (-self.violation, self.gain, self.correct, self.key)
+
+
+@dataclass(frozen=True)
+class _Bins:
+    """Bins to be looked into: numbers that begin with a prefix, and the (tp, fp) above them."""
+
+    prefixes: NDArray[np.uint64]
+    above: NDArray[np.float64]
+
+
+class _Stream:
+    def __init__(self, chunks: Callable[[], Iterable[Chunk]], labels: tuple[Any, ...]) -> None:
+        if not callable(chunks):
+            raise TypeError(
+                f"chunks: expected a function that gives the chunks anew for each pass, got {type(chunks).__name__}; "
+                "wrap it: lambda: chunks."
+            )
+        self.chunks, self.labels = chunks, labels
+        self.dtype: np.dtype[Any] | None = None
+
+    @property
+    def width(self) -> int:
+        """Bits of a score."""
+        return 32 if self.dtype == np.float32 else 64
+
+    def __iter__(self) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.bool_], NDArray[np.float64] | None]]:
+        found = False
+        for chunk in self.chunks():
+            found = True
+            score = _scores(chunk[1], "score")
+            target = np.asarray(chunk[0])
+            if score.ndim != 1 or target.shape != score.shape:
+                raise ValueError(f"score: expected y_true and score of shape (n,), got {target.shape}, {score.shape}.")
+            self.dtype = self.dtype or (np.dtype(np.float32) if score.dtype == np.float32 else np.dtype(np.float64))
+            if self.width == 32 and score.dtype != np.float32:
+                raise TypeError(f"score: the first chunk was float32, a later one is {score.dtype}; use one type.")
+            weight = checked_weights(chunk[2], len(target)) if len(chunk) == 3 else None
+            positive = encode_labels(target, self.labels, "y_true") == 1
+            yield _ordered(score.astype(self.dtype)), positive, weight
+        if not found:
+            raise ValueError("chunks: no chunk came; the function must give the chunks anew at each call.")
+
+    def threshold(self, key: int) -> float:
+        """Midway between the lowest score from ``key`` on and the highest below it, in one more pass."""
+        upper: int | None = None
+        lower: int | None = None
+        for keys, _, _ in self:
+            reach, below = keys[keys >= np.uint64(key)], keys[keys < np.uint64(key)] if key else keys[:0]
+            if len(reach):
+                upper = int(reach.min()) if upper is None else min(upper, int(reach.min()))
+            if len(below):
+                lower = int(below.max()) if lower is None else max(lower, int(below.max()))
+        dtype = self.dtype or np.dtype(np.float64)
+        if upper is None:
+            return float(np.nextafter(_score_of(lower or 0, dtype), np.array(np.inf, dtype)))
+        if lower is None:
+            return float(_score_of(upper, dtype))
+        scores = np.array([_score_of(upper, dtype), _score_of(lower, dtype)], dtype)
+        return Sweep(scores, np.zeros(3), np.zeros(3)).threshold(1)
+
+
+class _Search:
+    def __init__(self, goal: Goal, stream: _Stream) -> None:
+        self.goal, self.stream = goal, stream
+        self.total = np.zeros(2)
+        self.best: _Edge | None = None
+        self.cutoffs = 0
+
+    def run(self) -> _Edge | None:
+        shift = None
+        waiting = [_Bins(np.zeros(1, np.uint64), np.zeros((1, 2)))]
+        while waiting:
+            found = []
+            for bins in waiting:
+                counts, width = self._count(bins, shift)
+                if shift is None:
+                    self.total = counts.sum(axis=(0, 1))
+                    self._note_edges(np.zeros((1, 2)), [1 << width])  # nobody is positive
+                here = width - BITS if shift is None else shift
+                found.append(self._look(bins, counts, here))
+            shift = (self.stream.width - BITS if shift is None else shift) - BITS
+            waiting = _batches(found) if shift >= 0 else []
+        return self.best
+
+    def _count(self, bins: _Bins, shift: int | None) -> tuple[NDArray[np.float64], int]:
+        """Weights of positives and negatives, (bins, 2^BITS, 2), and the number of bits of a score."""
+        size = 1 << BITS
+        counts = np.zeros((2, len(bins.prefixes) * size))
+        for keys, positive, weight in self.stream:
+            low = np.uint64(self.stream.width - BITS if shift is None else shift)
+            inner = (keys >> low).astype(np.int64) & (size - 1)
+            if shift is not None:
+                prefix = keys >> (low + np.uint64(BITS))
+                place = np.searchsorted(bins.prefixes, prefix).clip(max=len(bins.prefixes) - 1)
+                kept = bins.prefixes[place] == prefix
+                inner, positive = (inner + place * size)[kept], positive[kept]
+                weight = None if weight is None else weight[kept]
+            for column, mask in ((0, positive), (1, ~positive)):
+                added = np.bincount(inner[mask], None if weight is None else weight[mask])
+                counts[column, : len(added)] += added
+        return counts.reshape(2, -1, size).transpose(1, 2, 0), self.stream.width
+
+    def _look(self, bins: _Bins, counts: NDArray[np.float64], shift: int) -> _Bins:
+        """Note the best edge of these bins, and return those inside which a better one may lie."""
+        which, inner = np.nonzero(counts.any(axis=-1))
+        order = np.lexsort((-inner, which))
+        which, inner = which[order], inner[order]
+        # Counts from the highest bin down: before (above the bin) and after it.
+        falling = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
+        after = bins.above[which] + falling[which, inner]
+        before = after - counts[which, inner]
+        prefixes = (bins.prefixes[which] << np.uint64(BITS)) + inner.astype(np.uint64)
+        self._note_edges(after, [int(p) << shift for p in prefixes])
+        if shift == 0:
+            return _Bins(prefixes[:0], before[:0])
+        hopeful = self._hopeful(before, after)
+        rising = np.argsort(prefixes[hopeful])
+        return _Bins(prefixes[hopeful][rising], before[hopeful][rising])
+
+    def _note_edges(self, counts: NDArray[np.float64], keys: Sequence[int]) -> None:
+        self.cutoffs += len(keys)
+        for start in range(0, len(counts), CHUNK):
+            part = counts[start : start + CHUNK]
+            violation, gain, correct = self._worth(part)
+            place = int(best_place(torch.where(gain == -torch.inf, torch.inf, violation), gain, correct))
+            if gain[place] == -torch.inf:
+                continue
+            edge = _Edge(
+                keys[start + place], part[place], float(violation[place]), float(gain[place]), float(correct[place])
+            )
+            if self.best is None or edge.worth > self.best.worth:
+                self.best = edge
+
+    def _hopeful(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Bins whose corners, taken at their best, are worth at least as much as the best edge."""
+        hopeful = np.ones(len(before), dtype=bool)
+        if self.best is None:
+            return hopeful
+        for start in range(0, len(before), CHUNK):
+            low, high = before[start : start + CHUNK], after[start : start + CHUNK]
+            corners = [np.stack([tp[:, 0], fp[:, 1]], axis=1) for tp in (low, high) for fp in (low, high)]
+            worths = [self._worth(corner) for corner in corners]
+            violation = torch.stack([worth[0] for worth in worths]).amin(dim=0)
+            gain = torch.stack([worth[1] for worth in worths]).amax(dim=0)
+            better = (violation < self.best.violation) | ((violation <= self.best.violation) & (gain >= self.best.gain))
+            hopeful[start : start + CHUNK] = better.numpy()
+        return hopeful
+
+    def _worth(self, counts: NDArray[np.float64]) -> tuple[Tensor, Tensor, Tensor]:
+        cm = self.matrix(counts)
+        violation, gain = self.goal.keys(cm)
+        return violation, gain, cm.matrix[:, 0, 0] + cm.matrix[:, 1, 1]
+
+    def matrix(self, counts: NDArray[np.float64]) -> Any:
+        """(tp, fp) pairs as binary confusion matrices."""
+        tp, fp = counts[:, 0], counts[:, 1]
+        cells = np.stack([self.total[1] - fp, fp, self.total[0] - tp, tp], axis=-1).reshape(-1, 2, 2)
+        sweep = Sweep(np.zeros(1), np.zeros(1), np.zeros(1), self.stream.labels)
+        return sweep.matrix(torch.from_numpy(cells))
+
+
+def _batches(found: list[_Bins]) -> list[_Bins]:
+    """At most MOST_BINS bins each, so that a pass over them stays small."""
+    prefixes, above = np.concatenate([b.prefixes for b in found]), np.concatenate([b.above for b in found])
+    starts = range(0, len(prefixes), MOST_BINS)
+    return [_Bins(prefixes[s : s + MOST_BINS], above[s : s + MOST_BINS]) for s in starts]
+
+
+def _ordered(score: NDArray[Any]) -> NDArray[np.uint64]:
+    """Whole numbers >= 0 in the order of the scores, from their bits."""
+    wide = score.dtype == np.float64
+    bits = (score + score.dtype.type(0)).view(np.uint64 if wide else np.uint32)  # -0 and 0 are one score
+    top = bits.dtype.type(1 << (63 if wide else 31))
+    flipped: NDArray[np.uint64] = np.where(bits & top, ~bits, bits | top).astype(np.uint64)
+    return flipped
+
+
+def _score_of(key: int, dtype: np.dtype[Any]) -> Any:
+    """The score of such a number."""
+    wide = dtype == np.float64
+    top, every = (1 << 63, (1 << 64) - 1) if wide else (1 << 31, (1 << 32) - 1)
+    bits = key ^ top if key & top else key ^ every
+    return np.array(bits, np.uint64 if wide else np.uint32).view(dtype)[()]

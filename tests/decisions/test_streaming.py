@@ -1,0 +1,97 @@
+"""The search over chunks finds what the search over all scores at once finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metricfit.decisions import InfeasibleError, best_threshold, best_threshold_of_chunks
+
+METRICS = ["f1", "mcc", "accuracy", "balanced_accuracy", "fbeta:beta=2", "kappa", "jaccard", "g_mean"]
+
+
+def in_chunks(*columns, size=700):
+    return lambda: [tuple(c[i : i + size] for c in columns) for i in range(0, len(columns[0]), size)]
+
+
+def scores(seed: int, n: int, dtype: str, decimals: int | None) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    y = (random.random(n) < 0.15).astype(int)
+    y[:2] = 0, 1
+    score = random.normal(y * 1.2, 1.0)
+    if seed % 2:
+        score = 1 / (1 + np.exp(-3 * score))
+    if decimals is not None:
+        score = score.round(decimals)
+    return y, score.astype(dtype)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n=st.integers(10, 4000),
+    dtype=st.sampled_from(["float32", "float64"]),
+    decimals=st.sampled_from([None, 0, 1, 3]),
+    metric=st.sampled_from(METRICS),
+    weighted=st.booleans(),
+)
+def test_equals_the_search_in_memory(seed, n, dtype, decimals, metric, weighted) -> None:
+    y, score = scores(seed, n, dtype, decimals)
+    if score.min() == score.max():
+        return
+    # Weights that add up exactly in any order.
+    weight = np.random.default_rng(seed).integers(1, 4, n) / 2 if weighted else None
+    expected = best_threshold(y, score, metric, sample_weight=weight)
+    columns = (y, score) if weight is None else (y, score, weight)
+    found = best_threshold_of_chunks(in_chunks(*columns), metric)
+    assert found.value == expected.value
+    assert found.threshold == expected.threshold
+    assert (found.confusion.matrix == expected.confusion.matrix).all()
+
+
+@pytest.mark.parametrize("spec", ["precision subject to recall >= 0.7", "recall subject to predicted_share[1] <= 0.1"])
+def test_constraints(spec: str) -> None:
+    y, score = scores(3, 5000, "float32", None)
+    expected, found = best_threshold(y, score, spec), best_threshold_of_chunks(in_chunks(y, score), spec)
+    assert (found.threshold, found.value) == (expected.threshold, expected.value)
+    assert found.constraints == expected.constraints
+    with pytest.raises(InfeasibleError, match="no cut-off meets"):
+        best_threshold_of_chunks(in_chunks(y, score), "recall subject to precision >= 0.999 and recall >= 0.999")
+
+
+def test_close_scores_and_both_zeros() -> None:
+    score = np.array([0.0, -0.0, 1e-300, -1e-300, 1.0, np.nextafter(1.0, 2.0), -5.0, 1e300])
+    y = np.array([1, 0, 1, 0, 0, 1, 0, 1])
+    expected = best_threshold(y, score, "f1")
+    found = best_threshold_of_chunks(in_chunks(y, score, size=3), "f1")
+    assert (found.threshold, found.value) == (expected.threshold, expected.value)
+
+
+def test_text_labels_and_errors() -> None:
+    y, score = np.array(["no", "yes", "no", "yes"]), np.array([0.1, 0.9, 0.3, 0.2])
+    assert best_threshold_of_chunks(in_chunks(y, score), "f1", labels=("no", "yes")).value == pytest.approx(0.8)
+    with pytest.raises(TypeError, match="a function that gives the chunks anew"):
+        best_threshold_of_chunks([(y, score)], "f1")
+    with pytest.raises(ValueError, match="no chunk came"):
+        best_threshold_of_chunks(lambda: [], "f1")
+    with pytest.raises(TypeError, match="the first chunk was float32"):
+        best_threshold_of_chunks(lambda: [(y, score.astype("float32")), (y, score)], "f1", labels=("no", "yes"))
+
+
+def test_memory_does_not_grow_with_the_samples() -> None:
+    import tracemalloc
+
+    def peak(number: int) -> int:
+        def chunks():
+            for seed in range(number):
+                yield scores(2 * seed, 20_000, "float32", None)
+
+        tracemalloc.start()
+        best_threshold_of_chunks(chunks, "mcc")
+        top = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return top
+
+    assert peak(60) < 1.2 * peak(20)
