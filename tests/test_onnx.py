@@ -115,6 +115,21 @@ def test_calendar_of_every_day_of_four_centuries(tmp_path):
         np.testing.assert_array_equal(values[:, 0], expected[output.name.removeprefix("out ")], output.name)
 
 
+@pytest.mark.parametrize("thresholds", [None, [0.2, 0.7, 0.45]])
+def test_several_labels_with_a_threshold_each(table, tmp_path, thresholds):
+    labels = pd.DataFrame({"old": table["age"] > 45, "paid late": table["paid"], "big": table["rooms"] > 3}).astype(int)
+    classifier = MetricClassifier("f1", **QUICK).fit(table.drop(columns="paid"), labels)
+    if thresholds:
+        classifier.decision_rule_ = DecisionRule.at_thresholds(thresholds, labels.columns.tolist())
+    label, proba = run(classifier, table, tmp_path / "m.onnx")
+    expected = classifier.predict_proba(table)
+    np.testing.assert_allclose(proba, expected, atol=2e-6)
+    clear = abs(expected - 0.5) > 1e-5
+    assert clear.mean() > 0.9
+    assert (label[clear] == classifier.predict(table)[clear]).all()
+    assert label.shape == (len(table), 3)
+
+
 def test_what_cannot_be_exported_is_said(tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 3))
     y = (X[:, 0] > 0).astype(int)

@@ -36,7 +36,7 @@ def trained(tmp_path_factory):
         "encoding",
     ]
     options = dict.fromkeys(names) | {"ignore": ["day"], "use": [], "categorical": [], "missing": []}
-    options |= {"data": str(data), "target": "churn", "metric": "f1", "out": str(folder / "model"), "baseline": True}
+    options |= {"data": str(data), "target": ["churn"], "metric": "f1", "out": str(folder / "model"), "baseline": True}
     options |= {"task": "auto", "recipe": "default", "max_epochs": 5, "seed": 0}
     run(options, resume=False, overwrite=False, as_json=False, quiet=True)
     return folder / "model"

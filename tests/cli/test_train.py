@@ -167,7 +167,8 @@ def test_an_existing_folder_is_kept_unless_overwritten(program, table, tmp_path)
 def test_wrong_calls_and_data_have_their_exit_code_and_a_hint(program, tmp_path, more, code, told):
     rows = [{**row, "age": row["age"] + i / 200} for i, row in enumerate(customers())]
     data = write_csv(tmp_path / "t.csv", rows)
-    program("train", data, "--target", "churn", "--metric", "f1", "--out", tmp_path / "m", *more, code=code)
+    options = {"--target": "churn", "--metric": "f1", "--out": tmp_path / "m"} | {more[0]: more[1]}
+    program("train", data, *(word for pair in options.items() for word in pair), code=code)
     assert told in program.err
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 

@@ -18,7 +18,9 @@ def command(
         float,
         typer.Option(min=0.0, max=1.0, metavar="P", help="Share of the rarest class, e.g. 0.01.", show_default=False),
     ],
-    confidence: Annotated[float, typer.Option(min=0.5, max=0.999999, help="Probability that the bound holds.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option(metavar="Q", min=0.5, max=0.999999, help="Probability that the bound holds.")
+    ] = 0.95,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,

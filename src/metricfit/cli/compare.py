@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from metricfit.cli.config import from_file
-from metricfit.cli.options import Data, Debug, Encoding, Json, Quiet, Seed, Separator
+from metricfit.cli.options import Data, Debug, Encoding, Json, Quiet, Seed, Separator, Target
 
 __all__ = ["command"]
 
@@ -17,20 +17,23 @@ _COLUMNS, _RUN = "Columns", "The run"
 
 def command(
     data: Data,
-    target: Annotated[str, typer.Option(metavar="COL", help="The column to predict.", show_default=False)],
+    target: Target,
     metric: Annotated[
         str, typer.Option(metavar="M", help="What models are judged by; see 'metricfit metrics'.", show_default=False)
     ],
     methods: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A method; repeat it, or divide names by commas.",
+        typer.Option(metavar="NAME…", help="Methods to compare.",
                      show_default="all that are installed"),
     ] = None,
-    splits: Annotated[int, typer.Option(min=2, help="Random splits into 80 % to train on and 20 % to test.")] = 5,
-    jobs: Annotated[int, typer.Option(help="Fits at the same time; -1 for one a core.")] = 1,
+    splits: Annotated[
+        int, typer.Option(metavar="N", min=2, help="Random splits into 80 % to train on and 20 % to test.")
+    ] = 5,
+    jobs: Annotated[int, typer.Option(metavar="N", help="Fits at the same time; -1 for one a core.")] = 1,
     backend: Annotated[
         str | None,
-        typer.Option(help="A joblib backend: loky, dask, ray, …, for several machines.", show_default="joblib's"),
+        typer.Option(metavar="NAME", help="A joblib backend: loky, threading, or one for several machines: dask, ray.",
+                     show_default="joblib's"),
     ] = None,
     out: Annotated[
         Path | None,
@@ -54,21 +57,21 @@ def command(
     ] = None,
     ignore: Annotated[
         list[str] | None,
-        typer.Option(metavar="COL", help="A column not to use.", show_default=False, rich_help_panel=_COLUMNS),
+        typer.Option(metavar="COL…", help="Columns not to use.", show_default=False, rich_help_panel=_COLUMNS),
     ] = None,
     use: Annotated[
         list[str] | None,
-        typer.Option(metavar="COL", help="A column to use though it looks like an identifier.", show_default=False,
+        typer.Option(metavar="COL…", help="Columns to use though they look like identifiers.", show_default=False,
                      rich_help_panel=_COLUMNS),
     ] = None,
     categorical: Annotated[
         list[str] | None,
-        typer.Option(metavar="COL", help="A column of numbers that are only codes.", show_default=False,
+        typer.Option(metavar="COL…", help="Columns of numbers that are only codes.", show_default=False,
                      rich_help_panel=_COLUMNS),
     ] = None,
     missing: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="A further text that means 'missing'.", show_default=False,
+        typer.Option(metavar="TEXT…", help="Further texts that mean 'missing'.", show_default=False,
                      rich_help_panel=_COLUMNS),
     ] = None,
     positive: Annotated[
@@ -78,12 +81,13 @@ def command(
     ] = None,
     max_rows: Annotated[
         int | None,
-        typer.Option(min=10, help="Rows to draw at random at most.", show_default=False, rich_help_panel=_RUN),
+        typer.Option(metavar="N", min=10, help="Rows to draw at random at most.", show_default=False,
+                     rich_help_panel=_RUN),
     ] = None,
     max_epochs: Annotated[
         int | None,
-        typer.Option(min=1, help="Passes of the networks over the data at most.", show_default="by recipe",
-                     rich_help_panel=_RUN),
+        typer.Option(metavar="N", min=1, help="Passes of the networks over the data at most.",
+                     show_default="by recipe", rich_help_panel=_RUN),
     ] = None,
     config: Annotated[
         Path | None,

@@ -138,7 +138,8 @@ def _identity(table: Prepared, metric: Metric, options: dict[str, Any]) -> str:
     digest = hashlib.sha256(pd.util.hash_pandas_object(table.X, index=False).to_numpy().tobytes())
     for array in (table.y.astype(str), table.weight, table.groups):
         digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
-    digest.update(json.dumps([str(metric), options["seed"], options["max_epochs"], list(table.X.columns)]).encode())
+    settings = [str(metric), options["seed"], options["max_epochs"], list(table.X.columns), table.labels]
+    digest.update(json.dumps(settings).encode())
     return digest.hexdigest()[:16]
 
 
@@ -182,7 +183,7 @@ def _results(
 
 def _one(table: Prepared, metric: Metric, split: int, method: str, seed: int, max_epochs: int | None) -> dict[str, Any]:
     """Fit one method on one split and score it."""
-    classes, codes = np.unique(table.y, return_inverse=True)
+    codes = table.y if table.labels else np.unique(table.y, return_inverse=True)[1]
     random = np.random.default_rng([seed, split])
     (rows,) = split_rows(codes, None, members=1, groups=table.groups, random=random)
     train, test = rows.train, rows.validation
@@ -192,7 +193,7 @@ def _one(table: Prepared, metric: Metric, split: int, method: str, seed: int, ma
 
     part = Part(
         table.X.iloc[train], table.y[train], some(table.weight, train), some(table.groups, train), table.X.iloc[test],
-        classes, metric, seed + split, max_epochs,
+        table.classes, metric, seed + split, max_epochs,
     )  # fmt: skip
     started = time.perf_counter()
     row = {"split": split, "method": method, "value": math.nan, "seconds": 0.0, "error": "", "note": ""}
@@ -205,8 +206,8 @@ def _one(table: Prepared, metric: Metric, split: int, method: str, seed: int, ma
     row["seconds"] = time.perf_counter() - started
     objective = metric.objective if isinstance(metric, Constrained) else metric
     ranks = objective.judges_scores
-    score = (decided.proba[:, 1] if len(classes) == 2 else decided.proba) if ranks else decided.labels
-    weight, labels = some(table.weight, test), tuple(classes.tolist())
+    score = (decided.proba[:, 1] if table.task == "binary" else decided.proba) if ranks else decided.labels
+    weight, labels = some(table.weight, test), tuple(table.classes.tolist())
     row["value"] = float(objective.score(table.y[test], score, weight, labels=labels))
     if isinstance(metric, Constrained):
         met = [f"{c.metric} {c.metric.score(table.y[test], decided.labels, weight, labels=labels):.4f}"

@@ -33,6 +33,10 @@ def from_file(context: typer.Context, path: Path | None) -> Path | None:
             from metricfit.cli.errors import close_to
 
             raise typer.BadParameter(f"{path}: {key!r} is no option of this command; {close_to(key, known)}")
+    several = {p.name for p in context.command.params if getattr(p, "multiple", False)}
+    for key in several & values.keys():
+        if isinstance(values[key], str):
+            values[key] = [values[key]]
     context.default_map = {**(context.default_map or {}), **values}
     return path
 

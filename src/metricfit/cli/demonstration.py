@@ -31,7 +31,7 @@ def run(out: Path, *, seed: int, overwrite: bool, as_json: bool, quiet: bool) ->
         ("validation", "group", "time", "folds", "weight", "positive", "max_time", "max_rows", "separator", "encoding")
     )
     options |= {"ignore": [], "use": [], "categorical": [], "missing": [], "task": "auto", "recipe": "default"}
-    options |= {"data": str(table), "target": "churn", "metric": "f1[yes]", "out": str(model), "baseline": True}
+    options |= {"data": str(table), "target": ["churn"], "metric": "f1[yes]", "out": str(model), "baseline": True}
     options |= {"max_epochs": 40, "seed": seed}
     train(options, resume=False, overwrite=overwrite, as_json=as_json, quiet=quiet)
     output.note(f"Next: metricfit predict {model} {table} --keep customer_id")

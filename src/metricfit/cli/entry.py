@@ -10,11 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from metricfit.cli import advise, compare, demo, evaluate, export, metrics, predict, train, tune
+from metricfit.cli.parsing import Command, Group
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="metricfit",
+    cls=Group,
     help="Train the classifier on the metric you report.\n\nFrom a table, a target and a metric to a model, its "
     "predictions and an honest comparison. Start with 'metricfit demo', or 'metricfit train --help'.",
     no_args_is_help=True,
@@ -58,7 +60,7 @@ for _name, _module in {
     "advise": advise,
     "demo": demo,
 }.items():
-    app.command(_name, help=_help_of(_module.command))(_module.command)
+    app.command(_name, cls=Command, help=_help_of(_module.command))(_module.command)
 
 
 def main() -> None:

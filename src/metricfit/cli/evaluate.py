@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from metricfit.cli.options import Data, Debug, Encoding, Json, Model, Quiet, Seed, Separator
+from metricfit.cli.options import Data, Debug, Encoding, Json, Model, Quiet, Seed, Separator, TrueLabels
 
 __all__ = ["command"]
 
@@ -16,11 +16,9 @@ def command(
     data: Data,
     metric: Annotated[
         list[str] | None,
-        typer.Option(metavar="M", help="Only this metric; repeat it for several.", show_default="all of them"),
+        typer.Option(metavar="M…", help="Only these metrics.", show_default="all of them"),
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(metavar="COL", help="The column of true labels.", show_default="as in training")
-    ] = None,
+    target: TrueLabels = None,
     weight: Annotated[
         str | None, typer.Option(metavar="COL", help="Weight of each row.", show_default=False)
     ] = None,
@@ -33,7 +31,7 @@ def command(
 ) -> None:  # fmt: skip
     """Measure a model on labelled rows: every metric, also of each class, with 95 % bootstrap intervals.
 
-    Example: metricfit evaluate model test.csv --metric mcc --metric "recall[yes]"
+    Example: metricfit evaluate model test.csv --metric mcc "recall[yes]"
     """
     from metricfit.cli.evaluating import run
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from metricfit import metrics
+from metricfit._inputs import Task
 from metricfit.cli.errors import UsageError
 from metricfit.cli.measure import Judged, Measured, measure, measure_classes
 from metricfit.cli.metric_option import checked_metric
@@ -25,7 +26,7 @@ def run(
     data: str,
     *,
     specs: list[str],
-    target: str | None,
+    target: list[str] | None,
     weight: str | None,
     seed: int,
     separator: str | None,
@@ -42,9 +43,9 @@ def run(
     judged = judge(loaded, table)
     labels = judged.labels
     if wanted:
-        overall = [resolved(metric, labels) for metric in wanted]
+        overall = [resolved(metric, labels, judged.task) for metric in wanted]
     else:
-        overall = [loaded.classifier.metric_, *_registry(labels)]
+        overall = [loaded.classifier.metric_, *_registry(labels, judged.task)]
     found = {str(metric): measure(metric, judged, seed=seed) for metric in overall}
     for metric in overall:
         if isinstance(metric, Constrained):
@@ -61,7 +62,10 @@ def run(
         [[name, number(m.value), interval(m.low, m.high)] for name, m in found.items()],
     )
     if classes:
-        support = {str(label): int((judged.truth == label).sum()) for label in labels}
+        counts = (
+            judged.truth.sum(axis=0) if judged.task == "multilabel" else [(judged.truth == v).sum() for v in labels]
+        )
+        support = dict(zip(map(str, labels), map(int, counts), strict=True))
         rows = [
             [
                 label,
@@ -74,7 +78,8 @@ def run(
             for name, values in classes.items()
         ]
         output.line("")
-        output.table("By class", ["class", "metric", "value", "95 % interval", "rows"], rows, left=2)
+        what = "label" if judged.task == "multilabel" else "class"
+        output.table(f"By {what}", [what, "metric", "value", "95 % interval", "rows"], rows, left=2)
     output.result(
         {
             "rows": len(table.y),
@@ -85,14 +90,19 @@ def run(
 
 
 def labelled_rows(
-    loaded: LoadedModel, data: str, target: str | None, weight: str | None, separator: str | None, encoding: str | None
+    loaded: LoadedModel,
+    data: str,
+    target: list[str] | None,
+    weight: str | None,
+    separator: str | None,
+    encoding: str | None,
 ) -> Prepared:
     """The rows of a file that have a label, read as the model's training rows were."""
     file = open_table(data, separator=separator, encoding=encoding)
-    name = loaded.target(target)
+    names = loaded.target(target, file.columns)
     if weight is not None:
         file.check_columns([weight], "--weight")
-    roles = Roles(target=name, weight=weight, missing=list(loaded.gaps))
+    roles = Roles(target=names, weight=weight, missing=list(loaded.gaps))
     table = prepare_like(file, roles, loaded.formats, loaded.classifier.classes_)
     table.choices[:0] = file.choices
     return table
@@ -110,20 +120,20 @@ def judge(loaded: LoadedModel, table: Prepared) -> Judged:
     )
 
 
-def resolved(metric: Metric, labels: tuple[Any, ...]) -> Metric:
+def resolved(metric: Metric, labels: tuple[Any, ...], task: Task) -> Metric:
     """The metric with its class or average written out."""
     try:
-        return resolve_metric(metric, labels, "binary" if len(labels) == 2 else "multiclass")[0]
+        return resolve_metric(metric, labels, task)[0]
     except (ValueError, KeyError) as error:
         raise UsageError(f"--metric: {str(error).removeprefix('metric: ')}") from None
 
 
-def _registry(labels: tuple[Any, ...]) -> list[Metric]:
+def _registry(labels: tuple[Any, ...], task: Task) -> list[Metric]:
     """Every metric that needs no parameter of its own."""
     found = []
     for name in metrics.available():
         try:
-            found.append(resolve_metric(name, labels, "binary" if len(labels) == 2 else "multiclass")[0])
+            found.append(resolve_metric(name, labels, task)[0])
         except (ValueError, TypeError):
             # A cost matrix and a mean over thresholds have no default.
             continue

@@ -14,7 +14,7 @@ __all__ = ["command"]
 
 def command(
     model: Model,
-    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="onnx.")] = "onnx",
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="The only one so far.")] = "onnx",
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The file to write.", show_default="model.onnx in MODEL's parent"),

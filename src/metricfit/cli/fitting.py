@@ -32,6 +32,7 @@ from metricfit.metrics import Constrained
 from metricfit.store import check_replaceable, save
 from metricfit.training.callbacks import EpochEnd
 from metricfit.training.recipes import get_recipe
+from metricfit.training.report import argmax_rule
 
 __all__ = ["run"]
 
@@ -44,7 +45,7 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
     out = Path(options["out"])
     spec = checked_metric(options["metric"])
     limit = seconds(options["max_time"])
-    _check_choice("--task", options["task"], ("auto", "binary", "multiclass"))
+    _check_choice("--task", options["task"], ("auto", "binary", "multiclass", "multilabel"))
     try:
         get_recipe(options["recipe"])
     except ValueError as error:
@@ -102,7 +103,7 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
     count = int(max((r["rows"] for r in rows), default=0))
     notes: dict[str, Any] = {
         "choices": [*table.choices, *told],
-        "target": roles.target,
+        "target": roles.target if table.labels else roles.target[0],
         "input": {"formats": formats_to_json(table.formats), "missing": roles.missing},
         "held_out": [] if held is None else rows,
         "held_out_rows": count,
@@ -164,7 +165,7 @@ def _start_checkpoint(path: Path, options: dict[str, Any]) -> None:
 
 def _fit(classifier: MetricClassifier, table: Prepared, groups: NDArray[Any] | None) -> None:
     try:
-        classifier.fit(table.X, table.y, table.weight, groups)
+        classifier.fit(table.X, table.target, table.weight, groups)
     except ValueError as error:
         text = str(error)
         if text.startswith(("X: ", "y: ", "sample_weight: ")):
@@ -221,9 +222,12 @@ def _dropped(classifier: MetricClassifier) -> list[str]:
 
 def _cross_validated(classifier: MetricClassifier) -> list[dict[str, Any]]:
     found = []
+    metric = classifier.metric_
+    least, most = metric.objective.range if isinstance(metric, Constrained) else metric.range
     for row in classifier.validation_report_.to_dict(orient="records"):
         if row["value"] == row["value"]:
-            low, high = row["value"] - 1.96 * row["std_error"], row["value"] + 1.96 * row["std_error"]
+            half = 1.96 * row["std_error"]
+            low, high = max(row["value"] - half, least), min(row["value"] + half, most)
             found.append({"model": row["model"], "value": row["value"], "low": low, "high": high, "rows": row["rows"],
                           "note": row["note"]})  # fmt: skip
     return found
@@ -244,7 +248,7 @@ def _measured(classifier: MetricClassifier, usual: MetricClassifier | None, held
 
     if usual is not None:
         raw = usual.predict_raw_proba(held.X)
-        add("cross-entropy, arg max", usual.classes_[raw.argmax(axis=1)], raw)
+        add("cross-entropy, arg max", argmax_rule(held.y, labels).apply(raw), raw)
         add("cross-entropy, tuned rule", usual.predict(held.X), raw)
     raw = classifier.predict_raw_proba(held.X)
     add("trained on the metric", classifier.predict(held.X), raw)

@@ -16,7 +16,7 @@ from metricfit.cli.columns import GAPS, BadValueError, ColumnFormat, find_format
 from metricfit.cli.errors import BadDataError, CommandError
 from metricfit.cli.tables import TableFile
 
-__all__ = ["Rows", "check_memory", "frame_from", "frames", "matched_labels", "read_rows"]
+__all__ = ["Rows", "check_memory", "frame_from", "frames", "label_text", "matched_labels", "read_rows"]
 
 
 @dataclass
@@ -193,12 +193,12 @@ def matched_labels(rows: Rows, name: str, classes: NDArray[Any]) -> tuple[NDArra
     Returns:
         The labels of the rows that have one, and a mask (rows,).
     """
-    known = {_key(label): label for label in classes.tolist()}
+    known = {label_text(label): label for label in classes.tolist()}
     numeric = classes.dtype.kind in "iuf"
     found: list[Any] = []
     present = np.ones(len(rows), dtype=bool)
     for row, value in enumerate(rows.column(name).to_pylist()):
-        key = _key(value)
+        key = label_text(value)
         if value is None or key in ("", "?", "nan", "NaN"):
             present[row] = False
             continue
@@ -214,7 +214,8 @@ def matched_labels(rows: Rows, name: str, classes: NDArray[Any]) -> tuple[NDArra
     return np.array(found, dtype=classes.dtype), present
 
 
-def _key(value: Any) -> str:
+def label_text(value: Any) -> str:
+    """A label as text: 1, 1.0 and " 1" are the same, and so are True and true."""
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
@@ -224,7 +225,7 @@ def _key(value: Any) -> str:
 
 def _number_key(text: str) -> str:
     try:
-        return _key(float(text))
+        return label_text(float(text))
     except ValueError:
         return text
 

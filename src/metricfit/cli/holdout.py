@@ -23,7 +23,7 @@ def held_out(table: Prepared, roles: Roles, options: dict[str, Any]) -> tuple[Pr
         if table.time is not None:
             raise UsageError("--time: has no effect with --validation; give one of them.")
         file = open_table(options["validation"], separator=options["separator"], encoding=options["encoding"])
-        held = prepare_like(file, roles, table.formats, np.unique(table.y))
+        held = prepare_like(file, roles, table.formats, table.classes)
         table.choices += held.choices
         return table, held
     if table.time is None:
@@ -39,12 +39,19 @@ def held_out(table: Prepared, roles: Roles, options: dict[str, Any]) -> tuple[Pr
         keep_late = late & ~both
     else:
         keep_late = late
-    if len(np.unique(table.y[~late])) < len(np.unique(table.y)) or not keep_late.any():
+    if not _same_classes(table.y[~late], table.y) or not keep_late.any():
         raise UsageError(f"--time: split by {roles.time!r}, some classes only occur late, or no late row is left.")
     table.choices.append(
         f"the latest {int(keep_late.sum()):,} rows by {roles.time!r} are held out, not trained on (--time)"
     )
     return table.take(~late), table.take(keep_late)
+
+
+def _same_classes(part: NDArray[Any], y: NDArray[Any]) -> bool:
+    """Whether every class (both values of every label) of ``y`` is in a part of it."""
+    if y.ndim == 2:
+        return bool((part.min(axis=0) < part.max(axis=0)).all())
+    return len(np.unique(part)) == len(np.unique(y))
 
 
 def fold_groups(table: Prepared, options: dict[str, Any]) -> tuple[NDArray[Any] | None, Any]:

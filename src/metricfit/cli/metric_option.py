@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from metricfit import metrics
 from metricfit.cli.errors import UsageError
-from metricfit.cli.prepare import Prepared, positive_class
+from metricfit.cli.prepare import Prepared
+from metricfit.cli.targets import positive_class
 from metricfit.metrics import Metric
 from metricfit.training.metric_choice import resolve_metric
 
@@ -23,19 +22,21 @@ def checked_metric(spec: str) -> Metric:
 
 def explicit_metric(spec: Metric, table: Prepared, positive: str | None) -> Metric:
     """The metric with its class or average written out, and the choice told."""
-    classes = np.unique(table.y).tolist()
-    wanted = positive_class(table.y, positive)
+    classes = table.classes.tolist()
+    wanted = positive_class(table.task, classes, positive)
     if wanted is not None:
         classes = [label for label in classes if label != wanted] + [wanted]
     try:
-        metric, why = resolve_metric(spec, tuple(classes), "binary" if len(classes) == 2 else "multiclass")
+        metric, why = resolve_metric(spec, tuple(classes), table.task)
     except (ValueError, KeyError) as error:
         raise UsageError(f"--metric: {str(error).removeprefix('metric: ')}") from None
-    if why and len(classes) == 2:
+    if why and table.task == "binary":
         reason = "as --positive says" if wanted is not None else "the second in sorted order"
         table.choices.append(f"metric {metric}: the positive class is {classes[1]!r}, {reason} (--positive)")
     elif why:
-        table.choices.append(f"metric {metric}: the average over the {len(classes)} classes (--metric)")
+        table.choices.append(
+            f"metric {metric}: the average over the {len(classes)} {'labels' if table.labels else 'classes'} (--metric)"
+        )
     elif wanted is not None:
         table.choices.append(f"--positive changes nothing: {metric} names its class, or treats all classes alike")
     return metric

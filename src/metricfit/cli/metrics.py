@@ -13,7 +13,7 @@ __all__ = ["command"]
 
 def command(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A metric's name or alias.", show_default=False)
+        str | None, typer.Argument(metavar="NAME", help="A metric's name or alias.", show_default=False)
     ] = None,
     json: Json = False,
     quiet: Quiet = False,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from metricfit.cli.columns import GAPS, ColumnFormat
 from metricfit.cli.errors import CommandError, UsageError
 from metricfit.cli.frames import formats_from_json
+from metricfit.cli.options import columns_of
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
@@ -32,12 +33,17 @@ class LoadedModel:
     formats: dict[str, ColumnFormat]
     gaps: tuple[str, ...]
 
-    def target(self, given: str | None) -> str:
-        """The target's column: as given, or as in training."""
-        found = given or self.notes.get("target")
+    def target(self, given: list[str] | None, known: list[str]) -> list[str]:
+        """The target's column, or columns: as given (and among those known), or as in training."""
+        found = columns_of(given, known) or self.notes.get("target")
         if not found:
             raise UsageError("--target: the model was not trained by the command line; name the column of the labels.")
-        return str(found)
+        names = [found] if isinstance(found, str) else list(found)
+        labels = self.classifier.classes_.tolist() if self.classifier.task_ == "multilabel" else [""]
+        if len(names) != len(labels):
+            each = f"{len(labels)} columns, for {', '.join(labels)}" if len(labels) > 1 else "one column"
+            raise UsageError(f"--target: the model predicts {each}; got {', '.join(map(repr, names))}.")
+        return names
 
 
 def load_model(folder: Path) -> LoadedModel:

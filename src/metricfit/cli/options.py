@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Data", "Debug", "Encoding", "Json", "Model", "Quiet", "Seed", "Separator", "columns_of", "seconds"]
+__all__ = [
+    "Data",
+    "Debug",
+    "Encoding",
+    "Json",
+    "Model",
+    "Quiet",
+    "Seed",
+    "Separator",
+    "Target",
+    "TrueLabels",
+    "columns_of",
+    "seconds",
+]
 
 _DATA = "Reading data"
 _OUTPUT = "Output"
@@ -20,13 +33,35 @@ Model = Annotated[
 ]
 Separator = Annotated[
     str | None,
-    typer.Option(help="Character between the fields of a CSV file.", show_default="found out", rich_help_panel=_DATA),
+    typer.Option(
+        metavar="CHAR",
+        help="Character between the fields of a CSV file.",
+        show_default="found out",
+        rich_help_panel=_DATA,
+    ),
 ]
 Encoding = Annotated[
     str | None,
-    typer.Option(help="Encoding of a CSV file, e.g. cp1252.", show_default="found out", rich_help_panel=_DATA),
+    typer.Option(
+        metavar="NAME",
+        help="Encoding of a CSV file, e.g. cp1252.",
+        show_default="found out",
+        rich_help_panel=_DATA,
+    ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of everything random.")]
+Target = Annotated[
+    list[str],
+    typer.Option(
+        metavar="COL…",
+        help="The column to predict, or several 0/1 columns, each a label of its own.",
+        show_default=False,
+    ),
+]
+TrueLabels = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COL…", help="The column of true labels, or columns.", show_default="as in training"),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Write the result as JSON to standard output.", rich_help_panel=_OUTPUT)
 ]

@@ -24,7 +24,7 @@ def command(
     keep: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COL", help="A column to pass through; repeat it, or divide names by commas.", show_default=False
+            metavar="COL…", help="Columns to pass through: --keep id name, or --keep id,name.", show_default=False
         ),
     ] = None,
     raw: Annotated[

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,7 +48,11 @@ def run(
     kept = columns_of(keep, file.columns)
     file.check_columns(kept, "--keep")
     classifier = loaded.classifier
-    names = ["prediction", *(f"probability_{label}" for label in classifier.classes_.tolist())]
+    several = classifier.task_ == "multilabel"
+    labels = classifier.classes_.tolist()
+    decided = [f"prediction_{label}" for label in labels] if several else ["prediction"]
+    probable = [f"probability_{label}" for label in labels]
+    names = [*decided, *probable]
     if clash := [name for name in kept if name in names]:
         raise UsageError(f"--keep: {clash[0]!r} is the name of a result; rename the column.")
     count = 0
@@ -55,10 +60,12 @@ def run(
         for X, rows in frames(file, list(loaded.formats), loaded.formats, kept, loaded.gaps):
             proba = classifier.predict_raw_proba(X)
             folded = proba if classifier.decision_rule_.kind == "argmax" else classifier.decision_rule_.fold(proba)
-            labels = classifier.classes_[folded.argmax(axis=1)]
             found = {name: rows.column(name).to_pandas() for name in kept}
-            found["prediction"] = labels
-            found |= dict(zip(names[1:], (proba if raw else folded).T, strict=True))
+            if several:
+                found |= dict(zip(decided, (folded > 0.5).astype(np.int64).T, strict=True))
+            else:
+                found["prediction"] = classifier.classes_[folded.argmax(axis=1)]
+            found |= dict(zip(probable, (proba if raw else folded).T, strict=True))
             write(pd.DataFrame(found))
             count += len(X)
         if not count:

@@ -10,15 +10,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit.cli.columns import GAPS, BadValueError, ColumnFormat, read_column, read_target
-from metricfit.cli.errors import BadDataError, UsageError, close_to
+from metricfit._inputs import Task
+from metricfit.cli.columns import GAPS, BadValueError, ColumnFormat, read_column
+from metricfit.cli.errors import BadDataError, UsageError
 from metricfit.cli.frames import Rows, check_memory, frame_from, matched_labels, read_rows
 from metricfit.cli.options import columns_of
 from metricfit.cli.tables import TableFile
+from metricfit.cli.targets import indicators, read_classes, read_labels
 
-__all__ = ["Prepared", "Roles", "positive_class", "prepare", "prepare_like"]
+__all__ = ["Prepared", "Roles", "prepare", "prepare_like"]
 
-_MANY_CLASSES = 100
 _ID_NAME = re.compile(r"(^|[\W_])(id|index|uuid|rownum|row_number)$|^unnamed|[a-z]I[Dd]$|^column_1$", re.IGNORECASE)
 
 
@@ -27,7 +28,7 @@ class Roles:
     """Which column is what.
 
     Attributes:
-        target: To be predicted.
+        target: To be predicted: one column of classes, or several 0/1 columns.
         group: Rows with the same value stay together in splits.
         time: The latest rows are held out.
         weight: Weight of each row.
@@ -37,7 +38,7 @@ class Roles:
         missing: Further texts that stand for a missing value.
     """
 
-    target: str
+    target: list[str]
     group: str | None = None
     time: str | None = None
     weight: str | None = None
@@ -50,15 +51,18 @@ class Roles:
         """With the names of repeated options divided and every name a column of the file."""
         known = file.columns
         lists: dict[str, Any] = {
-            name: columns_of(getattr(self, name), known) for name in ("ignore", "use", "categorical")
+            name: columns_of(getattr(self, name), known) for name in ("target", "ignore", "use", "categorical")
         }
         for name, columns in lists.items():
             file.check_columns(columns, f"--{name}")
-        for name in ("target", "group", "time", "weight"):
+        for name in ("group", "time", "weight"):
             if (column := getattr(self, name)) is not None:
                 file.check_columns([column], f"--{name}")
-        if self.target in (self.group, self.time, self.weight, *lists["ignore"]):
-            raise UsageError(f"--target: the column {self.target!r} cannot have a second role.")
+        targets = lists["target"]
+        others = {self.group, self.time, self.weight, *lists["ignore"], *lists["use"], *lists["categorical"]}
+        for name in targets:
+            if name in others or targets.count(name) > 1:
+                raise UsageError(f"--target: the column {name!r} cannot have a second role.")
         return replace(self, **lists)
 
     @property
@@ -73,12 +77,13 @@ class Prepared:
 
     Attributes:
         X: The columns used.
-        y: Labels.
+        y: Classes (rows,), or 0/1 labels (rows, labels).
         groups: Group of each row, or None.
         time: Time of each row as numbers that sort, or None.
         weight: Weight of each row, or None.
         formats: How each column was read.
         choices: What was decided without asking.
+        labels: Names of the labels, if there are several.
     """
 
     X: pd.DataFrame
@@ -88,6 +93,24 @@ class Prepared:
     weight: NDArray[np.float64] | None
     formats: dict[str, ColumnFormat]
     choices: list[str]
+    labels: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> Task:
+        """What kind of target it is."""
+        if self.labels:
+            return "multilabel"
+        return "binary" if len(self.classes) == 2 else "multiclass"
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The classes in sorted order, or the names of the labels."""
+        return np.array(self.labels, dtype=object) if self.labels else np.unique(self.y)
+
+    @property
+    def target(self) -> Any:
+        """What a classifier is fitted to: labels carry their names."""
+        return pd.DataFrame(self.y, columns=list(self.labels)) if self.labels else self.y
 
     def take(self, keep: NDArray[np.bool_]) -> Prepared:
         """Some of the rows."""
@@ -106,107 +129,58 @@ def prepare(file: TableFile, roles: Roles, *, max_rows: int | None = None, seed:
         roles: Which column is what; checked.
         max_rows: Rows to draw at random at most.
         seed: Of the drawing.
-        task: ``"auto"``, ``"binary"`` or ``"multiclass"``.
+        task: ``"auto"``, ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         note: Called with what training needs of memory, before anything is read.
     """
-    left_out = {roles.target, roles.group, roles.time, roles.weight, *roles.ignore}
+    left_out = {*roles.target, roles.group, roles.time, roles.weight, *roles.ignore}
     features = [name for name in file.columns if name not in left_out]
     if not features:
-        raise UsageError(f"{file.name}: no column is left to predict {roles.target!r} from.")
+        raise UsageError(f"{file.name}: no column is left to predict {', '.join(map(repr, roles.target))} from.")
     memory = check_memory(file, len(features), min(file.rows, max_rows or file.rows))
     if memory and note is not None:
         note(memory)
-    needed = list(dict.fromkeys([*features, *(n for n in (roles.target, roles.group, roles.time, roles.weight) if n)]))
+    special = [n for n in (roles.group, roles.time, roles.weight) if n]
+    needed = list(dict.fromkeys([*features, *roles.target, *special]))
     rows = read_rows(file, needed, max_rows, seed)
     choices = list(file.choices)
     if max_rows is not None and len(rows) == max_rows:
         choices.append(f"{max_rows:,} rows drawn at random (--max-rows)")
-    rows, y = _target(rows, roles.target, task, choices)
+    several = len(roles.target) > 1
+    rows, y = (
+        read_labels(rows, roles.target, task, choices)
+        if several
+        else read_classes(rows, roles.target[0], task, choices)
+    )
     X, formats = frame_from(rows, features, as_text=roles.categorical, gaps=roles.gaps)
     for name, how in formats.items():
         if how.why and "--categorical" not in how.why:
             choices.append(f"column {name!r}: {how.why}{_override(how)}")
     X = _without_identifiers(X, roles, choices)
-    return Prepared(X, y, *_special(rows, roles), {name: formats[name] for name in X.columns}, choices)
+    formats = {name: formats[name] for name in X.columns}
+    return Prepared(X, y, *_special(rows, roles), formats, choices, tuple(roles.target) if several else ())
 
 
 def prepare_like(file: TableFile, roles: Roles, formats: dict[str, ColumnFormat], classes: NDArray[Any]) -> Prepared:
-    """Read a table with the columns, types and classes that a model has."""
+    """Read a table with the columns, types and classes (or labels) that a model has."""
     missing = [name for name in formats if name not in file.columns]
     if missing:
         raise BadDataError(f"{file.name}: lacks the column {missing[0]!r} that the model is trained on.")
-    file.check_columns([roles.target], "--target")
+    file.check_columns(roles.target, "--target")
     special = [n for n in (roles.group, roles.time, roles.weight) if n and n in file.columns]
-    rows = read_rows(file, list(dict.fromkeys([*formats, roles.target, *special])))
-    y, present = matched_labels(rows, roles.target, classes)
+    rows = read_rows(file, list(dict.fromkeys([*formats, *roles.target, *special])))
+    several = len(roles.target) > 1
+    y, present = indicators(rows, roles.target) if several else matched_labels(rows, roles.target[0], classes)
     choices = []
     if not present.all():
         choices.append(f"{int((~present).sum()):,} rows of {file.name} without a label left out")
         rows = rows.take(present)
     if not len(rows):
-        raise BadDataError(f"{file.name}: no row has a label in column {roles.target!r}.")
+        raise BadDataError(f"{file.name}: no row has a label in {', '.join(map(repr, roles.target))}.")
     X, _ = frame_from(rows, list(formats), formats, gaps=roles.gaps)
     absent: dict[str, Any] = {n: None for n in ("group", "time", "weight") if getattr(roles, n) not in special}
     here = replace(roles, **absent)
-    return Prepared(X, y, *_special(rows, here), formats, choices)
-
-
-def positive_class(y: NDArray[Any], given: str | None) -> Any:
-    """The label that ``--positive`` names."""
-    classes = np.unique(y).tolist()
-    if given is None:
-        return None
-    if len(classes) != 2:
-        raise UsageError(f"--positive: has a meaning for two classes; the target has {len(classes)}.")
-    by_text = {str(label): label for label in classes}
-    if given not in by_text:
-        raise UsageError(f"--positive: no class {given!r}; {close_to(given, by_text)}")
-    return by_text[given]
-
-
-def _target(rows: Rows, name: str, task: str, choices: list[str]) -> tuple[Rows, NDArray[Any]]:
-    labels = read_target(rows.column(name))
-    present = labels.notna().to_numpy()
-    if not present.any():
-        raise BadDataError(f"{rows.file.name}: the column {name!r} holds no label at all.")
-    if not present.all():
-        choices.append(f"{int((~present).sum()):,} rows without a label in {name!r} left out")
-        rows, labels = rows.take(present), labels[present]
-    y = _as_array(labels)
-    classes, counts = np.unique(y, return_counts=True)
-    if len(classes) < 2:
-        raise BadDataError(
-            f"{rows.file.name}: the column {name!r} holds only {classes.tolist()[0]!r}; two classes at least."
-        )
-    if y.dtype.kind == "f" or len(classes) > max(_MANY_CLASSES, len(y) // 5):
-        raise BadDataError(
-            f"{rows.file.name}: the column {name!r} has {len(classes)} distinct values, such as "
-            f"{', '.join(repr(v) for v in classes.tolist()[:3])}: a quantity or an identifier, no class. Choose "
-            "another --target, or group its values into classes."
-        )
-    found = "binary" if len(classes) == 2 else "multiclass"
-    if task not in ("auto", found):
-        raise UsageError(f"--task: the column {name!r} has {len(classes)} classes, which is {found}, not {task}.")
-    shares = ", ".join(f"{c!r} {n / len(y):.1%}" for c, n in list(zip(classes.tolist(), counts, strict=True))[:10])
-    more = ", …" if len(classes) > 10 else ""
-    kind = {"i": "whole numbers", "b": "truth values"}.get(y.dtype.kind, "text")
-    choices.append(f"task {found}: {name!r} holds {len(classes)} classes ({kind}): {shares}{more} (--target, --task)")
-    rare = [c for c, n in zip(classes.tolist(), counts, strict=True) if n < 5]
-    if rare:
-        choices.append(f"classes with fewer than 5 rows can hardly be learned: {', '.join(map(repr, rare[:10]))}")
-    return rows, y
-
-
-def _as_array(labels: pd.Series[Any]) -> NDArray[Any]:
-    values = labels.to_numpy()
-    if values.dtype != object:
-        return np.asarray(values)
-    kinds = {type(v) for v in values.tolist()}
-    if kinds <= {int}:
-        return values.astype(np.int64)
-    if kinds <= {bool, np.bool_}:
-        return values.astype(bool)
-    return np.array([str(v) for v in values], dtype=str)
+    labels = tuple(classes.tolist()) if several else ()
+    return Prepared(X, y, *_special(rows, here), formats, choices, labels)
 
 
 def _special(rows: Rows, roles: Roles) -> tuple[Any, Any, Any]:

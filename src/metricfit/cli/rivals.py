@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
-from metricfit.decisions import DecisionRule, InfeasibleError, best_rule
+from metricfit.decisions import InfeasibleError, best_rule
 from metricfit.metrics import Metric
+from metricfit.training.report import argmax_rule
 from metricfit.training.splits import split_rows
 
 __all__ = ["METHODS", "Decided", "Part", "available_methods"]
@@ -27,11 +28,11 @@ class Part:
 
     Attributes:
         X: Training rows.
-        y: Their labels.
+        y: Their classes (rows,), or 0/1 labels (rows, labels).
         weight: Their weights, or None.
         groups: Their groups, or None.
         X_test: Rows to decide on.
-        classes: All classes.
+        classes: All classes, or the names of the labels.
         metric: The metric.
         seed: Of everything random.
         max_epochs: Bound on the networks' training, or None.
@@ -68,7 +69,8 @@ def _network(**options: Any) -> Method:
         model = MetricClassifier(
             part.metric, baseline=False, cv=folds, verbose=False, random_state=part.seed, **options, **shorter
         )
-        model.fit(part.X, part.y, part.weight, part.groups)
+        target = pd.DataFrame(part.y, columns=part.classes) if part.y.ndim == 2 else part.y
+        model.fit(part.X, target, part.weight, part.groups)
         return Decided(model.predict(part.X_test), _in_order(model.predict_raw_proba(part.X_test), model, part.classes))
 
     return fit
@@ -78,32 +80,38 @@ def _trees(build: Callable[[int], Any], *, tuned: bool) -> Method:
     def fit(part: Part) -> Decided:
         features = TablePreprocessor(numeric="standard", random_state=part.seed)
         X = features.fit_transform(part.X, part.y)
-        codes = np.searchsorted(part.classes, part.y)
-        proba = _probabilities(build(part.seed), X, codes, part.weight, features.transform(part.X_test), part)
-        rule = DecisionRule.argmax(part.classes.tolist())
+        labels = part.classes.tolist()
+        codes = part.y if part.y.ndim == 2 else np.searchsorted(part.classes, part.y)
+
+        def probabilities(train: Any, X_test: Any) -> NDArray[np.float64]:
+            weight = None if part.weight is None else part.weight[train]
+            if codes.ndim == 1:
+                return _probabilities(build(part.seed), X[train], codes[train], weight, X_test, len(labels))
+            # Trees know one target: a model for each label.
+            each = [_probabilities(build(part.seed), X[train], c[train], weight, X_test, 2) for c in codes.T]
+            return np.column_stack([proba[:, 1] for proba in each])
+
+        proba = probabilities(slice(None), features.transform(part.X_test))
+        rule = argmax_rule(part.y, tuple(labels))
         if tuned and not part.metric.judges_scores:
             held = np.zeros((len(X), len(part.classes)))
             random = np.random.default_rng(part.seed)
             for split in split_rows(codes, 5, members=1, groups=part.groups, random=random):
-                weight = None if part.weight is None else part.weight[split.train]
-                held[split.validation] = _probabilities(
-                    build(part.seed), X[split.train], codes[split.train], weight, X[split.validation], part
-                )
-            labels = part.classes.tolist()
+                held[split.validation] = probabilities(split.train, X[split.validation])
             # Where no rule meets the constraints it stays arg max, as the network's does.
             with suppress(InfeasibleError):
                 rule = best_rule(part.y, held, part.metric, labels=labels, sample_weight=part.weight).rule
-        return Decided(part.classes[rule.decide(proba[:, 1] if rule.kind == "threshold" else proba)], proba)
+        return Decided(rule.apply(proba), proba)
 
     return fit
 
 
 def _probabilities(
-    model: Any, X: Any, codes: NDArray[Any], weight: NDArray[Any] | None, X_test: Any, part: Part
+    model: Any, X: Any, codes: NDArray[Any], weight: NDArray[Any] | None, X_test: Any, size: int
 ) -> NDArray[np.float64]:
     """Probabilities of all classes from a model that may have seen only some of them, coded 0, 1, …."""
     seen, dense = np.unique(codes, return_inverse=True)
-    proba = np.zeros((len(X_test), len(part.classes)))
+    proba = np.zeros((len(X_test), size))
     if len(seen) == 1:
         proba[:, seen[0]] = 1.0
         return proba

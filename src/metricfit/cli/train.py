@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from metricfit.cli.config import from_file
-from metricfit.cli.options import Data, Debug, Encoding, Json, Quiet, Seed, Separator
+from metricfit.cli.options import Data, Debug, Encoding, Json, Quiet, Seed, Separator, Target
 
 __all__ = ["command"]
 
@@ -17,7 +17,7 @@ _SPLITS, _COLUMNS, _RUN = "Held-out data", "Columns", "The run"
 
 def command(
     data: Data,
-    target: Annotated[str, typer.Option(metavar="COL", help="The column to predict.", show_default=False)],
+    target: Target,
     metric: Annotated[
         str,
         typer.Option(
@@ -49,7 +49,9 @@ def command(
     ] = None,
     folds: Annotated[
         int | None,
-        typer.Option(min=2, help="Members of the ensemble.", show_default="by size", rich_help_panel=_SPLITS),
+        typer.Option(
+            metavar="N", min=2, help="Members of the ensemble.", show_default="by size", rich_help_panel=_SPLITS
+        ),
     ] = None,
     baseline: Annotated[
         bool,
@@ -62,27 +64,27 @@ def command(
     ignore: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COL", help="A column not to use; repeat it, or divide names by commas.", show_default=False,
+            metavar="COL…", help="Columns not to use.", show_default=False,
             rich_help_panel=_COLUMNS,
         ),
     ] = None,
     use: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COL", help="A column to use though it looks like an identifier.", show_default=False,
+            metavar="COL…", help="Columns to use though they look like identifiers.", show_default=False,
             rich_help_panel=_COLUMNS,
         ),
     ] = None,
     categorical: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COL", help="A column of numbers that are only codes.", show_default=False, rich_help_panel=_COLUMNS
+            metavar="COL…", help="Columns of numbers that are only codes.", show_default=False, rich_help_panel=_COLUMNS
         ),
     ] = None,
     missing: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="TEXT", help="A further text that means 'missing', beside '', ?, NA, null.", show_default=False,
+            metavar="TEXT…", help="Further texts that mean 'missing', beside '', ?, NA, null.", show_default=False,
             rich_help_panel=_COLUMNS,
         ),
     ] = None,
@@ -94,12 +96,12 @@ def command(
     ] = None,
     task: Annotated[
         str,
-        typer.Option(metavar="TASK", help="auto, binary or multiclass.", rich_help_panel=_COLUMNS),
+        typer.Option(metavar="TASK", help="auto, binary, multiclass or multilabel.", rich_help_panel=_COLUMNS),
     ] = "auto",
     recipe: Annotated[
         str,
         typer.Option(
-            help="default, east, cross_entropy, surrogate_fbeta or anyloss.", rich_help_panel=_RUN,
+            metavar="NAME", help="default, east, cross_entropy, surrogate_fbeta or anyloss.", rich_help_panel=_RUN,
         ),
     ] = "default",
     max_time: Annotated[
@@ -109,12 +111,14 @@ def command(
     ] = None,
     max_rows: Annotated[
         int | None,
-        typer.Option(min=10, help="Train on so many rows, drawn at random, if there are more.", show_default=False,
-                     rich_help_panel=_RUN),
+        typer.Option(metavar="N", min=10, help="Train on so many rows, drawn at random, if there are more.",
+                     show_default=False, rich_help_panel=_RUN),
     ] = None,
     max_epochs: Annotated[
         int | None,
-        typer.Option(min=1, help="Passes over the data at most.", show_default="by recipe", rich_help_panel=_RUN),
+        typer.Option(
+            metavar="N", min=1, help="Passes over the data at most.", show_default="by recipe", rich_help_panel=_RUN
+        ),
     ] = None,
     seed: Seed = 0,
     resume: Annotated[
@@ -142,6 +146,8 @@ def command(
     Reads a table, finds out what its columns hold, trains, measures on held-out rows beside cross-entropy plain and
     tuned, and writes a model folder with a report. Everything that was decided without asking is told on standard
     error with its reason.
+
+    An option shown with COL… takes one name or several: --ignore id name, --ignore id,name, or the option again.
 
     Example: metricfit train churn.csv --target churn --metric "f1[yes]" --out model
     """

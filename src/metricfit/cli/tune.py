@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from metricfit.cli.options import Data, Debug, Encoding, Json, Model, Quiet, Separator
+from metricfit.cli.options import Data, Debug, Encoding, Json, Model, Quiet, Separator, TrueLabels
 
 __all__ = ["command"]
 
@@ -28,12 +28,10 @@ def command(
     ] = None,
     confidence: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help="Meet the constraints on new data with this probability.",
+        typer.Option(metavar="P", min=0.0, max=1.0, help="Meet the constraints on new data with this probability.",
                      show_default=False),
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(metavar="COL", help="The column of true labels.", show_default="as in training")
-    ] = None,
+    target: TrueLabels = None,
     weight: Annotated[
         str | None, typer.Option(metavar="COL", help="Weight of each row.", show_default=False)
     ] = None,

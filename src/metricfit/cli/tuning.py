@@ -27,7 +27,7 @@ def run(
     spec: str,
     out: Path | None,
     confidence: float | None,
-    target: str | None,
+    target: list[str] | None,
     weight: str | None,
     overwrite: bool,
     separator: str | None,
@@ -46,7 +46,7 @@ def run(
     loaded = load_model(model)
     classifier = loaded.classifier
     labels = tuple(classifier.classes_.tolist())
-    metric = resolved(asked, labels)
+    metric = resolved(asked, labels, classifier.task_)
     if metric.judges_scores:
         raise UsageError(f"--metric: {metric} judges the order of scores; no decision rule changes it.")
     table = labelled_rows(loaded, data, target, weight, separator, encoding)

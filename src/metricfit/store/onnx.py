@@ -32,8 +32,9 @@ def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[
     """Write a classifier as ONNX.
 
     Every column that is used is an input (rows, 1): numbers and truth values as double, NaN for a gap; categories as
-    text, the empty text for a gap; dates as days since 2000-01-01, double. Outputs are ``label`` (rows,) and
-    ``probabilities`` (rows, classes) with the decision rule folded in. :func:`onnx_inputs` makes the inputs of a frame.
+    text, the empty text for a gap; dates as days since 2000-01-01, double. Outputs are ``label`` (rows,), or 0/1 (rows,
+    labels) for several labels, and ``probabilities`` (rows, classes or labels) with the decision rule folded in.
+    :func:`onnx_inputs` makes the inputs of a frame.
 
     Args:
         classifier: Fitted, with a built-in network.
@@ -47,22 +48,30 @@ def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[
         raise ValueError(
             "network: only the built-in networks 'mlp' and 'linear' can be exported; export your own by torch."
         )
-    if classifier.task_ == "multilabel":
-        raise ValueError("the model predicts several labels a row; only one label a row can be exported.")
     graph = Graph()
     features = _features(graph, classifier)
-    proba = _ensemble(graph, network, features)
+    several = classifier.task_ == "multilabel"
+    proba = _ensemble(graph, network, features, several)
     folded = _decision(graph, classifier.decision_rule_, proba)
-    graph.output("probabilities", folded, "double", ["rows", len(classifier.classes_)])
+    width = len(classifier.classes_)
+    graph.output("probabilities", folded, "double", ["rows", width])
+    if several:
+        chosen = graph.node("Cast", graph.node("Greater", folded, graph.constant(0.5)), to="int64")
+        graph.output("label", chosen, "int64", ["rows", width])
+    else:
+        _label(graph, classifier.classes_, folded)
+    graph.save(Path(path))
+    return graph.inputs
+
+
+def _label(graph: Graph, classes: NDArray[Any], folded: str) -> None:
+    """The output with the class of the highest probability."""
     best = graph.node("ArgMax", folded, axis=1, keepdims=0)
-    classes = classifier.classes_
     kind = "text" if classes.dtype.kind in "UO" else {"b": "bool", "f": "double"}.get(classes.dtype.kind, "int64")
     names = np.array([str(c) for c in classes], dtype=object) if kind == "text" else classes
     if kind == "int64":
         names = names.astype(np.int64)
     graph.output("label", graph.node("Gather", graph.constant(names), best, axis=0), kind, ["rows"])
-    graph.save(Path(path))
-    return graph.inputs
 
 
 def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]:
@@ -216,8 +225,8 @@ def _calendar(graph: Graph, days: str) -> dict[str, str]:
     }
 
 
-def _ensemble(graph: Graph, network: MemberMLP, features: str) -> str:
-    """Mean probabilities of the members, (rows, classes), double."""
+def _ensemble(graph: Graph, network: MemberMLP, features: str, several: bool) -> str:
+    """Mean probabilities of the members, (rows, classes), or of ``several`` labels (rows, labels); double."""
     x = graph.node("Unsqueeze", features, graph.constant(np.array([0])))
     layers = [layer for layer in network.layers if isinstance(layer, MemberLinear)]
     for i, layer in enumerate(layers):
@@ -225,9 +234,9 @@ def _ensemble(graph: Graph, network: MemberMLP, features: str) -> str:
         x = graph.node("Add", graph.node("MatMul", x, weight), bias)
         if i < len(layers) - 1:
             x = graph.node("Relu", x)
-    proba = graph.node("Cast", graph.node("Softmax", x, axis=-1), to="double")
-    mean = graph.node("ReduceMean", proba, axes=[0], keepdims=0)
-    return graph.normalised(mean)
+    proba = graph.node("Sigmoid", x) if several else graph.node("Softmax", x, axis=-1)
+    mean = graph.node("ReduceMean", graph.node("Cast", proba, to="double"), axes=[0], keepdims=0)
+    return mean if several else graph.normalised(mean)
 
 
 def _decision(graph: Graph, rule: DecisionRule, proba: str) -> str:
@@ -241,12 +250,19 @@ def _decision(graph: Graph, rule: DecisionRule, proba: str) -> str:
         costs = np.asarray(rule.parameter)
         saved = costs.max(axis=1, keepdims=True) - costs
         return graph.normalised(graph.node("MatMul", proba, graph.constant(saved)))
-    threshold = float(rule.parameter)
-    bounded = float(np.clip(threshold, 1e-12, 1 - 1e-12))
+    if rule.kind == "thresholds":
+        return _moved_to_half(graph, proba, np.asarray(rule.parameter, dtype=np.float64))
     positive = graph.node("Gather", proba, graph.constant(np.array([1])), axis=1)
-    decided = graph.node("GreaterOrEqual", positive, graph.constant(threshold))
-    up = graph.linear(positive, 1 - bounded)
-    moved = graph.node("Div", up, graph.node("Add", up, graph.linear(positive, -bounded, bounded)))
-    folded = graph.node("Where", decided, graph.node("Max", moved, graph.constant(_JUST_OVER_HALF)),
-                        graph.node("Min", moved, graph.constant(0.5)))  # fmt: skip
+    folded = _moved_to_half(graph, positive, np.array([rule.parameter], dtype=np.float64))
     return graph.node("Concat", graph.linear(folded, -1.0, 1.0), folded, axis=1)
+
+
+def _moved_to_half(graph: Graph, proba: str, threshold: NDArray[np.float64]) -> str:
+    """Odds rescaled so that each column's threshold becomes one half."""
+    bounded = np.clip(threshold, 1e-12, 1 - 1e-12)
+    decided = graph.node("GreaterOrEqual", proba, graph.constant(threshold))
+    up = graph.node("Mul", proba, graph.constant(1 - bounded))
+    down = graph.node("Mul", graph.linear(proba, -1.0, 1.0), graph.constant(bounded))
+    moved = graph.node("Div", up, graph.node("Add", up, down))
+    above = graph.node("Max", moved, graph.constant(_JUST_OVER_HALF))
+    return graph.node("Where", decided, above, graph.node("Min", moved, graph.constant(0.5)))
