@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from metricfit.cli.columns import BadValueError, ColumnFormat, find_format, read_column, read_target
 from metricfit.cli.errors import BadDataError, UsageError
-from metricfit.cli.frames import check_memory, frame_from, matched_labels, read_rows
+from metricfit.cli.frames import frame_from, matched_labels, read_rows
 from metricfit.cli.tables import open_table
 
 
@@ -204,12 +204,3 @@ def test_a_random_part_keeps_order_and_lines_and_is_drawn_evenly(tmp_path):
     assert numbers == rows.records.tolist() == sorted(numbers)
     assert len(numbers) == 1000
     assert 90_000 < np.mean(numbers) < 110_000
-
-
-def test_what_does_not_fit_into_memory_is_said_before_reading(tmp_path, monkeypatch):
-    file = open_table(written(tmp_path, "n\n1\n"))
-    assert check_memory(file, 20, 1000) == ""
-    assert "GB" in check_memory(file, 20, 1_000_000)
-    monkeypatch.setattr("metricfit.cli.frames._free_memory", lambda: 2e9)
-    with pytest.raises(Exception, match=r"5,000,000 rows × 20 columns need about \d.*--max-rows 1000000"):
-        check_memory(file, 20, 5_000_000)

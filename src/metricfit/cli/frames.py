@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,10 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from metricfit.cli.columns import GAPS, BadValueError, ColumnFormat, find_format, read_column
-from metricfit.cli.errors import BadDataError, CommandError
+from metricfit.cli.errors import BadDataError
 from metricfit.cli.tables import TableFile
 
-__all__ = ["Rows", "check_memory", "frame_from", "frames", "label_text", "matched_labels", "read_rows"]
+__all__ = ["Rows", "frame_from", "frames", "label_text", "matched_labels", "read_rows"]
 
 
 @dataclass
@@ -50,39 +49,6 @@ class Rows:
     def __len__(self) -> int:
         """The number of rows."""
         return int(self.table.num_rows)
-
-
-def check_memory(file: TableFile, columns: int, rows: int) -> str:
-    """What training on the rows needs, in words; an error if that is more than there is.
-
-    Counted for each row: its text (or stored values), a value a column and its features, of which training holds a
-    few copies.
-    """
-    stored = file.path.stat().st_size * (4 if file.compressed or file.kind == "parquet" else 1)
-    per_row = 1.2 * stored / max(1, file.rows) + columns * 40
-    needed = rows * per_row + 5e8
-    free = _free_memory()
-    shape = f"about {rows:,} rows × {columns} columns"
-    if free is not None and needed > free:
-        fits = int(10 ** np.floor(np.log10(max(1000.0, (free - 5e8) / per_row))))
-        raise CommandError(
-            f"{file.name}: {shape} need about {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free; train "
-            f"on a random part with --max-rows {fits}, or use a larger machine."
-        )
-    return f"{shape}; training needs about {needed / 1e9:.1f} GB of memory" if needed > 1e9 else ""
-
-
-def _free_memory() -> float | None:
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            found = {line.split(":")[0]: line.split()[1] for line in file}
-        return float(found["MemAvailable"]) * 1024
-    except (OSError, KeyError, IndexError, ValueError):
-        pass
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) * 0.8
-    except (ValueError, OSError, AttributeError):
-        return None
 
 
 def read_rows(file: TableFile, columns: Sequence[str], max_rows: int | None = None, seed: int = 0) -> Rows:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from metricfit._inputs import Task
 from metricfit.cli.columns import GAPS, BadValueError, ColumnFormat, read_column
 from metricfit.cli.errors import BadDataError, UsageError
-from metricfit.cli.frames import Rows, check_memory, frame_from, matched_labels, read_rows
+from metricfit.cli.frames import Rows, frame_from, matched_labels, read_rows
+from metricfit.cli.memory import check_memory
 from metricfit.cli.options import columns_of
 from metricfit.cli.tables import TableFile
 from metricfit.cli.targets import indicators, read_classes, read_labels
@@ -136,7 +137,8 @@ def prepare(file: TableFile, roles: Roles, *, max_rows: int | None = None, seed:
     features = [name for name in file.columns if name not in left_out]
     if not features:
         raise UsageError(f"{file.name}: no column is left to predict {', '.join(map(repr, roles.target))} from.")
-    memory = check_memory(file, len(features), min(file.rows, max_rows or file.rows))
+    wanted = min(file.rows, max_rows or file.rows)
+    memory = check_memory(file, features, wanted, as_text=roles.categorical, gaps=roles.gaps)
     if memory and note is not None:
         note(memory)
     special = [n for n in (roles.group, roles.time, roles.weight) if n]

@@ -41,6 +41,7 @@ class TableFile:
         encoding: Of a CSV file.
         compressed: Whether a CSV file is gzipped.
         rows: Number of rows: exact for Parquet, else estimated from the size and the first lines.
+        size: Bytes of the rows when they are not compressed, estimated likewise.
         choices: What was found out about the file, in words.
     """
 
@@ -52,6 +53,7 @@ class TableFile:
     encoding: str = "utf-8"
     compressed: bool = False
     rows: int = 0
+    size: int = 0
     choices: list[str] = field(default_factory=list)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
@@ -169,9 +171,10 @@ def _open_parquet(path: Path, name: str) -> TableFile:
     try:
         with pq.ParquetFile(path) as file:
             columns, rows = list(file.schema_arrow.names), int(file.metadata.num_rows)
+            size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
     except pa.ArrowException as error:
         raise BadDataError(f"{name}: damaged Parquet file ({error}).") from error
-    return TableFile(path, name, "parquet", _checked_names(columns, name), rows=rows)
+    return TableFile(path, name, "parquet", _checked_names(columns, name), rows=rows, size=size)
 
 
 def _open_csv(path: Path, name: str, compressed: bool, separator: str | None, encoding: str | None) -> TableFile:
@@ -197,9 +200,9 @@ def _open_csv(path: Path, name: str, compressed: bool, separator: str | None, en
     if not records:
         raise BadDataError(f"{name}: holds no header.")
     table.columns = _checked_names(records[0], name)
-    size = path.stat().st_size * (4 if compressed else 1)
+    table.size = path.stat().st_size * (4 if compressed else 1)
     shown = max(1, len(records) - 1)
-    table.rows = shown if whole else int(size / (len(sample) / shown))
+    table.rows = shown if whole else int(table.size / (len(sample) / shown))
     return table
 
 

@@ -1,0 +1,112 @@
+"""Memory: what training needs is said before it starts, and is what it then takes."""
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metricfit.cli import memory
+from metricfit.cli.errors import CommandError
+from metricfit.cli.memory import check_memory, free_memory
+from metricfit.cli.tables import open_table
+
+COLUMNS = [f"x{k}" for k in range(16)] + ["city", "plan", "count", "day"]
+
+
+def table(rows):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(rows, 16)).round(5), columns=COLUMNS[:16])
+    frame["city"] = rng.choice(["Rome", "Oslo", "Paris", "Bern"], rows)
+    frame["plan"] = rng.choice([f"plan {i}" for i in range(30)], rows)
+    frame["count"] = rng.integers(0, 50, rows)
+    frame["day"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 1000, rows), "D")
+    frame["y"] = np.where(frame["x0"] + rng.normal(size=rows) > 1, "yes", "no")
+    return frame
+
+
+@pytest.fixture
+def file(tmp_path):
+    table(2000).to_csv(tmp_path / "t.csv", index=False)
+    return open_table(str(tmp_path / "t.csv"))
+
+
+def test_little_data_is_not_worth_a_word(file):
+    assert check_memory(file, COLUMNS, 10_000) == ""
+
+
+def test_what_five_million_rows_need_is_said(file, monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 64e9)
+    told = check_memory(file, COLUMNS, 5_000_000)
+    assert told.startswith("about 5,000,000 rows × 20 columns; training needs about ")
+    assert 4.0 < float(re.search(r"about (\S+) GB", told)[1]) < 6.0, "measured: 4.1 GB"
+
+
+def test_what_does_not_fit_is_an_error_with_a_way_out(file, monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 2e9)
+    with pytest.raises(
+        CommandError, match=r"5,000,000 rows × 20 columns need about \d.*2\.0 GB are free.*--max-rows"
+    ) as e:
+        check_memory(file, COLUMNS, 5_000_000)
+    rows = int(re.search(r"--max-rows (\d+)", str(e.value))[1])
+    assert rows >= 500_000
+    check_memory(file, COLUMNS, rows)
+
+
+def test_categories_cost_more_than_numbers(file, monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 64e9)
+
+    def needed(as_text):
+        return float(re.search(r"about (\S+) GB", check_memory(file, COLUMNS, 5_000_000, as_text=as_text))[1])
+
+    assert needed(["count"]) > needed([]) * 1.02
+
+
+def test_nothing_is_written_when_there_is_not_enough(program, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "_SMALL", 0)
+    monkeypatch.setattr(memory, "free_memory", lambda: 5e8)
+    table(500).to_csv(tmp_path / "t.csv", index=False)
+    program("train", tmp_path / "t.csv", "--target", "y", "--metric", "f1", "--out", tmp_path / "m", code=1)
+    assert "GB are free" in program.err
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "stat", "name"),
+    [("memory.max", "memory.stat", "anon"), ("memory/memory.limit_in_bytes", "memory/memory.stat", "total_rss")],
+)
+def test_the_limit_of_a_container_counts(tmp_path, monkeypatch, limit, stat, name):
+    monkeypatch.setattr(memory, "_CONTROL_GROUP", tmp_path)
+    assert free_memory() == pytest.approx(memory._of_the_machine(), rel=0.2)
+    (tmp_path / limit).parent.mkdir(exist_ok=True)
+    (tmp_path / limit).write_text("2000000\n")
+    (tmp_path / stat).write_text(f"cache 900000\n{name} 500000\n")
+    assert free_memory() == 1_500_000
+    (tmp_path / limit).write_text("max\n")
+    assert free_memory() > 2_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_million_rows_take_what_was_said(tmp_path, suffix):
+    """The estimate is an upper one, and not by much."""
+    path = tmp_path / f"t.{suffix}"
+    frame = table(1_000_000)
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    script = (
+        "import json, resource, sys; from metricfit.cli.entry import main\n"
+        "try:\n    main()\nexcept SystemExit as stopped:\n    code = stopped.code\n"
+        "print(json.dumps([code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))"
+    )
+    options = ["--target", "y", "--metric", "f1", "--max-epochs", "1", "--no-baseline", "--out", str(tmp_path / "m")]
+    command = [sys.executable, "-c", script, "train", str(path), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = float(re.search(r"needs about (\S+) GB", done.stderr)[1]) * 1e9
+    code, peak = json.loads(done.stdout.splitlines()[-1])
+    assert code in (0, None)
+    unit = 1 if sys.platform == "darwin" else 1024
+    print(f"{suffix}: said {said / 1e9:.2f} GB, took {peak * unit / 1e9:.2f} GB")
+    assert 0.6 < peak * unit / said < 1.1
