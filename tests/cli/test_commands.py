@@ -167,6 +167,15 @@ def test_advise_follows_the_bound(program):
     program("advise", "--classes", 2, "--batch", 64, "--positives", 0.9, code=2)
 
 
+def test_positives_are_rows_of_the_batch_or_a_share_of_it(program):
+    common = ("advise", "--classes", 2, "--batch", 1024, "--json", "--positives")
+    assert program(*common, 256) == program(*common, 0.25)
+    assert json.loads(program(*common, 1))["share_of_positives"] == 1 / 1024
+    for wrong in (0, -1, 1.5, 513, "nan", "inf"):
+        program(*common, wrong, code=2)
+        assert "--positives" in program.err
+
+
 def test_the_demo_ends_with_the_table_and_the_report(program, tmp_path, monkeypatch):
     from metricfit.cli import demonstration
 

@@ -16,7 +16,11 @@ def command(
     batch: Annotated[int, typer.Option(min=1, metavar="N", help="Rows in a batch.", show_default=False)],
     positives: Annotated[
         float,
-        typer.Option(min=0.0, max=1.0, metavar="P", help="Share of the rarest class, e.g. 0.01.", show_default=False),
+        typer.Option(
+            metavar="P",
+            help="Rows of the rarest class in a batch, e.g. 20, or their share below 1, e.g. 0.02.",
+            show_default=False,
+        ),
     ],
     confidence: Annotated[
         float, typer.Option(metavar="Q", min=0.5, max=0.999999, help="Probability that the bound holds.")
@@ -30,33 +34,34 @@ def command(
     The confusion matrix of a batch is an estimate. A bound (sqrt(log(2 d² / δ) / (2 n)) for d classes and n rows) says
     how far each of its cells, as a share of the rows, may be from the truth; a rare class must stand out from that.
 
-    Example: metricfit advise --classes 2 --batch 1024 --positives 0.05
+    Example: metricfit advise --classes 2 --batch 1024 --positives 50
     """
     from metricfit.cli.errors import UsageError
     from metricfit.cli.output import Output
     from metricfit.theory import batch_size_for, deviation_bound
 
-    if not 0 < positives <= 1 / classes:
+    share = _share(positives, batch)
+    if share > 1 / classes:
         raise UsageError(
-            f"--positives: the rarest of {classes} classes has a share above 0 and at most {1 / classes:.3g}, got "
-            f"{positives:g}."
+            f"--positives: the rarest of {classes} classes has at most {batch // classes:,} of {batch:,} rows, a share "
+            f"of {1 / classes:.3g}; got {positives:g}."
         )
     output = Output(json, quiet)
     bound = deviation_bound(batch, classes, confidence=confidence)
-    enough = batch_size_for(positives / 2, classes, confidence=confidence)
-    expected, none = batch * positives, (1 - positives) ** batch
+    enough = batch_size_for(share / 2, classes, confidence=confidence)
+    expected, none = batch * share, (1 - share) ** batch
     output.line(
         f"With {batch:,} rows and {classes} classes, every cell of the confusion matrix is within ±{bound:.2%} of the "
         f"rows of its true share, with probability {confidence:.0%}."
     )
     output.line(
-        f"The rarest class makes up {positives:.2%}: about {expected:.1f} rows of a batch; {none:.1%} of the batches "
+        f"The rarest class makes up {share:.2%}: about {expected:.1f} rows of a batch; {none:.1%} of the batches "
         "have none."
     )
     large = batch >= enough
     if large:
         output.line("Large enough: the bound is at most half of the rarest class's share.")
-    elif bound < positives:
+    elif bound < share:
         output.line(
             f"Borderline: the bound is below the rarest class's share, but not by half. From {enough:,} rows on it is; "
             "until then train with stratified batches and a memory across batches, as the default recipe does."
@@ -70,9 +75,27 @@ def command(
     output.result(
         {
             "bound": bound,
+            "share_of_positives": share,
             "expected_positives": expected,
             "batches_without_positives": none,
             "batch_that_is_enough": enough,
             "large_enough": large,
         }
+    )
+
+
+def _share(positives: float, batch: int) -> float:
+    """The share of the rarest class: as given below 1, else a whole number of the batch's rows.
+
+    >>> _share(0.25, 64), _share(16, 64)
+    (0.25, 0.25)
+    """
+    from metricfit.cli.errors import UsageError
+
+    if 0 < positives < 1:
+        return positives
+    if positives >= 1 and positives.is_integer():
+        return positives / batch
+    raise UsageError(
+        f"--positives: expected a share above 0 and below 1, or a whole number of rows of the batch, got {positives:g}."
     )
