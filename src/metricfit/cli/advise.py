@@ -87,7 +87,7 @@ def command(
 def _share(positives: float, batch: int) -> float:
     """The share of the rarest class: as given below 1, else a whole number of the batch's rows.
 
-    >>> _share(0.25, 64), _share(16, 64)
+    >>> _share(0.25, 64), _share(16.0, 64)
     (0.25, 0.25)
     """
     from metricfit.cli.errors import UsageError
