@@ -170,7 +170,7 @@ class _Search:
                 counts, width = self._count(bins, shift)
                 if shift is None:
                     self.total = counts.sum(axis=(0, 1))
-                    self._note_edges(np.zeros((1, 2)), [1 << width])  # nobody is positive
+                    self._note_edges(np.zeros((1, 2)), np.array([1 << BITS], np.uint64), width - BITS)  # nobody
                 here = width - BITS if shift is None else shift
                 found.append(self._look(bins, counts, here))
             shift = (self.stream.width - BITS if shift is None else shift) - BITS
@@ -205,24 +205,23 @@ class _Search:
         after = bins.above[which] + falling[which, inner]
         before = after - counts[which, inner]
         prefixes = (bins.prefixes[which] << np.uint64(BITS)) + inner.astype(np.uint64)
-        self._note_edges(after, [int(p) << shift for p in prefixes])
+        self._note_edges(after, prefixes, shift)
         if shift == 0:
             return _Bins(prefixes[:0], before[:0])
         hopeful = self._hopeful(before, after)
         rising = np.argsort(prefixes[hopeful])
         return _Bins(prefixes[hopeful][rising], before[hopeful][rising])
 
-    def _note_edges(self, counts: NDArray[np.float64], keys: Sequence[int]) -> None:
-        self.cutoffs += len(keys)
+    def _note_edges(self, counts: NDArray[np.float64], prefixes: NDArray[np.uint64], shift: int) -> None:
+        self.cutoffs += len(prefixes)
         for start in range(0, len(counts), CHUNK):
             part = counts[start : start + CHUNK]
             violation, gain, correct = self._worth(part)
             place = int(best_place(torch.where(gain == -torch.inf, torch.inf, violation), gain, correct))
             if gain[place] == -torch.inf:
                 continue
-            edge = _Edge(
-                keys[start + place], part[place], float(violation[place]), float(gain[place]), float(correct[place])
-            )
+            key = int(prefixes[start + place]) << shift
+            edge = _Edge(key, part[place], float(violation[place]), float(gain[place]), float(correct[place]))
             if self.best is None or edge.worth > self.best.worth:
                 self.best = edge
 

@@ -1,0 +1,283 @@
+"""Train and evaluate on tables that do not fit into memory.
+
+What is held at any time are a shuffling buffer, the validation rows and a sample that the preprocessing is learned
+from; none of them grows with the table.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from metricfit._inputs import Task
+from metricfit.classifier import MetricClassifier, _device
+from metricfit.confusion import ConfusionMatrix
+from metricfit.data import TablePreprocessor
+from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, frame_of, share_of_rows
+from metricfit.training.batches import BatchOrder
+from metricfit.training.callbacks import EpochEnd, progress_bar
+from metricfit.training.evaluation import TrainingData
+from metricfit.training.history import EpochRecord
+from metricfit.training.loop import Problem, _Trainer
+from metricfit.training.metric_choice import resolve_metric
+from metricfit.training.optimiser import WeightAverage
+from metricfit.training.splits import Split
+from metricfit.training.stopping import BestMembers
+from metricfit.training.targets import Target, draw_seed
+
+__all__ = ["confusion_of_shards", "fit_shards"]
+
+Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Shards
+
+
+def fit_shards(
+    classifier: MetricClassifier,
+    source: Source,
+    target: str,
+    *,
+    columns: Sequence[str] | None = None,
+    passes: float = 1.0,
+    buffer_rows: int = 2**18,
+    validation_rows: int = 50_000,
+    sample_rows: int = 100_000,
+) -> MetricClassifier:
+    """Fit a classifier on Parquet or CSV files of any size.
+
+    One pass counts the classes, one takes a random sample (the preprocessing is learned from it) and random
+    validation rows, then ``passes`` train. Pieces of the table come in random order, several at a time, into a buffer;
+    each full buffer is shuffled and cut into stratified batches, and after it the network is validated if it is time.
+    So an "epoch" of ``history_`` is one buffer. The recipe's ``max_epochs``, ``min_steps`` and ``max_steps`` have no
+    effect, and neither have ``cv``, ``n_members``, ``baseline``, ``class_weight`` and ``checkpoint_dir``.
+
+    Args:
+        classifier: Its metric, recipe, network and seed are used; fitted in place.
+        source: A folder, a file or files, as for :class:`metricfit.data.shards.Shards`.
+        target: The column with the labels, two classes or more.
+        columns: Columns to learn from; all others by default.
+        passes: How often the table is read for training; also a part of it.
+        buffer_rows: Rows in the shuffling buffer.
+        validation_rows: Rows held out, at most (and at most a fifth).
+        sample_rows: Rows that the preprocessing is learned from, at most.
+
+    Returns:
+        The classifier.
+    """
+    for name, value in (("buffer_rows", buffer_rows), ("validation_rows", validation_rows), ("passes", passes)):
+        if not value > 0:
+            raise ValueError(f"{name}: expected a number > 0, got {value}.")
+    shards = source if isinstance(source, Shards) else Shards(source)
+    stream = _Stream(shards, target, columns, draw_seed(classifier.random_state)[0])
+    return _fit(classifier, stream, passes, buffer_rows, validation_rows, sample_rows)
+
+
+def confusion_of_shards(
+    classifier: MetricClassifier, source: Source, target: str, *, rows_at_once: int = 2**16
+) -> ConfusionMatrix:
+    """The confusion matrix of a fitted classifier's predictions on all rows, whatever their number.
+
+    ``metric.compute`` of it is exact: counts add up.
+
+    Args:
+        classifier: Fitted, for one target column.
+        source: As for :func:`fit_shards`.
+        target: The column with the labels.
+        rows_at_once: Rows that are predicted together.
+    """
+    check_is_fitted(classifier)
+    shards = source if isinstance(source, Shards) else Shards(source)
+    classes = classifier.classes_
+    wanted = [*getattr(classifier, "feature_names_in_", [c for c in shards.columns if c != target]), target]
+    matrix = np.zeros((len(classes), len(classes)))
+    for frame in _frames(shards, wanted, rows_at_once):
+        true = _codes(frame[target], classes, target)
+        proba = classifier.predict_proba(frame.drop(columns=target))
+        np.add.at(matrix, (true, proba.argmax(axis=1)), 1.0)
+    task: Task = "binary" if len(classes) == 2 else "multiclass"
+    return ConfusionMatrix(torch.from_numpy(matrix), task, tuple(classes.tolist()))
+
+
+class _Stream:
+    """The rows of a table as training takes them, apart from those held out."""
+
+    def __init__(self, shards: Shards, target: str, columns: Sequence[str] | None, seed: int) -> None:
+        missing = [name for name in (target, *(columns or ())) if name not in shards.columns]
+        if missing:
+            raise ValueError(f"target, columns: no column {missing[0]!r}; the table has {shards.columns[:20]}.")
+        self.shards, self.target, self.seed = shards, target, seed
+        self.columns = [c for c in (columns or shards.columns) if c != target]
+        self.counts = shards.values(target)
+        if len(self.counts) < 2:
+            raise ValueError(f"{target}: holds one class only, {list(self.counts)}; a classifier needs two or more.")
+        self.rows = sum(self.counts.values())
+        self.classes = np.array(list(self.counts))
+        self.held_out = 0.0
+
+    def draw(self, validation_rows: int, sample_rows: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Validation rows and a sample of the others, in one pass."""
+        self.held_out = min(0.2, validation_rows / self.rows)
+        share = min(1.0, sample_rows / self.rows)
+        held: list[pa.RecordBatch] = []
+        sample: list[pa.RecordBatch] = []
+        for chunk in self.shards.chunks(columns=[*self.columns, self.target]):
+            out = share_of_rows(chunk, self.held_out, self.seed)
+            held.append(chunk.rows.filter(pa.array(out)))
+            chosen = share_of_rows(chunk, share, self.seed + 1) & ~out
+            sample.append(chunk.rows.filter(pa.array(chosen)))
+        return frame_of(held), frame_of(sample)
+
+    def frames(self, buffer: int) -> Iterator[pd.DataFrame]:
+        """Training rows in random order of pieces, again and again, for buffers of so many rows."""
+        random = np.random.default_rng(self.seed)
+        few = min(ROWS_AT_ONCE, max(1, buffer // (4 * OPEN_PIECES)))  # so that every buffer meets all open pieces
+        while True:
+            order = random.permutation(len(self.shards.pieces)).tolist()
+            wanted = [*self.columns, self.target]
+            for chunk in self.shards.chunks(columns=wanted, order=order, open_pieces=OPEN_PIECES, rows=few):
+                kept = chunk.rows.filter(pa.array(~share_of_rows(chunk, self.held_out, self.seed)))
+                if kept.num_rows:
+                    yield frame_of([kept])
+
+
+def _fit(
+    classifier: MetricClassifier,
+    stream: _Stream,
+    passes: float,
+    buffer_rows: int,
+    validation_rows: int,
+    sample_rows: int,
+) -> MetricClassifier:
+    recipe = classifier._read_recipe()
+    labels = tuple(stream.classes.tolist())
+    task: Task = "binary" if len(labels) == 2 else "multiclass"
+    classifier.metric_, meant = resolve_metric(classifier.metric, labels, task)
+    classifier.classes_, classifier.recipe_, classifier.task_ = stream.classes, recipe, task
+    classifier.seed_ = stream.seed
+    held, sample = stream.draw(validation_rows, sample_rows)
+    _check_classes(stream, held)
+    validate_data(classifier, sample[stream.columns], skip_check_array=True)
+    preprocessor = TablePreprocessor(random_state=stream.seed)
+    # Rates of classes in a category, learned from rows that are trained on afterwards, say too much about them unless
+    # they are a small part.
+    small_part = stream.rows >= 10 * len(sample)
+    preprocessor.fit(sample[stream.columns], sample[stream.target] if small_part else None)
+    del sample
+    classifier.preprocessor_ = preprocessor
+    rows = min(buffer_rows, stream.rows - len(held))
+    buffers = _buffers(stream, preprocessor, rows)
+    data = _joined(_tensors(stream, preprocessor, held), next(buffers))
+    split = Split(np.arange(len(held), len(held) + rows), np.arange(len(held)))
+    problem = _StreamProblem(data, [split], classifier.metric_, task, labels, tuple(stream.counts.values()))
+    number = max(1, round(passes * (stream.rows - len(held)) / rows))
+    classifier.choices_ = [meant] if meant else []
+    classifier.choices_.append(
+        f"{stream.rows:,} rows were streamed through a buffer of {rows:,}; {len(held):,} random rows validated"
+    )
+    trainer = _StreamTrainer(
+        problem, recipe, stream.seed, classifier.network, _device(classifier.device), classifier.mixed_precision
+    )
+    trainer.stream_from(buffers, number, len(held))
+    with progress_bar(classifier.verbose, f"{recipe.name} ({classifier.metric_})") as bar:
+        while not trainer.finished:
+            event = EpochEnd("metric", trainer.epoch(), trainer.epochs)
+            answers = [callback(event) for callback in (bar, *classifier.callbacks)]
+            trainer.stopped = any(answers)
+    known = Target(task, stream.classes, problem.data.target.numpy())
+    classifier._keep(known, problem, trainer.result(interrupted=False), None, np.ones(len(known.codes)))
+    return classifier
+
+
+@dataclass(frozen=True)
+class _StreamProblem(Problem):
+    """A problem whose class shares are those of the whole table, not of the rows at hand."""
+
+    counts: tuple[int, ...] = ()
+
+    def prior(self) -> torch.Tensor:
+        counts = torch.tensor(self.counts, dtype=torch.float64)
+        return (counts / counts.sum()).float()
+
+
+class _StreamTrainer(_Trainer):
+    """A trainer whose training rows are replaced by the next buffer before every epoch."""
+
+    def stream_from(self, buffers: Iterator[TrainingData], epochs: int, first: int) -> None:
+        self.buffers, self.epochs, self.first = buffers, epochs, first
+        steps = epochs * self.batches.steps
+        live = {**dict(self.network.named_parameters()), **dict(self.network.named_buffers())}
+        # The recipe's horizon is meant for small tables, of which three epochs are a small part of training.
+        self.average = WeightAverage(live, min(self.recipe.averaging * self.batches.steps, steps / 10))
+        self.best = BestMembers(len(self.problem.splits), self.average.averaged)
+
+    def epoch(self) -> EpochRecord:
+        if self.history.records:
+            new = next(self.buffers)
+            for name in ("features", "target", "weight"):
+                getattr(self.data, name)[self.first :] = getattr(new, name).to(self.device)
+        rows = np.arange(self.first, len(self.data.target))
+        stratum = self.data.target.cpu().numpy() if self.recipe.stratified else None
+        self.batches = BatchOrder([rows], self.recipe.batch_size, stratum=stratum)
+        return super().epoch()
+
+
+def _buffers(stream: _Stream, preprocessor: TablePreprocessor, rows: int) -> Iterator[TrainingData]:
+    """Buffers of exactly so many training rows, without end."""
+    waiting: list[TrainingData] = []
+    number = 0
+    for frame in stream.frames(rows):
+        waiting.append(_tensors(stream, preprocessor, frame))
+        number += len(frame)
+        while number >= rows:
+            whole = waiting[0] if len(waiting) == 1 else _joined(*waiting)
+            parts = [t.split([rows, number - rows]) for t in (whole.features, whole.target, whole.weight)]
+            yield TrainingData(*(part[0] for part in parts))
+            waiting = [TrainingData(*(part[1].clone() for part in parts))]
+            del whole, parts
+            number -= rows
+
+
+def _joined(*parts: TrainingData) -> TrainingData:
+    return TrainingData(*(torch.cat([getattr(p, n) for p in parts]) for n in ("features", "target", "weight")))
+
+
+def _tensors(stream: _Stream, preprocessor: TablePreprocessor, frame: pd.DataFrame) -> TrainingData:
+    codes = torch.from_numpy(_codes(frame[stream.target], stream.classes, stream.target))
+    features = torch.from_numpy(preprocessor.transform(frame[stream.columns]))
+    return TrainingData(features, codes, torch.ones(len(codes)))
+
+
+def _codes(values: pd.Series[Any], classes: NDArray[Any], name: str) -> NDArray[np.int64]:
+    codes: NDArray[np.int64] = pd.Index(classes).get_indexer(pd.Index(values)).astype(np.int64)
+    if (codes < 0).any():
+        raise ValueError(f"{name}: {values[codes < 0].iloc[0]!r} is not one of the classes {classes.tolist()[:20]}.")
+    return codes
+
+
+def _frames(shards: Shards, columns: list[str], rows: int) -> Iterator[pd.DataFrame]:
+    """All rows in order, about so many at a time."""
+    waiting: list[pa.RecordBatch] = []
+    for chunk in shards.chunks(columns=columns):
+        waiting.append(chunk.rows)
+        if sum(batch.num_rows for batch in waiting) >= rows:
+            yield frame_of(waiting)
+            waiting = []
+    if waiting:
+        yield frame_of(waiting)
+
+
+def _check_classes(stream: _Stream, held: pd.DataFrame) -> None:
+    absent = set(stream.counts) - set(held[stream.target].unique())
+    if absent:
+        rare = min(absent, key=lambda label: stream.counts[label])
+        raise ValueError(
+            f"validation_rows: none of {len(held):,} random rows is of class {rare!r}, {stream.counts[rare]:,} in all; "
+            "take more, or join rare classes."
+        )

@@ -1,0 +1,78 @@
+"""Reading tables piece by piece."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metricfit.data.shards import Shards, frame_of, share_of_rows
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> pd.DataFrame:
+    frame = pd.DataFrame({"number": np.arange(50_000), "y": np.where(np.arange(50_000) % 10, "no", "yes")})
+    for part in range(4):
+        rows = frame[part * 12_500 : (part + 1) * 12_500]
+        rows.to_parquet(tmp_path / f"{part}.parquet", row_group_size=5000, index=False)
+        rows.to_csv(tmp_path / f"{part}.csv", index=False)
+    return frame
+
+
+def files(folder: Path, kind: str) -> list[Path]:
+    return sorted(folder.glob(f"*.{kind}"))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_every_row_comes_once_in_order(tmp_path: Path, table: pd.DataFrame, kind: str) -> None:
+    shards = Shards(files(tmp_path, kind))
+    assert len(shards.pieces) == (12 if kind == "parquet" else 4)
+    pd.testing.assert_frame_equal(
+        frame_of([chunk.rows for chunk in shards.chunks()]), table, check_dtype=False, check_column_type=False
+    )
+    assert shards.values("y") == {"no": 45_000, "yes": 5_000}
+
+
+def test_pieces_are_read_in_turn_and_in_the_order_given(tmp_path: Path, table: pd.DataFrame) -> None:
+    shards = Shards(files(tmp_path, "parquet"))
+    pieces = [chunk.piece for chunk in shards.chunks(columns=["number"], order=[5, 2, 0], open_pieces=2)]
+    assert pieces == [5, 2, 0]  # row groups come whole here
+    few = shards.chunks(columns=["number"], order=[5, 2, 0], open_pieces=2, rows=2000)
+    assert [(chunk.piece, chunk.start) for chunk in few] == [
+        (5, 0), (2, 0), (5, 2000), (2, 2000), (0, 0), (0, 2000), (0, 4000),
+    ]  # fmt: skip
+    numbers = [frame_of([c.rows])["number"] for c in shards.chunks(columns=["number"], order=[11, 3], open_pieces=2)]
+    assert sorted(pd.concat(numbers)) == [*range(12_500, 17_500), *range(47_500, 50_000)]
+
+
+def test_a_random_share_of_rows_is_the_same_in_any_order(tmp_path: Path, table: pd.DataFrame) -> None:
+    shards = Shards(files(tmp_path, "parquet"))
+
+    def chosen(**how) -> Counter:
+        taken: Counter = Counter()
+        for chunk in shards.chunks(**how):
+            taken.update(frame_of([chunk.rows])["number"][share_of_rows(chunk, 0.1, 7)].tolist())
+        return taken
+
+    first = chosen()
+    assert first == chosen(order=list(range(12))[::-1], open_pieces=5)
+    assert max(first.values()) == 1
+    assert len(first) == pytest.approx(5000, abs=300)
+    # Neither a run of rows nor a class is preferred.
+    assert np.corrcoef(np.isin(np.arange(50_000), list(first)), table["y"] == "yes")[0, 1] == pytest.approx(0, abs=0.02)
+
+
+def test_errors(tmp_path: Path, table: pd.DataFrame) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no file or folder"):
+        Shards(tmp_path / "nothing.parquet")
+    with pytest.raises(ValueError, match="files of one kind"):
+        Shards(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"no \.parquet, \.pq or \.csv file in"):
+        Shards(tmp_path / "empty")
+    pd.DataFrame({"y": [1.0, None]}).to_parquet(tmp_path / "gaps.parquet")
+    with pytest.raises(ValueError, match="y: 1 rows have no value"):
+        Shards(tmp_path / "gaps.parquet").values("y")
