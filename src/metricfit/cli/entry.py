@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from metricfit.cli import advise, compare, demo, evaluate, export, metrics, predict, train, tune
+from metricfit.cli import advise, compare, demo, evaluate, export, metrics, predict, report, train, tune
 from metricfit.cli.parsing import Command, Group
 
 __all__ = ["app", "main"]
@@ -54,6 +54,7 @@ for _name, _module in {
     "compare": compare,
     "predict": predict,
     "evaluate": evaluate,
+    "report": report,
     "tune": tune,
     "export": export,
     "metrics": metrics,

@@ -29,6 +29,8 @@ from metricfit.cli.output import Output, interval, number
 from metricfit.cli.prepare import Prepared, Roles, prepare
 from metricfit.cli.tables import open_table
 from metricfit.metrics import Constrained
+from metricfit.report.about import describe_table
+from metricfit.report.measured import scores_of
 from metricfit.store import check_replaceable, save
 from metricfit.training.callbacks import EpochEnd
 from metricfit.training.recipes import get_recipe
@@ -99,6 +101,10 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
     ]
     told += _dropped(classifier)
     output.choices(told)
+    if held is not None:
+        classifier.held_out_ = scores_of(
+            classifier, held.X, held.y, held.weight, source=_source(options), baseline=usual
+        )
     rows = _cross_validated(classifier) if held is None else _measured(classifier, usual, held)
     count = int(max((r["rows"] for r in rows), default=0))
     notes: dict[str, Any] = {
@@ -107,10 +113,17 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
         "input": {"formats": formats_to_json(table.formats), "missing": roles.missing},
         "held_out": [] if held is None else rows,
         "held_out_rows": count,
+        "data": describe_table(table.X),
     }
     save(classifier, out, overwrite=overwrite, notes=notes, files={"train.toml": to_toml(options).encode()})
     shutil.rmtree(checkpoint, ignore_errors=True)
     _show(output, classifier, rows, count, out, notes["choices"], held is None)
+
+
+def _source(options: dict[str, Any]) -> str:
+    if options["validation"] is not None:
+        return f"rows of {Path(options['validation']).name}"
+    return f"rows that are the latest by {options['time']}; nothing was trained on them"
 
 
 class TimeLimit:

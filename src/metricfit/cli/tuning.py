@@ -60,8 +60,12 @@ def run(
         raise CommandError(str(error)) from error
     except ValueError as error:
         raise CommandError(f"no rule could be chosen: {error}") from error
-    old = classifier.decision_rule_
+    old, earlier = classifier.decision_rule_, classifier.metric_
     classifier.decision_rule_, classifier.metric_ = best.rule, metric
+    if classifier.held_out_ is not None:
+        classifier.held_out_ = classifier.held_out_.with_rule(best.rule)
+        if metric != earlier:  # the baseline's rule was tuned for the other metric
+            classifier.held_out_ = replace(classifier.held_out_, baseline_tuned=None)
     classifier.choices_ = [*classifier.choices_, f"the decision rule was tuned for {metric} on {len(table.y):,} rows"]
     after = replace(before, predicted=best.rule.apply(before.proba))
     parts = [metric.objective, *(c.metric for c in metric.constraints)] if isinstance(metric, Constrained) else [metric]

@@ -1,14 +1,18 @@
-"""The report: one self-contained HTML page about a model."""
+"""The report: what a model reaches, compared with what, and at which operating point, as one HTML page.
 
-from __future__ import annotations
+>>> import tempfile
+>>> from pathlib import Path
+>>> from sklearn.datasets import load_breast_cancer
+>>> from metricfit import MetricClassifier
+>>> from metricfit.store import save
+>>> X, y = load_breast_cancer(return_X_y=True)
+>>> clf = MetricClassifier("f1", cv=2, min_steps=20, max_epochs=1, random_state=0, verbose=False).fit(X, y)
+>>> with tempfile.TemporaryDirectory() as folder:
+...     text = (save(clf, Path(folder) / "model") / "report.html").read_text(encoding="utf-8")
+>>> "Operating-point explorer" in text
+True
+"""
 
-from typing import Any
+from metricfit.report.content import Unlabelled, render
 
-__all__ = ["render"]
-
-
-def render(classifier: Any, description: dict[str, Any], *, settings: str | None = None) -> str:
-    """The page."""
-    from metricfit.store.pages import report_page
-
-    return report_page(classifier, description)
+__all__ = ["Unlabelled", "render"]

@@ -63,7 +63,7 @@ def contents_of(
         _WEIGHTS: safetensors.torch.save(weights, {"format": "pt"}),
         _HISTORY: _parquet(classifier.history_),
         "report.html": (report or render(classifier, description, settings=settings)).encode(),
-        "README.md": model_card(classifier, description).encode(),
+        "README.md": model_card(description).encode(),
     }
     if classifier.preprocessor_ is not None:
         contents[_PREPROCESSING] = _skops(classifier.preprocessor_)

@@ -1,4 +1,4 @@
-"""The pages for people: a model card and a plain report."""
+"""The page for people: a model card."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-__all__ = ["model_card", "report_page"]
+__all__ = ["model_card"]
 
 
-def report_page(classifier: Any, description: dict[str, Any]) -> str:
-    """One HTML page without scripts or outside resources; everything in it is escaped."""
-    return _environment().get_template("report.html").render(_shown(classifier, description))
-
-
-def model_card(classifier: Any, description: dict[str, Any]) -> str:
+def model_card(description: dict[str, Any]) -> str:
     """What the model is, how it was measured and how to use it, as Markdown."""
-    shown = _shown(classifier, description)
-    return _environment().get_template("card.md").render(shown)
+    return _environment().get_template("card.md").render(_shown(description))
 
 
 @cache
@@ -37,7 +31,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _shown(classifier: Any, description: dict[str, Any]) -> dict[str, Any]:
+def _shown(description: dict[str, Any]) -> dict[str, Any]:
     rows = []
     for row in description["validation_report"]:
         value, error = row["value"], row["std_error"]
@@ -51,10 +45,6 @@ def _shown(classifier: Any, description: dict[str, Any]) -> dict[str, Any]:
         "columns": description["columns"]["kinds"] or [],
         "rows": rows,
         "held_out": description["notes"].get("held_out") or [],
-        "held_out_rows": description["notes"].get("held_out_rows"),
-        "explanation": classifier.explain(),
-        "choices": description["notes"].get("choices") or description["fitted"]["choices"],
         "rule": description["decision_rule"],
-        "history": classifier.history_.to_dict(orient="records"),
         "libraries": description["libraries"],
     }

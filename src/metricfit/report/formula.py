@@ -1,0 +1,98 @@
+"""Metrics as trees of plain values, so that the page can work them out for a matrix as it changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from metricfit import metrics
+from metricfit._inputs import Task
+from metricfit.confusion import ConfusionMatrix
+from metricfit.metrics import ClassMetric, Constrained, ExpectedCost, Metric
+from metricfit.metrics.arithmetic import Combination, Constant
+from metricfit.training.metric_choice import resolve_metric
+
+__all__ = ["every_metric", "number", "tree"]
+
+Fixed = Callable[[Metric], float]
+
+
+def number(value: float | None) -> float | None:
+    """A number that JSON can hold, or None."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def tree(metric: Metric, labels: tuple[Any, ...], task: Task, fixed: Fixed) -> dict[str, Any]:
+    """The metric as nested plain values.
+
+    Args:
+        metric: The metric.
+        labels: The classes.
+        task: The task.
+        fixed: Gives the value of a metric of scores, which no decision changes.
+
+    >>> from metricfit import metrics
+    >>> tree(metrics.get("0.5*recall[b]"), ("a", "b"), "binary", lambda m: 0.0)["right"]["index"]
+    1
+    """
+    if isinstance(metric, Constant):
+        return {"kind": "number", "value": metric.value}
+    if isinstance(metric, Constrained):
+        limits = [
+            {"metric": tree(c.metric, labels, task, fixed), "operator": c.operator, "bound": c.bound, "text": str(c)}
+            for c in metric.constraints
+        ]
+        return {"kind": "limited", "objective": tree(metric.objective, labels, task, fixed), "limits": limits}
+    if metric.judges_scores:
+        return {"kind": "fixed", "value": number(fixed(metric))}
+    if isinstance(metric, Combination):
+        left, right = (tree(part, labels, task, fixed) for part in (metric.left, metric.right))
+        return {"kind": "join", "operator": metric.operator, "left": left, "right": right}
+    if isinstance(metric, ClassMetric):
+        return _of_class(metric, labels, task)
+    return {"kind": "unknown"}
+
+
+def _of_class(metric: ClassMetric, labels: tuple[Any, ...], task: Task) -> dict[str, Any]:
+    index = None
+    if metric.label is not None:
+        shape = (len(labels), 2, 2) if task == "multilabel" else (len(labels), len(labels))
+        index = ConfusionMatrix(torch.zeros(shape), task, labels).class_index(metric.label)
+    zero = number(metric.zero_division)
+    return {
+        "kind": "class",
+        "name": metric.name,
+        "average": metric.average,
+        "index": index,
+        "zero": "nan" if zero is None else zero,
+        **{key: _plain(value) for key, value in metric._parameters().items()},
+    }
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(v) for v in value] if isinstance(value, tuple | list) else value
+
+
+def every_metric(labels: tuple[Any, ...], task: Task, fixed: Fixed) -> list[dict[str, Any]]:
+    """Every metric of the registry that has a value for this task, with its tree."""
+    found = []
+    # A bare F-beta is F1; these two are what people mean by it.
+    names = [n for n in metrics.available() if n != "fbeta"] + ["fbeta:beta=0.5", "fbeta:beta=2"]
+    for name in sorted(names):
+        try:
+            metric, _ = resolve_metric(name, labels, task)
+        except (ValueError, TypeError):
+            # A cost matrix of more than two classes has no default; the cost box of the page gives it one.
+            if name != "cost":
+                continue
+            metric = metrics.get(name)
+        node = {"kind": "cost"} if isinstance(metric, ExpectedCost) else tree(metric, labels, task, fixed)
+        if node["kind"] == "fixed" and node["value"] is None:
+            continue
+        about = (type(metric).__doc__ or "").strip().splitlines()[0]
+        found.append({"spec": str(metric) if node["kind"] != "cost" else "cost", "tree": node, "about": about,
+                      "greater": metric.greater_is_better})  # fmt: skip
+    return found
