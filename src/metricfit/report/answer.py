@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from metricfit._inputs import Task
-from metricfit.metrics import Constrained, Metric
+from metricfit.metrics import Metric
 from metricfit.report.estimates import Estimate, Rival, Verdict, estimate
+from metricfit.report.formula import in_words
 from metricfit.training.scores import HeldOutScores
 
 __all__ = ["answer"]
@@ -26,7 +27,8 @@ def answer(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...], task:
         if scores.baseline_tuned is not None and not metric.judges_scores:
             rivals.append(Rival(TUNED, scores.baseline_tuned, scores.baseline))
     verdicts = estimate(metric, scores.truth, rivals, labels, task, scores.weight)
-    name = str(metric.objective if isinstance(metric, Constrained) else metric)
+    name = in_words(metric)
+    name = name[0].upper() + name[1:]
     return {
         "metric": name,
         "sentence": _sentence(name, verdicts, scores),

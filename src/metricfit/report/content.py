@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.metrics import Constrained
 from metricfit.report.about import columns_of, reproduction, shares
 from metricfit.report.answer import answer
 from metricfit.report.curves import histogram
 from metricfit.report.explorer import explorer
+from metricfit.report.formula import in_words
 from metricfit.report.page import page
 from metricfit.report.tables import class_table, confused_pairs, matrices
 from metricfit.report.training import training
@@ -82,14 +82,14 @@ def render(
         found["earlier"] = _earlier(description)
     explored = found["explorer"]
     history = training(classifier)
-    name = str(metric.objective if isinstance(metric, Constrained) else metric)
+    name = in_words(metric)
     predictions = None if unlabelled is None else _predictions(unlabelled, labels)
     content = {
         **found,
         "title": f"{name}: metricfit report",
         "subtitle": _subtitle(description, task, len(labels)),
         "metric": str(metric),
-        "metric_short": explored["metric"]["spec"] if explored else name,
+        "metric_short": name,
         "task": {"multilabel": "multi-label"}.get(task, task) if not explored else task,
         "labels": labels,
         "notices": told,
@@ -222,9 +222,9 @@ def _subtitle(description: dict[str, Any], task: str, size: int) -> str:
     target = description["notes"].get("target")
     if isinstance(target, list):
         target = ", ".join(map(str, target[:6])) + (", …" if len(target) > 6 else "")
-    of = f" of {target}" if target else ""
+    of = f"{target}: " if target else ""
     kind = {"binary": "two classes", "multiclass": f"{size} classes", "multilabel": f"{size} labels"}[task]
-    return f"{kind}{of}"
+    return f"{of}{kind}"
 
 
 def _alignment(history: dict[str, Any]) -> str:

@@ -33,7 +33,7 @@ def one_class(
     """
     sweep = Sweep.sorted(positive, score.astype(np.float64), weight)
     cuts, complete = _cuts(sweep, points, marks)
-    at = [sweep.index_of(cut) for cut in cuts]
+    at = np.searchsorted(-sweep.scores, -np.asarray(cuts), side="right")
     tp, fp = sweep.tp, sweep.fp
     return {
         "cuts": cuts,

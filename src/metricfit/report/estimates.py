@@ -135,7 +135,7 @@ def _resampled_decisions(
     size = len(labels)
     shape = (size, 2, 2) if task == "multilabel" else (size, size)
     cells = math.prod(shape)
-    resamples = 1000 if cells <= 2500 else 300
+    resamples = 1000 if cells <= 2500 else 200
     first = [float(metric.compute(_matrix(confusion_of(truth, r.decided, size, weight), task, labels))) for r in rivals]
     patterns, counts, mean_weight = _patterns(truth, rivals, weight)
     tables = [_cells_of(truth[patterns], r.decided[patterns], mean_weight, size) for r in rivals]

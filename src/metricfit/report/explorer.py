@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from metricfit._inputs import Task
 from metricfit.decisions import DecisionRule
-from metricfit.metrics import Constrained, Metric
+from metricfit.metrics import AUPRC, AUROC, Constrained, Metric
 from metricfit.report.curves import one_class
-from metricfit.report.formula import every_metric, tree
+from metricfit.report.formula import every_metric, in_words, tree
 from metricfit.store.scores import stratified_sample
 from metricfit.training.scores import HeldOutScores
 
@@ -24,8 +24,9 @@ _CUT_OFFS_OF_A_CLASS = 60
 _BYTES_OF_ROWS = 1_300_000
 """Of probabilities that are embedded at most; a third more in the page, which stays below 3 MB."""
 _WHOLE_ROWS = 32
-"""Up to so many classes whole rows of probabilities are embedded, else the highest of each row."""
-_HIGHEST = 10
+"""Up to so many classes whole rows of probabilities are embedded; of more the highest of each row, where all are too
+many."""
+_LEAST_HIGHEST = 10
 
 
 def explorer(
@@ -40,36 +41,37 @@ def explorer(
         metric: What the model was trained for.
         rule: The model's decision rule: where the explorer starts.
     """
-    fixed = _FixedValues(scores, labels, task)
-    greater = metric.greater_is_better
     content: dict[str, Any] = {
         "task": task,
         "labels": [str(label) for label in labels],
         "classes": list(labels),
-        "metric": {"spec": _name(metric), "tree": tree(metric, labels, task, fixed), "greater": greater},
-        "metrics": every_metric(labels, task, fixed),
         "rule": json.loads(rule.to_json()),
         "rows": len(scores),
     }
     if task == "binary":
-        p, positive = scores.proba[:, 1], scores.truth == 1
-        start = _threshold_of(rule, p)
-        curve = one_class(p, positive, scores.weight, points=_CUT_OFFS, marks=[start])
-        return {**content, "start": [start], "axes": [curve]}
-    if task == "multilabel":
+        p = scores.proba[:, 1]
+        content["start"] = [_threshold_of(rule, p)]
+        content["axes"] = [one_class(p, scores.truth == 1, scores.weight, points=_CUT_OFFS, marks=content["start"])]
+    elif task == "multilabel":
         starts = list(rule.parameter) if rule.kind == "thresholds" else [0.5] * len(labels)
         each = max(100, _CUT_OFFS // len(labels))
-        axes = [
+        content["start"] = starts
+        content["axes"] = [
             one_class(scores.proba[:, k], scores.truth[:, k] == 1, scores.weight, points=each, marks=[starts[k]])
             for k in range(len(labels))
         ]
-        return {**content, "start": starts, "axes": axes}
-    axes = [
-        one_class(scores.proba[:, k], scores.truth == k, scores.weight, points=_CUT_OFFS_OF_A_CLASS, marks=[])
-        for k in range(len(labels))
-    ]
-    offsets = list(rule.parameter) if rule.kind == "offsets" else [0.0] * len(labels)
-    return {**content, "start": offsets, "axes": axes, "sample": _rows(scores)}
+    else:
+        content["start"] = list(rule.parameter) if rule.kind == "offsets" else [0.0] * len(labels)
+        content["axes"] = [
+            one_class(scores.proba[:, k], scores.truth == k, scores.weight, points=_CUT_OFFS_OF_A_CLASS, marks=[])
+            for k in range(len(labels))
+        ]
+        content["sample"] = _rows(scores)
+    fixed = _FixedValues(scores, labels, task, content["axes"])
+    node = tree(metric, labels, task, fixed)
+    content["metric"] = {"spec": _name(metric), "name": in_words(metric), "tree": node,
+                         "greater": metric.greater_is_better}  # fmt: skip
+    return {**content, "metrics": every_metric(labels, task, fixed)}
 
 
 def _name(metric: Metric) -> str:
@@ -93,23 +95,25 @@ def _threshold_of(rule: DecisionRule, score: NDArray[Any]) -> float:
 def _rows(scores: HeldOutScores) -> dict[str, Any]:
     """Probabilities row by row, all of them or a stratified sample; of very many classes the highest of each row."""
     width = scores.proba.shape[1]
-    whole = width <= _WHOLE_ROWS
-    of_a_row = (4 * width if whole else 6 * _HIGHEST) + 2
-    most = _BYTES_OF_ROWS // (of_a_row + (0 if scores.weight is None else 8))
+    rest = 2 + (0 if scores.weight is None else 8)
+    whole = width <= _WHOLE_ROWS or len(scores) * (4 * width + rest) <= _BYTES_OF_ROWS
+    kept = width if whole else min(width, max(_LEAST_HIGHEST, (_BYTES_OF_ROWS // len(scores) - rest) // 6))
+    of_a_row = 4 * width if whole else 6 * kept
+    most = _BYTES_OF_ROWS // (of_a_row + rest)
     sampled = len(scores) > most
     if sampled:
-        scores = stratified_sample(scores, _BYTES_OF_ROWS // (of_a_row + 8))
+        scores = stratified_sample(scores, _BYTES_OF_ROWS // (of_a_row + 10))
     found: dict[str, Any] = {
         "rows": len(scores),
         "of": scores.total or len(scores),
-        "width": width if whole else _HIGHEST,
+        "width": kept,
         "truth": _base64(scores.truth.astype("<u2")),
         "weight": None if scores.weight is None else _base64(scores.weight.astype("<f8")),
         "index": None,
     }
     p = scores.proba.astype("<f4")
     if not whole:
-        highest = np.argsort(-p, axis=1, kind="stable")[:, :_HIGHEST]
+        highest = np.argsort(-p, axis=1, kind="stable")[:, :kept]
         highest.sort(axis=1)  # ties go to the first class, as in NumPy's arg max
         p = np.take_along_axis(p, highest, axis=1)
         found["index"] = _base64(highest.astype("<u2"))
@@ -123,15 +127,31 @@ def _base64(values: NDArray[Any]) -> str:
 class _FixedValues:
     """Metrics of scores on these rows; no decision rule changes them."""
 
-    def __init__(self, scores: HeldOutScores, labels: tuple[Any, ...], task: Task) -> None:
-        self.labels = labels
-        self.weight = scores.weight
-        self.truth = scores.truth if task == "multilabel" else np.array(labels, dtype=object)[scores.truth]
-        self.score = scores.proba[:, 1] if task == "binary" else scores.proba
+    def __init__(self, scores: HeldOutScores, labels: tuple[Any, ...], task: Task, axes: list[dict[str, Any]]) -> None:
+        self.scores, self.labels, self.task, self.axes = scores, labels, task, axes
 
     def __call__(self, metric: Metric) -> float:
+        if isinstance(metric, AUROC | AUPRC) and metric.average != "none":
+            return self._area(metric)
+        truth = self.scores.truth
+        known = truth if self.task == "multilabel" else np.array(self.labels, dtype=object)[truth]
+        score = self.scores.proba[:, 1] if self.task == "binary" else self.scores.proba
         try:
-            value = metric.score(self.truth, self.score, self.weight, labels=self.labels)
+            value = metric.score(known, score, self.scores.weight, labels=self.labels)
         except ValueError:
             return float("nan")
         return float("nan") if np.ndim(value) else float(value)
+
+    def _area(self, metric: AUROC | AUPRC) -> float:
+        """From the areas of the classes, which are known already: with many classes that saves seconds."""
+        if self.task == "binary" and (metric.average != "auto" or metric.label not in (None, self.labels[1])):
+            return float("nan")
+        found = [axis[metric.name] for axis in self.axes]
+        areas = np.array([metric.zero_division if area is None else area for area in found])
+        if self.task == "binary":
+            return float(areas[0])
+        if metric.label is not None:
+            names = [str(label) for label in self.labels]
+            return float(areas[names.index(str(metric.label))]) if str(metric.label) in names else float("nan")
+        weights = np.array([axis["positives"] for axis in self.axes]) if metric.average == "weighted" else None
+        return float(np.average(areas, weights=weights))

@@ -15,7 +15,16 @@ from metricfit.metrics import ClassMetric, Constrained, ExpectedCost, Metric
 from metricfit.metrics.arithmetic import Combination, Constant
 from metricfit.training.metric_choice import resolve_metric
 
-__all__ = ["every_metric", "number", "tree"]
+__all__ = ["every_metric", "in_words", "number", "tree"]
+
+_NAMES = {
+    "f1": "F1", "mcc": "MCC", "auroc": "AUROC", "auprc": "AUPRC", "npv": "negative predictive value", "kappa": "kappa",
+    "csi": "critical success index", "tss": "true skill statistic", "hss": "Heidke skill score",
+    "cost": "expected cost",
+    "fpr": "false positive rate", "fnr": "false negative rate", "gmean": "G-mean", "jaccard": "Jaccard index",
+    "fowlkes_mallows": "Fowlkes-Mallows index", "balanced_accuracy": "balanced accuracy",
+    "predicted_share": "predicted share",
+}  # fmt: skip
 
 Fixed = Callable[[Metric], float]
 
@@ -23,6 +32,30 @@ Fixed = Callable[[Metric], float]
 def number(value: float | None) -> float | None:
     """A number that JSON can hold, or None."""
     return None if value is None or not math.isfinite(value) else float(value)
+
+
+def in_words(metric: Metric) -> str:
+    """A short name to read; an expression stays as it is.
+
+    >>> from metricfit import metrics
+    >>> in_words(metrics.get("fbeta:beta=2[yes]")), in_words(metrics.get("f1:average=macro"))
+    ('F2 of yes', 'macro F1')
+    """
+    if isinstance(metric, Constrained):
+        return in_words(metric.objective)
+    if not isinstance(metric, ClassMetric) or metric.zero_division != 0:
+        return str(metric)
+    parameters = metric._parameters()
+    name = _NAMES.get(metric.name, metric.name)
+    if metric.name == "fbeta" and isinstance(parameters["beta"], float):
+        name = f"F{parameters['beta']:g}"
+    elif metric.name == "kappa" and parameters:
+        name = f"{parameters['weights']} kappa"
+    elif parameters and metric.name != "cost":
+        return str(metric)
+    if metric.label is not None:
+        return f"{name} of {metric.label}"
+    return {"macro": "macro ", "micro": "micro ", "weighted": "weighted "}.get(str(metric.average), "") + name
 
 
 def tree(metric: Metric, labels: tuple[Any, ...], task: Task, fixed: Fixed) -> dict[str, Any]:
@@ -93,6 +126,7 @@ def every_metric(labels: tuple[Any, ...], task: Task, fixed: Fixed) -> list[dict
         if node["kind"] == "fixed" and node["value"] is None:
             continue
         about = (type(metric).__doc__ or "").strip().splitlines()[0]
-        found.append({"spec": str(metric) if node["kind"] != "cost" else "cost", "tree": node, "about": about,
-                      "greater": metric.greater_is_better})  # fmt: skip
+        words = "expected cost" if node["kind"] == "cost" else in_words(metric)
+        found.append({"spec": str(metric) if node["kind"] != "cost" else "cost", "name": words, "tree": node,
+                      "about": about, "greater": metric.greater_is_better})  # fmt: skip
     return found

@@ -34,7 +34,10 @@ def matrices(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, A
         cells = _joined(whole, shown) if size > _SHOWN else whole
         shares = cells / np.maximum(cells.sum(axis=1, keepdims=True), np.finfo(float).tiny)
         rows = [
-            {"label": label, "cells": [_cell(c, s, i == j) for j, (c, s) in enumerate(zip(*pair, strict=True))]}
+            {
+                "label": label,
+                "cells": [_cell(c, s, i == j < len(shown)) for j, (c, s) in enumerate(zip(*pair, strict=True))],
+            }
             for i, (label, pair) in enumerate(zip(names, zip(cells, shares, strict=True), strict=True))
         ]
         found.append({"name": name, "rows": rows, "labels": names, "joined": size > _SHOWN})

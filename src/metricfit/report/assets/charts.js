@@ -51,11 +51,12 @@ function thinned(points, most = 500) {
 function drawChart(figure, options) {
   const plot = figure.querySelector(".plot");
   const width = Math.max(260, plot.clientWidth || 460), height = options.height || Math.min(300, Math.max(220, width * 0.6));
-  const box = { left: 50, right: 14, top: 14, bottom: 42 };
-  const inner = { width: width - box.left - box.right, height: height - box.top - box.bottom };
   const all = options.series.flatMap((s) => s.points);
   const xr = options.x.range || extent(all.map((p) => p[0]), [0, 1]);
   const yr = options.y.range || extent(all.map((p) => p[1]), [0, 1]);
+  const longest = Math.max(...niceTicks(...yr, 5).map((t) => short(t).length));
+  const box = { left: 28 + 7 * Math.max(3, longest), right: 14, top: 14, bottom: 42 };
+  const inner = { width: width - box.left - box.right, height: height - box.top - box.bottom };
   const px = (x) => box.left + ((x - xr[0]) / (xr[1] - xr[0] || 1)) * inner.width;
   const py = (y) => box.top + inner.height - ((y - yr[0]) / (yr[1] - yr[0] || 1)) * inner.height;
   const clip = (v, r) => Math.min(Math.max(v, r[0]), r[1]);

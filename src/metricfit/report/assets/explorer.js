@@ -33,8 +33,8 @@ class Explorer {
   // An area has no value at one decision: its chart shows the balanced accuracy instead.
   curveOf() {
     const tree = this.metricTree();
-    if (tree.kind !== "fixed") return { name: this.data.metric.spec, tree, greater: this.data.metric.greater };
-    return { name: "balanced_accuracy", tree: this.data.metrics.find((m) => m.spec === "balanced_accuracy").tree, greater: true };
+    if (tree.kind !== "fixed") return { name: this.data.metric.name, tree, greater: this.data.metric.greater };
+    return { name: "balanced accuracy", tree: this.data.metrics.find((m) => m.spec.startsWith("balanced_accuracy")).tree, greater: true };
   }
 
   buildAxisChoice() {
@@ -109,11 +109,11 @@ class Explorer {
   }
 
   buildMetrics() {
-    const own = { spec: this.data.metric.spec, tree: this.metricTree(), greater: this.data.metric.greater, own: true, about: "What this model was trained for." };
+    const own = { spec: this.data.metric.spec, name: this.data.metric.name, tree: this.metricTree(), greater: this.data.metric.greater, own: true, about: "What this model was trained for." };
     this.listed = [own, ...this.data.metrics.filter((m) => m.spec !== own.spec)];
     this.part("metrics").replaceChildren(...this.listed.map((m) => {
       const row = html("tr", { "data-spec": m.spec, class: m.own ? "own" : "" });
-      const name = html("th", { scope: "row", title: m.about }, m.spec);
+      const name = html("th", { scope: "row", title: `${m.spec}: ${m.about}` }, m.name);
       row.append(name, html("td", { class: "number now" }), html("td", { class: "number start" }), html("td", { class: "number change" }));
       return row;
     }));
@@ -180,7 +180,7 @@ class Explorer {
     this.showMatrix(cm);
     this.showMetrics(cm);
     this.showRule();
-    this.part("unsure").textContent = unsure ? `With offsets this large ${unsure.toLocaleString("en")} rows may be decided otherwise: only their ten most probable classes are in this page.` : "";
+    this.part("unsure").textContent = unsure ? `With offsets this large ${unsure.toLocaleString("en")} rows may be decided otherwise: only their ${this.model.width} most probable classes are in this page.` : "";
     clearTimeout(this.later);
     this.later = setTimeout(() => this.announce(cm), 350);
     if (!this.waiting) {
@@ -253,7 +253,7 @@ class Explorer {
     const recall = divide(c[3], c[2] + c[3], NaN), precision = divide(c[3], c[1] + c[3], NaN);
     const value = valueOf(this.metricTree(), cm, this.costs), cost = valueOf({ kind: "cost" }, cm, this.costs);
     const where = `${this.model.offsets ? "Offset of" : "Threshold for"} ${name} ${Number(this.values[this.axis].toPrecision(4))}`;
-    this.part("answer").textContent = `${where}: ${this.data.metric.spec} ${digits(value, 3)}; precision of ${name} ${digits(precision, 3)}, recall ${digits(recall, 3)}; expected cost ${digits(cost, 3)} a row.`;
+    this.part("answer").textContent = `${where}: ${this.data.metric.name} ${digits(value, 3)}; precision of ${name} ${digits(precision, 3)}, recall ${digits(recall, 3)}; expected cost ${digits(cost, 3)} a row.`;
   }
 
   showCharts() {

@@ -130,10 +130,21 @@ class OffsetModel {
         if (p[at + j] < least) least = p[at + j];
       }
       // A class that is not among a row's highest could still win if its offset is large enough.
-      if (index && least > best) this.unsure++;
+      if (index && least > best && least * this.mostElsewhere(at, factor) > best) this.unsure++;
       cells[truth[row] * size + chosen] += weight ? weight[row] : 1;
     }
     return { task: "multiclass", size, cells };
+  }
+
+  // The largest factor of a class that is not in the row's list.
+  mostElsewhere(at, factor) {
+    if (this.ordered !== factor) {
+      this.ordered = factor;
+      this.order = Array.from(factor.keys()).sort((a, b) => factor[b] - factor[a]);
+    }
+    const listed = this.index.subarray(at, at + this.width);
+    const other = this.order.find((k) => !listed.includes(k));
+    return other === undefined ? 0 : factor[other];
   }
 
   ofAxis(k, cm) {

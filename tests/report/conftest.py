@@ -1,0 +1,55 @@
+"""One headless browser for all tests of the page; every page opened must neither fail nor ask for anything."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+def _chromium():
+    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
+        if found := shutil.which(name):
+            return found
+    return None
+
+
+@pytest.fixture(scope="session")
+def browser():
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; pip install -e '.[dev]'")
+    path = _chromium()
+    if path is None:
+        pytest.skip("no Chromium on this machine, so the page is not tested in a browser; apt-get install chromium")
+    with api.sync_playwright() as play:
+        # Chromium refuses its sandbox to root, as in a container.
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        opened = play.chromium.launch(executable_path=path, args=[*options, "--disable-dev-shm-usage"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Opens a page from disk; at the end no error and no request may have been seen."""
+    contexts, seen = [], []
+
+    def opened(text, *, width=1200, dark=False, name="report.html"):
+        path = Path(tmp_path) / name
+        path.write_text(text, encoding="utf-8")
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", lambda m: seen.append(f"console {m.type}: {m.text}") if m.type != "log" else None)
+        page.on("pageerror", lambda e: seen.append(f"error: {e}"))
+        page.on("dialog", lambda d: seen.append(f"dialog: {d.message}"))
+        page.on("request", lambda r: seen.append(r.url) if not r.url.startswith((path.as_uri(), "data:,")) else None)
+        page.goto(path.as_uri())
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert seen == []
