@@ -8,7 +8,7 @@ function transforms and second derivatives, and find the words for inputs that a
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -50,10 +50,14 @@ def five_points(step: Step) -> FivePoints | None:
     if isinstance(temperature, Tensor):
         if temperature.ndim or temperature.requires_grad or temperature.device.type != "cpu":
             return None
-        value = temperature.item()
-        # Five times it, rounded as the plain formula rounds it.
-        return FivePoints(value, float(np.float32(5 * value)) if temperature.dtype == torch.float32 else 5 * value)
-    return FivePoints(float(temperature), 5 * float(temperature))
+        return _annealed(temperature.item(), temperature.dtype == torch.float32)
+    return _annealed(float(temperature), False)
+
+
+@lru_cache(maxsize=64)
+def _annealed(temperature: float, is_float32: bool) -> FivePoints:
+    # Five times it, rounded as the plain formula rounds it.
+    return FivePoints(temperature, float(np.float32(5 * temperature)) if is_float32 else 5 * temperature)
 
 
 def is_ordinary(*tensors: Tensor | None) -> bool:

@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, distributed
 
-from metricfit._kernels import five_points, is_ordinary
-from metricfit._kernels.batch import Batch, Tensors, is_dense, numba_is_here
+from metricfit._kernels import is_ordinary
+from metricfit._kernels.batch import Batch, FivePoints, Tensors, is_dense, numba_is_here
 from metricfit._kernels.metric_gradients import ClosedForm
 from metricfit._kernels.second_order import second_order
 from metricfit.distributed import sum_over_processes
-from metricfit.steps import Step
 
 __all__ = ["fused_loss"]
 
@@ -27,7 +26,7 @@ def fused_loss(
     target: Tensor,
     plain: Callable[[Tensor], Tensor],
     *,
-    step: Step,
+    points: FivePoints,
     weight: Tensor | None,
     sample_weight: Tensor | None,
     ignore_index: int,
@@ -42,7 +41,7 @@ def fused_loss(
         input: Logits (N, C, …).
         target: Class indices (N, …).
         plain: The reference: the loss of other logits of the same batch.
-        step: The step.
+        points: The step.
         weight: Class weights.
         sample_weight: Sample weights.
         ignore_index: Target value of positions that do not count.
@@ -59,8 +58,7 @@ def fused_loss(
     positions = input.shape[:1] + input.shape[2:] if input.ndim > 2 else input.shape[:1]
     if target.shape != positions or target.dtype != torch.int64 or not input.numel() or input.shape[1] < 2:
         return None
-    points = five_points(step)
-    if points is None or metric.label >= input.shape[1]:
+    if metric.label >= input.shape[1]:
         return None
     if weight is not None and (weight.requires_grad or not weight.is_cpu or weight.shape != input.shape[1:2]):
         return None
@@ -75,6 +73,7 @@ def fused_loss(
         None if weight is None else weight.to(input.dtype),
     )
     batch = Batch(points, ignore=ignore_index, is_softmax=True, is_fixed=detach_threshold)
+    wants_gradient = torch.is_grad_enabled() and input.requires_grad
     counts = batch.count(tensors)
     if counts is None:
         return None
@@ -83,8 +82,8 @@ def fused_loss(
     value, gradient = metric.loss_and_gradient(counts, skip_absent)
     if group is not None:
         gradient *= distributed.get_world_size(group)  # as in metricfit.distributed
-    loss = torch.from_numpy(np.array(value, counts.dtype))  # torch.tensor takes ten times as long
-    if not (torch.is_grad_enabled() and input.requires_grad):
+    loss = torch.scalar_tensor(value, dtype=input.dtype)  # torch.tensor takes five times as long
+    if not wants_gradient:
         return loss
     result: Tensor = _FusedLoss.apply(tensors[0], tensors, batch, loss, gradient, plain)  # type: ignore[no-untyped-call]
     return result
@@ -95,18 +94,19 @@ class _FusedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
-        _, tensors, ctx.batch, loss, ctx.gradient, ctx.plain = arguments
-        ctx.save_for_backward(*tensors)
+        scores, (_, *ctx.others), ctx.batch, loss, ctx.gradient, ctx.plain = arguments
+        ctx.save_for_backward(scores)
         result: Tensor = loss
         return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        tensors: Tensors = ctx.saved_tensors
+        (scores,) = ctx.saved_tensors
         if torch.is_grad_enabled():
-            (gradient,) = second_order(ctx.plain, tensors[0], gradients[0])
+            (gradient,) = second_order(ctx.plain, scores, gradients[0])
         else:
             scale = gradients[0].item()
+            tensors: Tensors = (scores, *ctx.others)
             gradient = ctx.batch.pull_back(tensors, ctx.gradient if scale == 1 else ctx.gradient * scale)
         return gradient, None, None, None, None, None
 

@@ -36,8 +36,7 @@ class ClosedForm:
 
     def loss_and_gradient(self, counts: Array, skip_absent: bool) -> tuple[float, Array]:
         """1 - metric and its gradient, given counts (parts, d, d) to be added; both 0 without any weight."""
-        ratio = np.array(self.ratio if self.ratio is not None else (0.0, 0.0, 0.0, 0.0))
-        kernel = _kernel(self.ratio is None)
+        kernel, ratio = _kernel(self.ratio)
         result: tuple[float, Array] = kernel(counts, ratio, self.label, self.undefined, skip_absent)
         return result
 
@@ -81,7 +80,7 @@ _RATIOS: dict[type[Metric], tuple[float, float, float, float]] = {
 
 
 @cache
-def _kernel(is_mcc: bool) -> Any:
+def _kernel(ratio: tuple[float, float, float, float] | None) -> tuple[Any, Array]:
     from metricfit._kernels import matrices  # brings numba
 
-    return matrices.loss_of_mcc if is_mcc else matrices.loss_of_mean_ratio
+    return (matrices.loss_of_mcc, np.zeros(4)) if ratio is None else (matrices.loss_of_mean_ratio, np.array(ratio))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from metricfit._counting import count_samples
 from metricfit._inputs import Samples, Task, check_task, flatten_inputs, values_can_be_inspected
+from metricfit._kernels import five_points
 from metricfit._kernels.loss import fused_loss
 from metricfit._kernels.metric_gradients import closed_form_of
 from metricfit.confusion import Absent, ConfusionMatrix, as_confusion_matrix
@@ -253,15 +254,15 @@ class MetricLoss(nn.Module):
             return None
         if self.task != "multiclass" or self.cross_entropy or self.memories is not None or self.from_probabilities:
             return None
-        closed_form = closed_form_of(self.metric)
-        if closed_form is None or (closed_form.label >= 0 and self.labels is not None):
+        closed_form, points = closed_form_of(self.metric), five_points(self._step)
+        if closed_form is None or points is None or (closed_form.label >= 0 and self.labels is not None):
             return None
         return fused_loss(
             closed_form,
             input,
             target,
             lambda other: self._plain(other, target, sample_weight),
-            step=self._step,
+            points=points,
             weight=self.weight,
             sample_weight=sample_weight,
             ignore_index=self.ignore_index,
