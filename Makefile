@@ -24,7 +24,7 @@ help:  ## Show this list
 
 demo: $(VENV)/.installed  ## Train on a metric and write the result to demo-report/
 	@echo "==> Running the demo"
-	@$(BIN)/python examples/demo.py --out demo-report
+	@$(BIN)/metricfit demo --out demo-report --overwrite
 
 test: lint  ## Lint, types, doctests and tests with the coverage floor
 	@echo "==> Tests and doctests ($(WORKERS) workers)"

@@ -22,9 +22,10 @@ def command(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Train on a small made-up table of churning customers and show what it bought.
+    """Train on a small table that comes with scikit-learn and show what it bought.
 
-    Writes customers.csv and a model folder with a report; the commands it stands for are shown, to be tried again.
+    Writes digits.csv, handwritten digits of which some are rare, and a model folder with a report; the command it
+    stands for is shown, to be tried with a table of your own.
     """
     from metricfit.cli.demonstration import run
 

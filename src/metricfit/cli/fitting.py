@@ -230,7 +230,12 @@ def _dropped(classifier: MetricClassifier) -> list[str]:
     counts = {kind: sum(c.kind == kind for c in kinds) for kind in ("number", "category", "date")}
     shown = ", ".join(f"{n} as {kind}" for kind, n in counts.items() if n)
     told = [f"columns taken by what they hold: {shown} (--categorical); the report lists each"]
-    return told + [f"column {c.name!r} not used: {c.dropped} (--categorical, --ignore)" for c in dropped]
+    for reason in dict.fromkeys(c.dropped for c in dropped):
+        names = [repr(c.name) for c in dropped if c.dropped == reason]
+        some = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        plural = "s" if len(names) > 1 else ""
+        told.append(f"column{plural} {some} not used: {reason} (--categorical, --ignore)")
+    return told
 
 
 def _cross_validated(classifier: MetricClassifier) -> list[dict[str, Any]]:
