@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from metricfit import data, decisions, functional, losses, metrics
+    from metricfit import data, decisions, functional, losses, metrics, plots
     from metricfit.annealing import TemperatureAnnealer
     from metricfit.classifier import MetricClassifier
     from metricfit.confusion import ConfusionMatrix
@@ -24,6 +24,7 @@ __all__ = [
     "load",
     "losses",
     "metrics",
+    "plots",
 ]
 
 # Everything is imported when it is first asked for: a loss alone needs no scikit-learn, and the command line's help
@@ -39,6 +40,7 @@ _LAZY = {
     "load": "metricfit.store",
     "losses": "metricfit.losses",
     "metrics": "metricfit.metrics",
+    "plots": "metricfit.plots",
 }
 
 

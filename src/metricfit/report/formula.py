@@ -11,7 +11,7 @@ import torch
 from metricfit import metrics
 from metricfit._inputs import Task
 from metricfit.confusion import ConfusionMatrix
-from metricfit.metrics import ClassMetric, Constrained, ExpectedCost, Metric
+from metricfit.metrics import ClassMetric, Constrained, ExpectedCost, Metric, ThresholdMean
 from metricfit.metrics.arithmetic import Combination, Constant
 from metricfit.training.metric_choice import resolve_metric
 
@@ -43,6 +43,8 @@ def in_words(metric: Metric) -> str:
     """
     if isinstance(metric, Constrained):
         return in_words(metric.objective)
+    if isinstance(metric, ThresholdMean):
+        return f"mean {in_words(metrics.get(metric.metric))} over thresholds"
     if not isinstance(metric, ClassMetric) or metric.zero_division != 0:
         return str(metric)
     parameters = metric._parameters()

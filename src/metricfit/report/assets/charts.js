@@ -1,5 +1,8 @@
 // Small SVG charts that take their colours from the style sheet. Text is set as text, never as markup.
 
+// On paper two charts stand side by side, whatever the window's width.
+let printing = false;
+
 const SVG = "http://www.w3.org/2000/svg";
 
 function svg(name, attributes = {}, text = null) {
@@ -50,7 +53,7 @@ function thinned(points, most = 500) {
 // options: {label, x: {label, range}, y: {label, range}, series: [{name, style, points, kind}], marks, lines}
 function drawChart(figure, options) {
   const plot = figure.querySelector(".plot");
-  const width = Math.max(260, plot.clientWidth || 460), height = options.height || Math.min(300, Math.max(220, width * 0.6));
+  const width = printing ? 330 : Math.max(260, plot.clientWidth || 460), height = options.height || Math.min(300, Math.max(220, width * 0.6));
   const all = options.series.flatMap((s) => s.points);
   const xr = options.x.range || extent(all.map((p) => p[0]), [0, 1]);
   const yr = options.y.range || extent(all.map((p) => p[1]), [0, 1]);

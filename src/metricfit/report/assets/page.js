@@ -124,7 +124,12 @@ function start() {
   drawAll();
   let width = innerWidth;
   addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawAll(); } });
-  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
+  addEventListener("beforeprint", () => {
+    document.querySelectorAll("#data details").forEach((d) => { d.open = true; });
+    printing = true;
+    drawAll();
+  });
+  addEventListener("afterprint", () => { printing = false; drawAll(); });
   document.querySelectorAll("table.sortable").forEach(makeSortable);
   const box = document.getElementById("class-filter");
   if (box) makeFilter(box, document.getElementById("class-table"));
