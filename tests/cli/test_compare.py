@@ -2,9 +2,12 @@
 
 import json
 import math
+import sys
 
+import joblib
 import numpy as np
 import pytest
+from joblib._parallel_backends import ThreadingBackend
 from scipy import stats
 
 from metricfit.cli.comparing import leaderboard
@@ -71,6 +74,71 @@ def test_a_method_that_fails_is_told_and_the_others_go_on(program, table, tmp_pa
     out = program("compare", table, *quick, "--target", "churn", "--metric", "mcc", "--json")
     assert [row["method"] for row in json.loads(out)["leaderboard"]] == ["boosting-tuned"]
     assert "failed: RuntimeError: no luck" in program.err
+
+
+class Counted(ThreadingBackend):
+    """A backend of someone else's: counts what it is given; hands over only whole lists, unless told otherwise."""
+
+    supports_return_generator = False
+    calls = 0
+
+    def submit(self, func, callback=None):
+        type(self).calls += 1
+        return super().submit(func, callback)
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    monkeypatch.setattr(Counted, "calls", 0)
+    joblib.register_parallel_backend("counted", Counted)
+    yield Counted
+    joblib.parallel.BACKENDS.pop("counted")
+
+
+@pytest.mark.parametrize("generator", [False, True])
+def test_any_joblib_backend_serves(program, table, tmp_path, monkeypatch, counted, generator):
+    monkeypatch.setattr(Counted, "supports_return_generator", generator)
+    common = (
+        "compare",
+        table,
+        "--target",
+        "churn",
+        "--metric",
+        "mcc",
+        "--methods",
+        "boosting",
+        "--splits",
+        3,
+        "--json",
+    )
+    program(*common, "--out", tmp_path / "a", "--backend", "counted", "--jobs", 2)
+    by_name, board = counted.calls, json.loads(program.out)["leaderboard"]
+    assert by_name == 3
+    with joblib.parallel_config(backend="counted", n_jobs=2):
+        program(*common, "--out", tmp_path / "b", "--jobs", 2)
+    assert counted.calls == 6, "a backend that is active already is used"
+    program(*common, "--out", tmp_path / "c")
+    assert json.loads(program.out)["leaderboard"][0]["mean"] == pytest.approx(board[0]["mean"])
+
+
+def test_a_backend_that_does_not_exist_or_is_not_installed(program, table, tmp_path, monkeypatch):
+    common = (
+        "compare",
+        table,
+        "--target",
+        "churn",
+        "--metric",
+        "mcc",
+        "--out",
+        tmp_path / "r",
+        "--methods",
+        "boosting",
+    )
+    program(*common, "--backend", "nothing", code=2)
+    assert "--backend: Invalid backend: nothing" in program.err
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    program(*common, "--backend", "dask", code=1)
+    assert "pip install distributed" in program.err
 
 
 def test_intervals_of_the_leaderboard_are_the_corrected_ones():

@@ -8,15 +8,14 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import pandas as pd
 from scipy import stats
 
+from metricfit.cli.backends import joblib_backend, run_all
 from metricfit.cli.errors import CommandError, UsageError, close_to
 from metricfit.cli.metric_option import checked_metric, explicit_metric
 from metricfit.cli.output import Output, interval, number
@@ -173,12 +172,9 @@ def _results(
     jobs: int,
     backend: str | None,
 ) -> Iterator[dict[str, Any]]:
-    where: Any = nullcontext() if backend is None else joblib.parallel_config(backend=backend)
-    with where:
-        yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="n_jobs")(
-            joblib.delayed(_one)(table, metric, split, name, options["seed"], options["max_epochs"])
-            for split, name in todo
-        )
+    calls = [(table, metric, split, name, options["seed"], options["max_epochs"]) for split, name in todo]
+    with joblib_backend(backend):
+        yield from run_all(_one, calls, jobs)
 
 
 def _one(table: Prepared, metric: Metric, split: int, method: str, seed: int, max_epochs: int | None) -> dict[str, Any]:
