@@ -209,6 +209,23 @@ def test_help_imports_nothing_heavy():
     assert result.stdout.strip().splitlines()[-1] == "[]"
 
 
+def test_help_takes_little_more_than_python_itself():
+    """CPU time, which a busy machine changes least; the least of a few runs."""
+
+    def seconds(*arguments):
+        found = []
+        for _ in range(3):
+            before = os.times()
+            subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
+            after = os.times()
+            found.append(after.children_user + after.children_system - before.children_user - before.children_system)
+        return min(found)
+
+    beyond = seconds("-m", "metricfit", "--help") - seconds("-c", "pass")
+    print(f"metricfit --help: {beyond:.2f} s beyond Python's own")
+    assert beyond < 0.5
+
+
 def test_no_color_and_pipes_have_no_escapes(program, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in program("metrics")
@@ -225,6 +242,35 @@ def test_a_reader_that_stops_early_is_no_error(program, model, new):
     result = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert result.stdout.startswith("prediction,")
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_shell_completion_can_be_had(shell):
+    environment = {**os.environ, "_METRICFIT_COMPLETE": f"source_{shell}"}
+    script = "import sys; sys.argv = ['metricfit']; from metricfit.cli.entry import main; main()"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert "_METRICFIT_COMPLETE" in result.stdout
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("metricfit tr", {"train"}), ("metricfit train --max-", {"--max-time", "--max-rows", "--max-epochs"})],
+)
+def test_bash_completes_commands_and_options(tmp_path, words, offered):
+    """Through bash itself: the function that the script defines, called as bash would."""
+    source = "import sys; sys.argv = ['metricfit']; from metricfit.cli.entry import main; main()\n"
+    program = tmp_path / "metricfit"
+    program.write_text(f"#!{sys.executable}\n{source}", encoding="utf-8")
+    program.chmod(0o755)
+    given = words.split()
+    script = (
+        f'eval "$(_METRICFIT_COMPLETE=source_bash metricfit)"; COMP_WORDS=({words}); COMP_CWORD={len(given) - 1}; '
+        'COMP_LINE="${COMP_WORDS[*]}"; _metricfit_completion metricfit; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    path = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=path, check=True)
+    assert set(result.stdout.split()) == offered, result.stderr
 
 
 def test_shell_completion_knows_the_commands():
