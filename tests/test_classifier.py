@@ -399,3 +399,19 @@ def test_frames_are_matched_by_name_and_a_missing_column_is_told(binary):
 def test_a_wrong_number_of_columns_is_told(fitted, binary):
     with pytest.raises(ValueError, match="X has 3 features, but MetricClassifier is expecting 30"):
         fitted.predict(binary[0][:, :3])
+
+
+def test_a_column_of_a_hundred_thousand_categories_helps_and_unseen_ones_are_welcome():
+    random = np.random.default_rng(0)
+    codes = np.concatenate([np.arange(100_000), random.integers(0, 100_000, 100_000)])
+    often = random.random(100_000) < 0.3
+    y = (random.random(len(codes)) < np.where(often[codes], 0.9, 0.05)).astype(int)
+    X = pd.DataFrame({"customer": np.char.add("number ", codes.astype(str)), "noise": random.normal(size=len(codes))})
+    train, test = slice(0, 190_000), slice(190_000, None)
+    options = QUICK | {"cv": None, "max_epochs": 1}
+    with_it = MetricClassifier("f1", **options).fit(X[train], y[train])
+    without = MetricClassifier("f1", **options).fit(X[train].drop(columns="customer"), y[train])
+    assert with_it.score(X[test], y[test]) > without.score(X[test].drop(columns="customer"), y[test]) + 0.1
+    assert with_it.n_network_inputs_ < 50
+    new = pd.DataFrame({"customer": ["never seen"], "noise": [0.0]})
+    assert with_it.predict(new).shape == (1,)
