@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import sys
@@ -98,8 +99,10 @@ def _writer(out: Path | None, as_json: bool) -> Iterator[Any]:
                 yield _TextWriter(stream, lines)
         os.chmod(name, 0o644)
         os.replace(name, out)
-    except BaseException:
+    except BaseException as error:
         Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise OSError(error.errno, error.strerror, str(out)) from error
         raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 import pickle
 import tempfile
@@ -77,11 +78,14 @@ class CheckpointFile:
         if not last and now - self._written < self.every:
             return
         content = {"format": _FORMAT, "version": _VERSION, "identity": self.identity, "state": state}
+        # Into memory first: torch tells a full disk as a broken archive, a plain write as what it is.
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{self.path.name}.", suffix=".tmp", dir=self.path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
-                torch.save(content, file)
+                file.write(buffer.getbuffer())
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, self.path)
