@@ -21,6 +21,7 @@ from torch import nn
 
 from metricfit.data import TablePreprocessor
 from metricfit.decisions import DecisionRule
+from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.metrics import Constrained, MetricLike
 from metricfit.training.callbacks import Callback, progress_bar
 from metricfit.training.checkpoint import CheckpointFile, fingerprint, read_checkpoint
@@ -228,7 +229,12 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: Labels (n,), or 0/1 indicators (n, labels).
             sample_weight: Weights (n,), for training and for the metric.
             groups: Rows of one group are never split between training and validation (n,).
+
+        Started by ``torchrun --nproc-per-node N``, or with ``torch.distributed`` initialised, N processes train one
+        model together: all of them call ``fit`` with the same data, each takes a part of every batch, and all end
+        with the model that one process would have trained. Only the first one writes checkpoints and shows progress.
         """
+        join_processes()
         recipe = self._read_recipe()
         validate_data(self, X, y, skip_check_array=True)
         rows = _row_count(X)
@@ -237,7 +243,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.metric_, meant = resolve_metric(self.metric, target.labels, target.task)
         seed, fixed = draw_seed(self.random_state)
         if not fixed:
-            seed = self._seed_of_checkpoint(seed)
+            seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group_of("auto", training=True)))
         features = self._fit_features(X, target, seed)
         splits, why = self._split(target, groups, seed)
         tensors = (torch.from_numpy(a) for a in (features, target.codes, weight))
@@ -351,7 +357,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checkpoint = None
         if self.checkpoint_dir is not None:
             checkpoint = CheckpointFile(self.checkpoint_dir, run, {"settings": settings, "data": data})
-        with progress_bar(self.verbose, f"{recipe.name} ({self.metric_})") as bar:
+        with progress_bar(self.verbose and is_first_process(), f"{recipe.name} ({self.metric_})") as bar:
             return train(
                 problem,
                 recipe,
@@ -451,6 +457,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+_CPU = torch.device("cpu")
+
+
 def _row_count(X: Any) -> int:
     rows = int(_num_samples(X))
     _check_two_dimensions(X)
@@ -476,5 +485,6 @@ def _dense(features: Any, name: str) -> NDArray[np.float32]:
 
 def _device(device: str | torch.device) -> torch.device:
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        # torchrun gives each process of a machine a number: one GPU each.
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if torch.cuda.is_available() else _CPU
     return torch.device(device)

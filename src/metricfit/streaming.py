@@ -23,6 +23,7 @@ from metricfit.classifier import MetricClassifier, _device
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, frame_of, share_of_rows
+from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.training.batches import BatchOrder
 from metricfit.training.callbacks import EpochEnd, progress_bar
 from metricfit.training.evaluation import TrainingData
@@ -68,6 +69,8 @@ def fit_shards(
         validation_rows: Rows held out, at most (and at most a fifth).
         sample_rows: Rows that the preprocessing is learned from, at most.
 
+    Under ``torchrun`` every process reads all rows and trains on its part of each batch.
+
     Returns:
         The classifier.
     """
@@ -75,7 +78,9 @@ def fit_shards(
         if not value > 0:
             raise ValueError(f"{name}: expected a number > 0, got {value}.")
     shards = source if isinstance(source, Shards) else Shards(source)
-    stream = _Stream(shards, target, columns, draw_seed(classifier.random_state)[0])
+    join_processes()
+    seed = agreed(torch.tensor(draw_seed(classifier.random_state)[0]), group_of("auto", training=True))
+    stream = _Stream(shards, target, columns, int(seed))
     return _fit(classifier, stream, passes, buffer_rows, validation_rows, sample_rows)
 
 
@@ -185,11 +190,11 @@ def _fit(
         problem, recipe, stream.seed, classifier.network, _device(classifier.device), classifier.mixed_precision
     )
     trainer.stream_from(buffers, number, len(held))
-    with progress_bar(classifier.verbose, f"{recipe.name} ({classifier.metric_})") as bar:
+    with progress_bar(classifier.verbose and is_first_process(), f"{recipe.name} ({classifier.metric_})") as bar:
         while not trainer.finished:
             event = EpochEnd("metric", trainer.epoch(), trainer.epochs)
             answers = [callback(event) for callback in (bar, *classifier.callbacks)]
-            trainer.stopped = any(answers)
+            trainer.stopped = bool(agreed(torch.tensor(any(answers)), trainer.group))
     known = Target(task, stream.classes, problem.data.target.numpy())
     classifier._keep(known, problem, trainer.result(interrupted=False), None, np.ones(len(known.codes)))
     return classifier

@@ -28,6 +28,7 @@ from metricfit.cli.options import seconds
 from metricfit.cli.output import Output, interval, number
 from metricfit.cli.prepare import Prepared, Roles, prepare
 from metricfit.cli.tables import open_table
+from metricfit.distributed import is_first_process, join_processes, wait_for_all
 from metricfit.metrics import Constrained
 from metricfit.report.about import describe_table
 from metricfit.report.measured import scores_of
@@ -42,8 +43,10 @@ _FREE_TO_CHANGE = {"max_time"}
 
 
 def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool, quiet: bool) -> None:
-    """Train with the options of the command."""
-    output = Output(as_json, quiet)
+    """Train with the options of the command; together, where torchrun started several processes."""
+    join_processes()
+    first = is_first_process()
+    output = Output(as_json and first, quiet or not first)
     out = Path(options["out"])
     spec = checked_metric(options["metric"])
     limit = seconds(options["max_time"])
@@ -74,7 +77,7 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
     output.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {metric}.")
 
     common = {
-        "cv": folds, "verbose": not quiet, "random_state": options["seed"],
+        "cv": folds, "verbose": not output.quiet, "random_state": options["seed"],
         **({} if options["max_epochs"] is None else {"max_epochs": options["max_epochs"], "min_steps": 0}),
     }  # fmt: skip
     compare = options["baseline"]
@@ -84,9 +87,10 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
         callbacks=[TimeLimit(share)], **common,
     )  # fmt: skip
     usual = None
-    if not going_on:
+    wait_for_all()  # until every process has seen that no other run is in the way
+    if not going_on and first:
         _start_checkpoint(checkpoint, options)
-    with _stoppable(checkpoint), _told_warnings(output):
+    with _stoppable(checkpoint, first), _told_warnings(output):
         _fit(classifier, table, groups)
         if held is not None and compare:
             output.note("Training the same network with cross-entropy, for comparison.")
@@ -115,6 +119,8 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
         "held_out_rows": count,
         "data": describe_table(table.X),
     }
+    if not first:
+        return
     save(classifier, out, overwrite=overwrite, notes=notes, files={"train.toml": to_toml(options).encode()})
     shutil.rmtree(checkpoint, ignore_errors=True)
     _show(output, classifier, rows, count, out, notes["choices"], held is None)
@@ -187,8 +193,8 @@ def _fit(classifier: MetricClassifier, table: Prepared, groups: NDArray[Any] | N
 
 
 @contextmanager
-def _stoppable(checkpoint: Path) -> Iterator[None]:
-    """Ctrl-C ends the run at once, with the way to go on."""
+def _stoppable(checkpoint: Path, first: bool) -> Iterator[None]:
+    """Ctrl-C ends the run at once, with the way to go on; the first process cleans up."""
 
     def stop(*_: Any) -> None:
         raise Interrupted
@@ -198,7 +204,7 @@ def _stoppable(checkpoint: Path) -> Iterator[None]:
         yield
     except BaseException as error:
         empty = not any(checkpoint.rglob("*.pt"))
-        if empty:
+        if empty and first:
             shutil.rmtree(checkpoint, ignore_errors=True)
         if not isinstance(error, Interrupted):
             raise

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor, nn
 
 from metricfit._counting import probabilities
 from metricfit._inputs import Samples, Task, check_task, flatten_inputs
+from metricfit.distributed import sum_over_processes
 
 __all__ = ["SampleLoss", "SampleOptions", "share_of_truth"]
 
@@ -28,6 +29,8 @@ class SampleLoss(nn.Module):
     """Options shared by the losses below; subclasses give the loss of flattened samples."""
 
     weight: Tensor | None
+    group: Any = None
+    """Processes whose sums are added up, for losses that do so; see :mod:`metricfit.distributed`."""
 
     def __init__(
         self,
@@ -58,9 +61,11 @@ class SampleLoss(nn.Module):
                 ignore_index=self.ignore_index,
                 from_probabilities=self.from_probabilities,
                 validate=self.validate,
+                allow_empty=self.group is not None,
             )
             loss = self.of_samples(samples)
-            return torch.where(samples.weight.sum() > 0, loss, torch.zeros_like(loss))
+            (weight,) = sum_over_processes([samples.weight.sum()], self.group)
+            return torch.where(weight > 0, loss, torch.zeros_like(loss))
 
     @abstractmethod
     def of_samples(self, samples: Samples) -> Tensor:

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from metricfit._inputs import Samples
 from metricfit._numerics import safe_divide
+from metricfit.distributed import sum_over_processes
 from metricfit.losses.sample_loss import SampleLoss, SampleOptions
 
 __all__ = ["SurrogateFBetaLoss", "surrogate_fbeta_loss"]
@@ -63,9 +64,11 @@ class SurrogateFBetaLoss(SampleLoss):
         """Eq. 20 or 25, averaged over samples (within each class where balanced), then over labels."""
         f = self.probabilities(samples)
         positive, negative = samples.weight * samples.target, samples.weight * (1 - samples.target)
+        masses = [positive.sum(dim=0), negative.sum(dim=0), samples.weight.sum(dim=0)]
+        of_positive, of_negative, of_all = sum_over_processes(masses, self.group)
         share = self.positive_share
         if share is None:
-            share = safe_divide(positive.sum(dim=0), samples.weight.sum(dim=0))
+            share = safe_divide(of_positive, of_all)
         # A batch without negatives has p = 1: eq. 20 is then infinite, but no sample asks for it.
         odds = self.beta**2 * safe_divide(share, 1 - share).to(f)
         smallest = torch.finfo(f.dtype).tiny
@@ -76,12 +79,11 @@ class SurrogateFBetaLoss(SampleLoss):
         else:
             missed = (1 - f.clamp_min(smallest) ** self.q) / self.q
             alarm = ((odds + f).clamp_min(smallest) ** self.q - 1) / self.q
+        sums = [(positive * missed).sum(dim=0), (negative * alarm).sum(dim=0)]
+        missed, alarm = sum_over_processes(sums, self.group)
         if not self.class_balanced:
-            total = (positive * missed + negative * alarm).sum(dim=0)
-            return safe_divide(total, samples.weight.sum(dim=0)).mean()
-        of_positives = safe_divide((positive * missed).sum(dim=0), positive.sum(dim=0))
-        of_negatives = safe_divide((negative * alarm).sum(dim=0), negative.sum(dim=0))
-        return ((of_positives + of_negatives) / 2).mean()
+            return safe_divide(missed + alarm, of_all).mean()
+        return ((safe_divide(missed, of_positive) + safe_divide(alarm, of_negative)) / 2).mean()
 
 
 def surrogate_fbeta_loss(

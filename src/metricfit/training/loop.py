@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from metricfit._inputs import Task
+from metricfit.distributed import agreed, average_gradients, group_of, is_first_process, share_of_batch
 from metricfit.metrics import Metric
 from metricfit.training.batches import BatchOrder
 from metricfit.training.callbacks import Callback, EpochEnd
@@ -119,8 +120,8 @@ def train(
             record = trainer.epoch()
             event = EpochEnd(run, record, trainer.epochs)
             answers = [callback(event) for callback in callbacks]
-            trainer.stopped = any(answers)
-            if checkpoint is not None:
+            trainer.stopped = bool(agreed(torch.tensor(any(answers)), trainer.group))
+            if checkpoint is not None and is_first_process():
                 checkpoint.save(trainer.state_dict(), last=trainer.finished)
     except KeyboardInterrupt:
         interrupted = True
@@ -172,6 +173,12 @@ class _Trainer:
         self.stopped = False
         lower = mixed_precision and device.type == "cuda" and torch.cuda.is_bf16_supported()
         self.precision = torch.bfloat16 if lower else torch.float32
+        self.group = group_of("auto", training=True)
+        self.part = share_of_batch(self.batches.batch_size, self.group)
+        if self.group is not None:
+            self.objective.share_with(self.group)
+            if isinstance(self.network, MemberMLP):
+                self.network.use_part(self.part, self.batches.batch_size)
 
     @property
     def finished(self) -> bool:
@@ -212,7 +219,7 @@ class _Trainer:
                 taken = self.batches.steps * (number - 1)
                 step = taken + self._step_in_epoch
                 rate = learning_rate_at(step, steps, self.recipe)
-                total += self._step(index.to(self.device), rate)
+                total += self._step(index[:, self.part].to(self.device), rate)
                 self.average.update(step)
                 self._step_in_epoch += 1
         self._step_in_epoch = 0
@@ -229,6 +236,7 @@ class _Trainer:
         losses: Tensor = self.objective(logits, target, weight)
         self.optimiser.zero_grad(set_to_none=True)
         losses.sum().backward()
+        average_gradients(self.network.parameters(), self.group)
         if self.recipe.gradient_clip:
             clip_gradients(self.network.named_parameters(), self.objective.members, self.recipe.gradient_clip)
         for group in self.optimiser.param_groups:
@@ -246,6 +254,7 @@ class _Trainer:
         if number % every and not last:
             return None
         scores = self.validation.score(self.network, state, self.objective, self.stopping.active)
+        scores = replace(scores, key=agreed(scores.key, self.group), loss=agreed(scores.loss, self.group))
         better = self.best.update(scores.key, number, state, self.stopping.active)
         self.stopping.validated(scores.loss, better)
         return scores
@@ -254,7 +263,8 @@ class _Trainer:
         if isinstance(self.network, MemberMLP):
             self.network.use_generator(torch.Generator(self.device).manual_seed(seed))
             return nullcontext()
-        return _lent_seed(seed, self.device)
+        # Foreign modules draw for their part of the batch alone: not twice the same in two processes.
+        return _lent_seed(seed + self.part.start, self.device)
 
     def result(self, interrupted: bool) -> TrainingResult:
         """The network with the best weights of each member."""

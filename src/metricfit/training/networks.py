@@ -51,6 +51,8 @@ class MemberDropout(nn.Module):
     """
 
     generator: torch.Generator | None = None
+    part: tuple[slice, int] | None = None
+    """Where a process has a part of each batch: which, and the size of the batch. Masks are drawn for all of it."""
 
     def __init__(self, rate: float, seed: int = 0) -> None:
         super().__init__()
@@ -61,10 +63,15 @@ class MemberDropout(nn.Module):
         """Activations with a share of ``rate`` dropped, in training only."""
         if not self.training or not self.rate:
             return input
-        return input * (self._window(input) if input.device.type == "cpu" else self._fresh(input))
+        draw = self._window if input.device.type == "cpu" else self._fresh
+        if self.part is None:
+            return input * draw(input)
+        rows, batch = self.part
+        return input * draw(input.new_empty(()).expand(input.shape[0], batch, input.shape[2]))[:, rows]
 
     def _fresh(self, like: Tensor) -> Tensor:
-        return torch.empty_like(like).bernoulli_(1 - self.rate, generator=self.generator).div_(1 - self.rate)
+        mask = torch.empty(like.shape, dtype=like.dtype, device=like.device)
+        return mask.bernoulli_(1 - self.rate, generator=self.generator).div_(1 - self.rate)
 
     def _window(self, like: Tensor) -> Tensor:
         size = like.numel()
@@ -128,6 +135,12 @@ class MemberMLP(nn.Module):
         for module in self.modules():
             if isinstance(module, MemberDropout):
                 module.generator = generator
+
+    def use_part(self, rows: slice, batch: int) -> None:
+        """Batches are these rows of larger ones, whose other rows other processes have."""
+        for module in self.modules():
+            if isinstance(module, MemberDropout):
+                module.part = (rows, batch)
 
 
 class StackedNetworks(nn.Module):

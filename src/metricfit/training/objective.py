@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 from metricfit._inputs import Task
 from metricfit._numerics import safe_divide
 from metricfit.confusion import Absent, ConfusionMatrix
+from metricfit.distributed import sum_over_processes
 from metricfit.losses.cross_entropy import class_weights
 from metricfit.losses.memory import ConfusionMemory
 from metricfit.losses.stepping import choose_step
@@ -57,6 +59,7 @@ class MemberObjective(nn.Module):
         super().__init__()
         self.recipe, self.metric, self.task, self.members, self.labels = recipe, metric, task, members, labels
         self.warming = False
+        self._group: Any = None
         self.register_buffer("temperature", torch.full((members, 1, 1), recipe.temperature))
         self.register_buffer("class_weights", class_weights(prior, recipe.class_weighting), persistent=False)
         constrained = isinstance(metric, Constrained) and recipe.loss == "metric"
@@ -74,6 +77,12 @@ class MemberObjective(nn.Module):
                 "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach; use "
                 "step='sigmoid', or another recipe than 'anyloss'."
             )
+
+    def share_with(self, group: Any) -> None:
+        """Each process of this group gives a part of every batch: their statistics are added up."""
+        self._group = group
+        if self._surrogate is not None:
+            self._surrogate.group = group
 
     def set_temperature(self, member: int, temperature: float) -> None:
         """Change one member's T."""
@@ -101,7 +110,8 @@ class MemberObjective(nn.Module):
 
     def cross_entropy(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """Class-weighted mean cross-entropy of each member."""
-        total, mass = self.cross_entropy_sums(logits, target, weight)
+        sums = self.cross_entropy_sums(logits, target, weight)
+        total, mass = sum_over_processes(sums, self._group)
         return safe_divide(total, mass)
 
     def cross_entropy_sums(self, logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,7 +145,8 @@ class MemberObjective(nn.Module):
 
         def source(grid: Grid) -> ConfusionMatrix:
             if grid not in made:
-                matrix = as_matrix(count(grid), self.task, grid, self.labels)
+                (counts,) = sum_over_processes([count(grid)], self._group)
+                matrix = as_matrix(counts, self.task, grid, self.labels)
                 if remember and self.memories is not None:
                     matrix = self.memories[self._grid_index[grid]](matrix)
                 made[grid] = matrix
