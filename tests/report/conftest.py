@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import model, program, table, trained  # noqa: F401 - fixtures
+
 
 def _chromium():
     for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
