@@ -1,0 +1,210 @@
+"""The Hugging Face Trainer: a metric loss as ``compute_loss_func``, and a callback that cools its temperature."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.distributed import group_of, sum_over_processes
+from metricfit.integrations._annealing import (
+    AnnealingMode,
+    AnnealingOptions,
+    check_mode,
+    losses_of,
+    make_annealer,
+    missing_library,
+)
+
+if TYPE_CHECKING:
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+else:
+    try:
+        from transformers import TrainerCallback
+    except ImportError as error:
+        raise ImportError(missing_library("transformers", "huggingface")) from error
+
+__all__ = ["TemperatureAnnealing", "compute_loss_func"]
+
+IGNORED = -100
+"""The label that the Trainer leaves out when it counts the items of a batch."""
+
+STATE = "metricfit.TemperatureAnnealing"
+"""Where the schedule is kept in ``trainer_state.json``, among the states of callbacks."""
+
+
+class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that name
+    """Make the Trainer's ``compute_loss_func`` of a metric loss.
+
+    With gradient accumulation the Trainer hands over the number of labels in all micro-batches of an optimiser step
+    and leaves the scaling to this function: each micro-batch's loss counts by its share of them, so that losses and
+    gradients of the step are the weighted mean over its micro-batches. A metric of one large batch is something
+    else than the mean over small ones; give the loss a ``memory`` where micro-batches are too small for the metric.
+
+    While the model is evaluated (no gradient is recorded) the loss is in evaluation mode: its memory is left alone,
+    and processes do not wait for each other.
+
+    Args:
+        loss: A :class:`metricfit.MetricLoss` or another loss of ``(logits, labels)``.
+        class_dim: The dimension of the logits that holds the classes: the last for sequences, tokens and images
+            (N, …, C), 1 for segmentation (N, C, H, W).
+
+    Example:
+        ``Trainer(model, args, compute_loss_func=compute_loss_func(MetricLoss("f1")), …)``; see
+        ``examples/with_huggingface.py``.
+    """
+
+    def __init__(self, loss: nn.Module, *, class_dim: int = -1) -> None:
+        if not isinstance(loss, nn.Module):
+            raise TypeError(f"loss: expected a loss module such as MetricLoss('f1'), got {type(loss).__name__}.")
+        self.loss = loss
+        self.class_dim = class_dim
+
+    def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+        """The loss of a micro-batch, times its share of the optimiser step's labels.
+
+        Args:
+            outputs: What the model returned: an object or mapping with ``logits``, or a tuple that starts with them.
+            labels: The labels, -100 where ignored.
+            num_items_in_batch: Labels in all micro-batches of the step.
+        """
+        if labels is None:
+            raise ValueError(
+                "labels: the batch has none; name the column 'labels', or set TrainingArguments.label_names."
+            )
+        logits = self._arrange(_logits_of(outputs), labels)
+        training = logits.requires_grad
+        self.loss.to(logits.device).train(training)
+        value: Tensor = self.loss(logits, labels)
+        if num_items_in_batch is None:
+            return value
+        return value * self._share(labels, num_items_in_batch, training)
+
+    def _arrange(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if getattr(self.loss, "task", "multiclass") == "binary":
+            return logits.squeeze(-1) if logits.ndim == labels.ndim + 1 and logits.shape[-1] == 1 else logits
+        return logits.movedim(self.class_dim, 1) if logits.ndim > 1 else logits
+
+    def _share(self, labels: Tensor, num_items_in_batch: Tensor | int, training: bool) -> Tensor:
+        own = labels.ne(IGNORED).sum().double()
+        # Under DataParallel the same number comes once a device.
+        step = torch.as_tensor(num_items_in_batch, device=own.device).double().flatten()[0]
+        # The loss of several processes is one loss of all their samples, so its share is that of all their labels.
+        # This holds whether the Trainer counted the labels of one process, or those of all and multiplies the loss by
+        # the number of processes afterwards.
+        group = group_of(getattr(self.loss, "sync", False), training)
+        own, step = sum_over_processes([own, step], group)
+        return torch.where(step > 0, own / step, torch.zeros_like(own)).float()
+
+
+def _logits_of(outputs: Any) -> Tensor:
+    if isinstance(outputs, Tensor):
+        return outputs
+    if isinstance(outputs, dict) or hasattr(outputs, "logits"):
+        found = outputs.get("logits") if isinstance(outputs, dict) else outputs.logits
+    else:
+        found = next((one for one in outputs if isinstance(one, Tensor)), None)
+    if not isinstance(found, Tensor):
+        raise TypeError(
+            f"outputs: the model returned no logits but {type(outputs).__name__}; use a classification model."
+        )
+    return found
+
+
+class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
+    """Cool the temperature of a metric loss that the Trainer trains with.
+
+    The schedule, the temperature and the loss's memory are kept in ``trainer_state.json`` of each checkpoint; a run
+    that starts with ``resume_from_checkpoint`` goes on from there without further options.
+
+    Args:
+        loss: The loss, or what :class:`compute_loss_func` made of it.
+        monitor: The evaluation metric that ``mode="plateau"`` watches, ``"eval_loss"`` by default.
+        mode: ``"plateau"`` cools when the evaluation loss has stopped falling, and counts evaluations; ``"epoch"``
+            cools every ``every`` epochs.
+        stop: Whether to end training once further cooling is pointless (``mode="plateau"``).
+        options: ``factor``, ``patience``, ``min_delta``, ``max_fruitless``, ``every``, ``minimum`` of
+            :class:`metricfit.TemperatureAnnealer`.
+
+    Example:
+        ``Trainer(…, callbacks=[TemperatureAnnealing(loss, patience=3)])``; see ``examples/with_huggingface.py``.
+    """
+
+    def __init__(
+        self,
+        loss: nn.Module | compute_loss_func,
+        monitor: str | None = None,
+        *,
+        mode: AnnealingMode = "plateau",
+        stop: bool = True,
+        **options: Unpack[AnnealingOptions],
+    ) -> None:
+        check_mode(mode, monitor, options)
+        self.module: nn.Module = loss.loss if isinstance(loss, compute_loss_func) else loss
+        self.monitor = "eval_loss" if monitor is None else monitor
+        self.mode, self.stop = mode, stop
+        self.annealer = make_annealer(losses_of(self.module), mode, options)
+        self._first = self._state()
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Go on from a checkpoint, or start afresh."""
+        saved = state.stateful_callbacks.get(STATE) if state.global_step else self._first
+        if saved is None:
+            return
+        self.annealer.load_state_dict(dict(saved["schedule"]))
+        tensors = {name: torch.tensor(values) for name, values in saved["loss"].items()}
+        self.module.load_state_dict(tensors, strict=False)
+        self._keep(state)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Have the state ready if a checkpoint is due."""
+        if control.should_save:
+            self._keep(state)
+
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Cool by the clock."""
+        if self.mode == "epoch":
+            # The epoch's number decides, not how often this was called.
+            while self.annealer.steps < round(state.epoch or 0):
+                self.annealer.step()
+        self._keep(state)
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Tell the schedule of the evaluation loss."""
+        if self.mode == "plateau" and not control.should_training_stop:
+            if not metrics or self.monitor not in metrics:
+                known = ", ".join(sorted(metrics or {})) or "nothing"
+                raise ValueError(
+                    f"monitor: the evaluation did not give {self.monitor!r} but {known}; name one of these."
+                )
+            self.annealer.step(metrics[self.monitor])
+            if self.stop and self.annealer.finished:
+                control.should_training_stop = True
+        self._keep(state)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Add the temperature to what is logged."""
+        if logs is not None:
+            logs["temperature"] = self.annealer.temperature
+
+    def _state(self) -> dict[str, Any]:
+        tensors = {name: value.tolist() for name, value in self.module.state_dict().items()}
+        return {"schedule": self.annealer.state_dict(), "loss": tensors}
+
+    def _keep(self, state: TrainerState) -> None:
+        state.stateful_callbacks[STATE] = self._state()

@@ -1,0 +1,114 @@
+"""skorch: ``criterion=MetricLoss, criterion__metric="f1"`` is all it takes; a callback cools the temperature."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack
+
+import torch
+from torch import Tensor
+
+from metricfit.integrations._annealing import (
+    AnnealingMode,
+    AnnealingOptions,
+    check_mode,
+    losses_of,
+    make_annealer,
+    missing_library,
+)
+
+if TYPE_CHECKING:
+    from metricfit.annealing import TemperatureAnnealer
+
+try:
+    from skorch.callbacks import Callback
+except ImportError as error:
+    raise ImportError(missing_library("skorch", "skorch")) from error
+
+__all__ = ["TemperatureAnnealing", "two_columns"]
+
+
+def two_columns(logits: Tensor) -> Tensor:
+    """Probabilities (N, 2) of one logit a sample: ``predict_nonlinearity`` of a ``NeuralNetBinaryClassifier``.
+
+    skorch derives the nonlinearity from the criterion where it knows it, and takes the output of the module as it is
+    where it does not. With a metric loss say it: this function for ``task="binary"``, ``torch.nn.Softmax(dim=-1)``
+    for the multiclass task of a ``NeuralNetClassifier``.
+
+    >>> two_columns(torch.tensor([0.0, 2.0]))
+    tensor([[0.5000, 0.5000],
+            [0.1192, 0.8808]])
+    """
+    positive = logits.reshape(-1).sigmoid()
+    return torch.stack([1 - positive, positive], dim=1)
+
+
+class TemperatureAnnealing(Callback):  # type: ignore[misc]
+    """Cool the temperature of the net's criterion.
+
+    The schedule is read from ``net.history``, which skorch saves and loads with its checkpoints: a net that goes on
+    by ``partial_fit`` or after ``LoadInitState`` cools as if it had never stopped. The temperature of each epoch is
+    recorded there under ``"temperature"``.
+
+    Args:
+        monitor: The column of the history that ``mode="plateau"`` watches, ``"valid_loss"`` by default.
+        mode: ``"plateau"`` cools when the validation loss has stopped falling; ``"epoch"`` every ``every`` epochs.
+        stop: Whether to end training once further cooling is pointless (``mode="plateau"``).
+        options: ``factor``, ``patience``, ``min_delta``, ``max_fruitless``, ``every``, ``minimum`` of
+            :class:`metricfit.TemperatureAnnealer`.
+
+    Example:
+        ``NeuralNetClassifier(…, callbacks=[TemperatureAnnealing(patience=5)])``; see ``examples/with_skorch.py``.
+    """
+
+    def __init__(
+        self,
+        monitor: str | None = None,
+        *,
+        mode: AnnealingMode = "plateau",
+        stop: bool = True,
+        **options: Unpack[AnnealingOptions],
+    ) -> None:
+        check_mode(mode, monitor, options)
+        self.monitor, self.mode, self.stop, self.options = monitor, mode, stop, options
+        self.annealer_: TemperatureAnnealer | None = None
+
+    def initialize(self) -> TemperatureAnnealing:
+        """Forget the schedule: the net starts afresh."""
+        self.annealer_ = None
+        return self
+
+    def on_epoch_begin(self, net: Any, **_: Any) -> None:
+        """Catch up with the epochs of the history, and record the temperature of this one."""
+        past = net.history[:-1]
+        losses = losses_of(net.criterion_)
+        annealer = self.annealer_
+        if annealer is None or annealer.losses != losses or annealer.steps != len(past):
+            if past:
+                for loss in losses:
+                    loss.set_temperature(past[0].get("temperature", float(loss.temperature)))
+            annealer = self.annealer_ = make_annealer(losses, self.mode, self.options)
+            for epoch in past:
+                self._step(annealer, epoch)
+        net.history.record("temperature", annealer.temperature)
+
+    def on_epoch_end(self, net: Any, **_: Any) -> None:
+        """Tell the schedule of the epoch."""
+        if self.annealer_ is None:
+            raise RuntimeError("TemperatureAnnealing: the epoch began without this callback; add it before training.")
+        self._step(self.annealer_, net.history[-1])
+        if self.stop and self.annealer_.finished:
+            if net.verbose:
+                print("Stopping since further cooling brings nothing.")
+            raise KeyboardInterrupt  # how skorch's own callbacks end training
+
+    def _step(self, annealer: TemperatureAnnealer, epoch: dict[str, Any]) -> None:
+        if self.mode == "epoch":
+            annealer.step()
+            return
+        monitor = self.monitor or "valid_loss"
+        if monitor not in epoch:
+            raise ValueError(
+                f"monitor: the history has no {monitor!r}; leave train_split on, or name one of "
+                f"{', '.join(sorted(key for key in epoch if key != 'batches'))}."
+            )
+        annealer.step(epoch[monitor])

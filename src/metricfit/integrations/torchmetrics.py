@@ -1,0 +1,149 @@
+"""torchmetrics: any metric of this package as a ``torchmetrics.Metric``, added up over batches and processes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from metricfit._inputs import Task, check_task
+from metricfit.confusion import Absent, as_confusion_matrix, hard_confusion_matrix
+from metricfit.integrations._annealing import missing_library
+from metricfit.metrics import ClassMetric, MetricLike, get
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric as TorchMetric
+else:
+    try:
+        from torchmetrics import Metric as TorchMetric
+    except ImportError as error:
+        raise ImportError(missing_library("torchmetrics", "torchmetrics")) from error
+
+__all__ = ["ConfusionMetric"]
+
+
+class ConfusionMetric(TorchMetric):  # type: ignore[misc]
+    """The exact metric of everything seen since the last reset, whatever the batches and processes.
+
+    The state is the confusion matrix, summed over batches and, when torchmetrics synchronises, over processes. A
+    ranking metric keeps one matrix for each threshold of its grid and is the area over that grid.
+
+    Args:
+        metric: A name, spec, expression, :class:`metricfit.metrics.Metric` or function of the confusion matrix.
+        num_classes: Classes of a multiclass task, labels of a multi-label one; a binary task needs none.
+        task: ``"multiclass"``, ``"binary"`` or ``"multilabel"``.
+        threshold: Of binary and multi-label tasks: a number, or one a label.
+        weight: Class weights.
+        ignore_index: Target value of positions that do not count.
+        absent: Whether averages over classes ``"count"`` (as scikit-learn) or ``"skip"`` classes that never occur.
+        labels: Class names, so that ``"recall[fraud]"`` finds its class.
+        from_probabilities: The predictions are probabilities, not logits; never guessed.
+        validate: Look at the values (NaN, labels out of range); shapes are always checked.
+        options: Of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
+
+    >>> mcc = ConfusionMetric("mcc", num_classes=2)
+    >>> mcc.update(torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 1]))
+    >>> mcc.update(torch.tensor([[2.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1]))
+    >>> mcc.compute()
+    tensor(0.5774, dtype=torch.float64)
+    """
+
+    full_state_update = False
+    is_differentiable = False
+
+    def __init__(
+        self,
+        metric: MetricLike,
+        num_classes: int | None = None,
+        *,
+        average: str | int | None = None,
+        task: Task = "multiclass",
+        threshold: float | Sequence[float] | Tensor = 0.5,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        absent: Absent = "count",
+        labels: Sequence[Hashable] | None = None,
+        from_probabilities: bool = False,
+        validate: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        check_task(task)
+        self.metric = get(metric)
+        if average is not None:
+            if not isinstance(self.metric, ClassMetric):
+                raise ValueError(f"average: has no effect on {self.metric}; give the average inside the expression.")
+            self.metric = replace(self.metric, average=average)
+        if task == "binary":
+            if num_classes not in (None, 2):
+                raise ValueError(f"num_classes: a binary task has 2, got {num_classes}.")
+        elif num_classes is None or num_classes < (2 if task == "multiclass" else 1):
+            raise ValueError(f"num_classes: a {task} task needs the number of classes, got {num_classes}.")
+        self.task: Task = task
+        self.num_classes = num_classes
+        self.ignore_index = ignore_index
+        self.absent: Absent = absent
+        self.labels = None if labels is None else tuple(labels)
+        self.from_probabilities = from_probabilities
+        self.validate = validate
+        self.higher_is_better = self.metric.greater_is_better
+        self.register_buffer("threshold", torch.as_tensor(threshold, dtype=torch.float32), persistent=False)
+        self.register_buffer("weight", weight, persistent=False)
+        self._grids = sorted(self.metric._grids(), key=lambda grid: grid or ())
+        for number, grid in enumerate(self._grids):
+            self.add_state(f"counts_{number}", torch.zeros(self._shape(grid), dtype=torch.float64), "sum")
+
+    def _shape(self, grid: tuple[float, ...] | None) -> tuple[int, ...]:
+        front = () if grid is None else (len(grid),)
+        if self.task == "binary":
+            return (*front, 2, 2)
+        size = self.num_classes or 0
+        return (size, size) if self.task == "multiclass" and grid is None else (*front, size, 2, 2)
+
+    def update(self, preds: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> None:
+        """Count a batch.
+
+        Args:
+            preds: Logits (or probabilities) of the shapes :class:`metricfit.MetricLoss` takes.
+            target: Classes.
+            sample_weight: Weights (N,) or one a position.
+        """
+        for number, grid in enumerate(self._grids):
+            counts: Tensor = getattr(self, f"counts_{number}")
+            cm = hard_confusion_matrix(
+                preds,
+                target,
+                task=self.task,
+                threshold=self.threshold,
+                thresholds=grid,
+                weight=self.weight,
+                sample_weight=sample_weight,
+                ignore_index=self.ignore_index,
+                from_probabilities=self.from_probabilities,
+                validate=self.validate,
+            )
+            if cm.matrix.shape != counts.shape:
+                raise ValueError(
+                    f"preds: num_classes={self.num_classes} makes counts of shape {tuple(counts.shape)}, this batch "
+                    f"has {tuple(cm.matrix.shape)}."
+                )
+            counts += cm.matrix
+
+    def compute(self) -> Tensor:
+        """The metric of all that was counted."""
+        made = {}
+        for number, grid in enumerate(self._grids):
+            counts = getattr(self, f"counts_{number}")
+            if self.task == "binary" and grid is not None:
+                counts = counts[..., None, :, :]
+            elif self.task == "binary":
+                counts = counts[None]
+            made[grid] = as_confusion_matrix(counts, self.task, grid, self.labels, self.absent)
+        return self.metric.evaluate(made.__getitem__)
+
+    def extra_repr(self) -> str:
+        """The metric and the task."""
+        return f"{self.metric}, task={self.task!r}"

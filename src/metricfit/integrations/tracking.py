@@ -1,0 +1,116 @@
+"""TensorBoard, MLflow and W&B as plain callbacks: ``MetricClassifier(callbacks=[TensorBoard("runs/one")])``.
+
+Each writes the numbers of an epoch as ``<run>/<name>``, the run being ``metric`` or ``baseline``, and imports its
+library with the first epoch. Where several processes train together, the first one writes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import asdict
+from importlib import import_module
+from typing import Any
+
+from metricfit.distributed import is_first_process
+from metricfit.training.callbacks import EpochEnd
+
+__all__ = ["MLflow", "TensorBoard", "WandB"]
+
+
+def _numbers(event: EpochEnd, prefix: str) -> dict[str, float]:
+    """What there is to write; epochs without a validation have no metric."""
+    record = asdict(event.record)
+    del record["epoch"]  # the axis
+    return {f"{prefix}{event.run}/{name}": value for name, value in record.items() if not math.isnan(value)}
+
+
+def _library(name: str, package: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(f"tracking needs {package}; install it with: pip install {package}") from error
+
+
+class TensorBoard:
+    """Write to a TensorBoard log folder.
+
+    Args:
+        log_dir: The folder; a run of training each.
+        prefix: In front of every name.
+
+    Example:
+        ``MetricClassifier("f1", callbacks=[TensorBoard("runs/one")])``, then ``tensorboard --logdir runs``.
+    """
+
+    def __init__(self, log_dir: str | os.PathLike[str], *, prefix: str = "") -> None:
+        self.log_dir, self.prefix = log_dir, prefix
+        self._writer: Any = None
+
+    def __call__(self, event: EpochEnd) -> None:
+        """Write an epoch."""
+        if not is_first_process():
+            return
+        if self._writer is None:
+            self._writer = _library("torch.utils.tensorboard", "tensorboard").SummaryWriter(os.fspath(self.log_dir))
+        for name, value in _numbers(event, self.prefix).items():
+            self._writer.add_scalar(name, value, event.record.epoch)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Close the file; what was written is there without it, too."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # scikit-learn copies an estimator's parameters; a copy opens a file of its own.
+        return {**vars(self), "_writer": None}
+
+
+class MLflow:
+    """Write to the active MLflow run; MLflow starts one if there is none.
+
+    Args:
+        prefix: In front of every name.
+        run_id: The run to write to, where it is not the active one.
+    """
+
+    def __init__(self, *, prefix: str = "", run_id: str | None = None) -> None:
+        self.prefix, self.run_id = prefix, run_id
+
+    def __call__(self, event: EpochEnd) -> None:
+        """Write an epoch."""
+        if is_first_process():
+            values = _numbers(event, self.prefix)
+            options = {} if self.run_id is None else {"run_id": self.run_id}
+            _library("mlflow", "mlflow").log_metrics(values, step=event.record.epoch, **options)
+
+
+class WandB:
+    """Write to the active Weights & Biases run; ``wandb.init`` comes first.
+
+    Steps of W&B only go up, while each training counts its epochs from 1: the epoch is written as a number of its
+    own, ``<run>/epoch``, and named as the axis of the others.
+
+    Args:
+        prefix: In front of every name.
+    """
+
+    def __init__(self, *, prefix: str = "") -> None:
+        self.prefix = prefix
+        self._defined: set[str] = set()
+
+    def __call__(self, event: EpochEnd) -> None:
+        """Write an epoch."""
+        if not is_first_process():
+            return
+        run = _library("wandb", "wandb").run
+        if run is None:
+            raise RuntimeError("WandB: there is no active run; call wandb.init(project=…) before training.")
+        axis = f"{self.prefix}{event.run}/epoch"
+        if axis not in self._defined:
+            run.define_metric(axis)
+            run.define_metric(f"{self.prefix}{event.run}/*", step_metric=axis)
+            self._defined.add(axis)
+        run.log({axis: event.record.epoch, **_numbers(event, self.prefix)})
