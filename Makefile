@@ -15,6 +15,17 @@ endif
 SUITE ?=
 SUITE_SMALL := keel winequality_red abalone cocktail_party ann_thyroid mammography
 
+# The report is tested in a real browser where there is one, or where it may be installed.
+define CHROMIUM
+for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
+if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+  echo "==> Installing Chromium for the tests of the report"; \
+  get="apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core"; \
+  { $$get || { apt-get update -qq && $$get; }; } >/dev/null 2>&1 && exit 0; \
+fi; \
+echo "    No Chromium here: the tests of the report in a browser will be skipped (apt-get install chromium)"
+endef
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow lint format clean bench-suite bench-suite-smoke bench-speed
 .DELETE_ON_ERROR:
@@ -80,6 +91,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "==> Installing metricfit with the development tools (the first time takes a few minutes)"
 	@$(INSTALL) -e '.[dev]'
+	@$(CHROMIUM)
 	@touch $(VENV)/.installed $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev
