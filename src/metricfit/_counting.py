@@ -15,7 +15,7 @@ from metricfit._numerics import safe_divide
 from metricfit.membership import dynamic_membership, threshold_membership
 from metricfit.steps import Step
 
-__all__ = ["count_hard", "count_samples", "indicator", "probabilities"]
+__all__ = ["count_each_class", "count_hard", "count_samples", "indicator", "probabilities"]
 
 WHOLE_ELEMENTS = 2**25
 """Up to this many memberships are counted at once."""
@@ -60,6 +60,31 @@ def count_samples(
         if fast is not None:
             return fast
     return _count_in_blocks(count, samples, samples.scores, 1 if thresholds is None else len(thresholds))
+
+
+def count_each_class(
+    samples: Samples, step: Step, *, detach_threshold: bool = False, from_probabilities: bool = False
+) -> Tensor:
+    """The (d, 2, 2) counts of each class against the rest at the dynamic threshold, without the (d, d) matrix.
+
+    For class indices as targets. What metrics that are averages over classes need: 4 d numbers instead of d².
+    """
+    count = partial(_count_classes, step=step, detach_threshold=detach_threshold, from_probabilities=from_probabilities)
+    return _count_in_blocks(count, samples, samples.scores)
+
+
+def _count_classes(
+    scores: Tensor, target: Tensor, weight: Tensor, *, step: Step, detach_threshold: bool, from_probabilities: bool
+) -> Tensor:
+    p = probabilities(scores, "multiclass", from_probabilities)
+    membership = dynamic_membership(p, step, detach_threshold=detach_threshold)
+    hit = membership.gather(1, target[:, None]).squeeze(1)
+    nothing = membership.new_zeros(membership.shape[1])
+    tp = nothing.index_add(0, target, weight * hit)
+    fn = nothing.index_add(0, target, weight * (1 - hit))
+    fp = weight @ membership.scatter(1, target[:, None], 0.0)
+    tn = (weight.sum() - tp - fn - fp).clamp_min(0)
+    return torch.stack([torch.stack([tn, fp], dim=-1), torch.stack([fn, tp], dim=-1)], dim=-2)
 
 
 def _count_in_blocks(count: Callable[..., Tensor], samples: Samples, scores: Tensor, grid: int = 1) -> Tensor:

@@ -10,7 +10,7 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-from metricfit._counting import count_samples
+from metricfit._counting import count_each_class, count_samples
 from metricfit._inputs import Samples, Task, check_task, flatten_inputs, values_can_be_inspected
 from metricfit._kernels import five_points
 from metricfit._kernels.loss import fused_loss
@@ -26,6 +26,9 @@ from metricfit.metrics.base import MatrixSource
 from metricfit.steps import Step, annealed_linear_step
 
 __all__ = ["MetricLoss", "metric_loss"]
+
+MATRIX_UP_TO = 4096
+"""From this many classes on the counts of each class take the place of the matrix, where they are enough."""
 
 
 def metric_loss(
@@ -257,6 +260,8 @@ class MetricLoss(nn.Module):
         closed_form, points = closed_form_of(self.metric), five_points(self._step)
         if closed_form is None or points is None or (closed_form.label >= 0 and self.labels is not None):
             return None
+        if isinstance(input, Tensor) and input.ndim > 1 and self._averages_classes(input):
+            return None
         return fused_loss(
             closed_form,
             input,
@@ -284,7 +289,10 @@ class MetricLoss(nn.Module):
         self.temperature.fill_(check_temperature(temperature))
 
     def confusion(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> ConfusionMatrix:
-        """The soft confusion matrix of a batch as this loss sees it, without its memory; of this process alone."""
+        """The soft confusion matrix of a batch as this loss sees it, without its memory; of this process alone.
+
+        From 4,096 classes on, for a metric that is an average over them, it is one of each class against the rest.
+        """
         return self._as_matrix(self._count(self._flatten(input, target, sample_weight), None), None)
 
     def diagnose(
@@ -315,6 +323,10 @@ class MetricLoss(nn.Module):
         )
 
     def _count(self, samples: Samples, thresholds: tuple[float, ...] | None) -> Tensor:
+        if self._averages_classes(samples.scores) and samples.target.ndim == 1:
+            return count_each_class(
+                samples, self._step, detach_threshold=self.detach_threshold, from_probabilities=self.from_probabilities
+            )
         return count_samples(
             samples,
             self.task,
@@ -325,7 +337,15 @@ class MetricLoss(nn.Module):
             from_probabilities=self.from_probabilities,
         )
 
+    def _averages_classes(self, input: Tensor) -> bool:
+        """Whether there are so many classes that the matrix is left out, since the metric is an average over them."""
+        if self.task != "multiclass" or input.shape[1] < MATRIX_UP_TO:
+            return False
+        return isinstance(self.metric, ClassMetric) and type(self.metric).of_matrix is ClassMetric.of_matrix
+
     def _as_matrix(self, counts: Tensor, thresholds: tuple[float, ...] | None) -> ConfusionMatrix:
+        if self.task == "multiclass" and counts.ndim == 3:  # of each class against the rest, as many labels
+            return ConfusionMatrix(counts, "multilabel", self.labels, self.absent)
         return as_confusion_matrix(counts, self.task, thresholds, self.labels, self.absent)
 
     def _source(self, counts: Sequence[Tensor], *, remember: bool) -> MatrixSource:
