@@ -104,7 +104,8 @@ def _rates(matrix: Array) -> dict[str, Array]:
         precision = np.where(predicted > 0, tp / predicted, none)
         recall = np.where(support > 0, tp / support, none)
         f1 = np.where(support + predicted > 0, 2 * tp / (support + predicted), none)
-    return {"support": support, "predicted": predicted, "precision": precision, "recall": recall, "f1": f1}
+    return {"support": support, "predicted": predicted, "precision": precision, "recall": recall, "f1": f1,
+            "alarms": predicted - tp, "missed": support - tp}  # fmt: skip
 
 
 def confused_pairs(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ function drawTraining(training, metric) {
       { name: `surrogate (T = ${training.selection_temperature})`, style: "s2", points: along("soft_metric") },
     ], lines: [...cooled, ...kept],
   });
-  const heat = along("temperature"), most = Math.max(...heat.map((p) => p[1]), 0);
+  const heat = along("temperature").flatMap((p, i, all) => (i ? [[p[0], all[i - 1][1]], p] : [p])), most = Math.max(...heat.map((p) => p[1]), 0);
   drawChart(document.getElementById("c-temperature"), {
     label: `Temperature over the epochs; ${training.coolings.length} coolings.`, x, y: { label: "temperature T", range: [0, most * 1.15 || 1] },
     series: [{ name: "temperature", style: "s2", points: heat }], lines: cooled,
