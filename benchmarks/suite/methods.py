@@ -84,21 +84,16 @@ class Method:
 
 
 def _metric_classifier(part: Part, seed: int, threads: int, metric: str, **options: Any) -> Prediction:
-    from metricfit.classifier import MetricClassifier
-    from metricfit.training.report import held_out
-
-    class Observed(MetricClassifier):  # the classifier keeps no out-of-fold probabilities; one fit serves both rules
-        def _keep(self, target: Any, problem: Any, result: Any, *others: Any) -> None:
-            super()._keep(target, problem, result, *others)
-            self.held = held_out(problem.splits, result.validation, self.n_members)
+    from metricfit import MetricClassifier
 
     # The validation report's cross-entropy baseline is no part of the model, and would double the time.
-    model = Observed(metric=metric, baseline=False, verbose=False, random_state=seed, device="cpu", **options)
+    model = MetricClassifier(metric=metric, baseline=False, verbose=False, random_state=seed, device="cpu", **options)
     model.fit(part.X_train, part.y_train)
-    if model.recipe_.rule != "argmax" or model.held is None:
+    held = model.held_out_
+    if model.recipe_.rule != "argmax" or held is None:
         # Should a recipe tune its own rule one day, it is part of the model.
         return Prediction(model.predict_proba(part.X_test))
-    return Prediction(model.predict_raw_proba(part.X_test), model.held.rows, model.held.single)
+    return Prediction(model.predict_raw_proba(part.X_test), held.rows, held.proba.astype(np.float64))
 
 
 def _mlp(seed: int, threads: int) -> BaseEstimator:

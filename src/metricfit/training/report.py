@@ -224,4 +224,5 @@ def held_out_scores(
         weight=None if (weight[rows] == 1).all() else weight[rows],
         source="rows of the training table, each predicted by networks that were not trained on it",
         cross_fitted=tuned and decided is not None,
+        rows=rows,
     )

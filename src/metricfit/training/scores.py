@@ -28,6 +28,7 @@ class HeldOutScores:
         source: Which rows these are, in words.
         total: How many there were, if only a sample of them was kept.
         cross_fitted: Whether ``decided`` comes from rules tuned fold by fold, not from the model's own.
+        rows: Where the rows are in the training table, as long as the model has not been saved; else None.
     """
 
     truth: NDArray[np.int64]
@@ -39,11 +40,12 @@ class HeldOutScores:
     source: str = ""
     total: int | None = None
     cross_fitted: bool = False
+    rows: NDArray[np.intp] | None = None
 
     def __post_init__(self) -> None:
         """Check that the parts fit together, whether made here or read from a file."""
         n = len(self.truth)
-        shapes = {"decided": self.truth.shape, "baseline_tuned": self.truth.shape, "weight": (n,)}
+        shapes = {"decided": self.truth.shape, "baseline_tuned": self.truth.shape, "weight": (n,), "rows": (n,)}
         shapes["baseline"] = self.proba.shape
         for name, shape in shapes.items():
             part = getattr(self, name)
@@ -69,7 +71,7 @@ class HeldOutScores:
 
     def take(self, rows: NDArray[Any]) -> HeldOutScores:
         """Some of the rows."""
-        names = ("truth", "proba", "decided", "baseline", "baseline_tuned", "weight")
+        names = ("truth", "proba", "decided", "baseline", "baseline_tuned", "weight", "rows")
         parts: dict[str, Any] = {n: None if getattr(self, n) is None else getattr(self, n)[rows] for n in names}
         return replace(self, **parts)
 
