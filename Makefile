@@ -27,7 +27,7 @@ echo "    No Chromium here: the tests of the report in a browser will be skipped
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format clean bench-suite bench-suite-smoke bench-speed
+.PHONY: help demo docs test test-slow lint format clean bench-suite bench-suite-smoke bench-speed bench-scale
 .DELETE_ON_ERROR:
 
 help:  ## Show this list
@@ -37,6 +37,11 @@ demo: $(VENV)/.installed  ## Train on a metric and write the result to demo-repo
 	@echo "==> Running the demo"
 	@$(BIN)/metricfit demo --out demo-report --overwrite
 
+docs: $(VENV)/.installed-dev  ## Build the documentation into build/docs/index.html
+	@echo "==> Building the documentation"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open build/docs/index.html"
+
 test: lint  ## Lint, types, doctests and tests with the coverage floor
 	@echo "==> Tests and doctests ($(WORKERS) workers)"
 	@OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" --cov=metricfit
@@ -45,10 +50,16 @@ test-slow: $(VENV)/.installed-dev  ## Only the tests marked slow
 	@echo "==> Slow tests"
 	@$(BIN)/python -m pytest -q -m slow
 
-bench-speed: $(VENV)/.installed-dev  ## Time of the loss against cross-entropy, and how it grows (about 15 min)
+bench-speed: $(VENV)/.installed-rivals  ## Time of the loss against cross-entropy, and how it grows (about 30 min)
 	@$(BIN)/python benchmarks/speed/loss.py ratios
-	@$(BIN)/python benchmarks/speed/loss.py growth --seconds 2
+	@$(VENV)/rivals/bin/python benchmarks/speed/loss.py growth --seconds 2
 	@$(BIN)/python benchmarks/speed/loss.py plots
+
+bench-scale: $(VENV)/.installed-dev  ## Training on 1 to 50 million rows, a search over 10^8 scores (about an hour)
+	@$(BIN)/python benchmarks/speed/streaming.py run --rows 1 5 20 50
+	@$(BIN)/python benchmarks/speed/streaming.py search
+	@$(BIN)/python benchmarks/speed/streaming.py plots
+	@$(BIN)/python benchmarks/speed/communication.py
 
 lint: $(VENV)/.installed-dev  ## ruff (lint and format) and mypy, changing nothing
 	@echo "==> ruff"
@@ -93,6 +104,15 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@$(INSTALL) -e '.[dev]'
 	@$(CHROMIUM)
 	@touch $(VENV)/.installed $@
+
+# Other libraries' losses in an environment of their own, which sees this one's packages but adds nothing to it.
+$(VENV)/.installed-rivals: $(VENV)/.installed-dev
+	@$(BIN)/python -m venv $(VENV)/rivals
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $(VENV)/rivals.pth
+	@echo $(CURDIR)/src >> $(VENV)/rivals.pth
+	@cp $(VENV)/rivals.pth "$$($(VENV)/rivals/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/"
+	@$(VENV)/rivals/bin/python -m pip install -q --no-deps -c constraints.txt segmentation-models-pytorch monai libauc ap_perf tqdm
+	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev
 	@$(INSTALL) xgboost-cpu

@@ -13,12 +13,14 @@ from __future__ import annotations
 import argparse
 import csv
 import ctypes
+import importlib.util
 import os
 import platform
 import statistics
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import torch
@@ -155,20 +157,63 @@ def rivals():
         return confusion_matrix(target.numpy(), logits.detach().argmax(1).numpy())
 
     found["sklearn matrix (no gradient)"] = of_sklearn
-    try:
+    found |= segmentation_rivals() | binary_rivals()
+    return found
+
+
+def segmentation_rivals():
+    """Losses for images, of which a table is one of 1 × 1 pixels; from an environment of their own."""
+    found = {}
+    place = importlib.util.find_spec("segmentation_models_pytorch")
+    if place is not None:
+        # The package itself imports its encoders and with them torchvision; the losses need none of that.
+        package = types.ModuleType("segmentation_models_pytorch")
+        package.__path__ = list(place.submodule_search_locations or [])
+        sys.modules.setdefault("segmentation_models_pytorch", package)
         from segmentation_models_pytorch.losses import DiceLoss, JaccardLoss, TverskyLoss
 
         for kind in (DiceLoss, JaccardLoss, TverskyLoss):
-            found[f"smp {kind.__name__}"] = kind("multiclass")
-    except ImportError:
-        pass
-    try:
-        from monai.losses import DiceLoss as MonaiDice
+            found[f"smp {kind.__name__}"] = as_images(kind("multiclass"))
+    if importlib.util.find_spec("monai") is not None:
+        from monai.losses import DiceLoss, TverskyLoss
 
-        dice = MonaiDice(to_onehot_y=True, softmax=True)
-        found["monai DiceLoss"] = lambda logits, target: dice(logits[:, :, None], target[:, None, None])
-    except ImportError:
-        pass
+        options = {"to_onehot_y": True, "softmax": True}
+        of_monai = {"Dice": DiceLoss(**options), "Jaccard": DiceLoss(**options, jaccard=True)}
+        of_monai["Tversky"] = TverskyLoss(**options)
+        for name, loss in of_monai.items():
+            found[f"monai {name}"] = as_images(loss, channel=True)
+    return found
+
+
+def as_images(loss, channel=False):
+    def call(logits, target):
+        labels = target[:, None, None]
+        return loss(logits[:, :, None, None], labels[:, None] if channel else labels)
+
+    return call
+
+
+def binary_rivals():
+    """Losses of two classes, here the second against the first."""
+    found = {}
+    if importlib.util.find_spec("libauc") is not None:
+        from libauc.losses import AUCMLoss
+
+        auc = AUCMLoss(device="cpu")
+        found["LibAUC AUCM"] = lambda logits, target: auc(logits[:, 1:].sigmoid(), (target[:, None] == 1).float())
+    if importlib.util.find_spec("ap_perf") is not None:
+        from ap_perf import MetricLayer, PerformanceMetric
+
+        class F1(PerformanceMetric):
+            def define(self, cells):
+                return 2 * cells.tp / (cells.ap + cells.pp)
+
+        metric = F1()
+        metric.initialize()
+        metric.enforce_special_case_positive()
+        metric.set_cs_special_case_positive(True)
+        layer = MetricLayer(metric)
+        found["ap_perf F1"] = lambda logits, target: layer(logits[:, 1] - logits[:, 0], (target == 1).float())
     return found
 
 
@@ -212,10 +257,14 @@ def peak_memory(step) -> int:
 
 
 def growth(seconds: float) -> None:
-    sweeps = {"n": [(n, 32) for n in (8192, 32768, 131072, 524288)], "d": [(4096, d) for d in (32, 128, 512, 2048)]}
+    usual = {"n": [(n, 32) for n in (8192, 32768, 131072, 524288)], "d": [(4096, d) for d in (32, 128, 512, 2048)]}
+    special = {
+        "LibAUC AUCM": {"n": [(n, 2) for n in (8192, 32768, 131072, 524288)]},
+        "ap_perf F1": {"n": [(n, 2) for n in (25, 50, 100, 200)]},  # a step of 400 samples takes 20 s
+    }
     rows = []
     for name in rivals():
-        for over, shapes in sweeps.items():
+        for over, shapes in special.get(name, usual).items():
             results = []
             for n, d in shapes:
                 command = [sys.executable, __file__, "measure", "--name", name, "--n", str(n), "--d", str(d)]
@@ -288,7 +337,9 @@ def plots() -> None:
             values = [float(value) for value in row[key].split()]
             panels[line][column].loglog(sizes, values, marker=".", label=row["loss"])
             panels[line][column].set_ylabel(key)
-            panels[line][column].set_xlabel("samples, 32 classes" if column == 0 else "classes, 4,096 samples")
+            panels[line][column].set_xlabel(
+                "samples, 32 classes (2 for AUCM, ap_perf)" if column == 0 else "classes, 4,096 samples"
+            )
     panels[0][0].legend(fontsize=6)
     figure.tight_layout()
     figure.savefig(IMAGES / "speed-growth.png", dpi=120)
