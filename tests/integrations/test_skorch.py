@@ -74,9 +74,9 @@ def test_binary_net() -> None:
 
 
 def test_plateau_cools_as_the_annealer_does() -> None:
-    fitted = net(TemperatureAnnealing(factor=0.5, patience=1, min_delta=0.01, stop=False)).fit(X, Y)
+    fitted = net(TemperatureAnnealing(factor=0.5, patience=1, min_delta=0.1, stop=False)).fit(X, Y)
     loss = MetricLoss("f1")
-    annealer = TemperatureAnnealer(loss, factor=0.5, patience=1, min_delta=0.01)
+    annealer = TemperatureAnnealer(loss, factor=0.5, patience=1, min_delta=0.1)
     expected = []
     for value in fitted.history[:, "valid_loss"]:
         expected.append(annealer.temperature)
@@ -104,15 +104,16 @@ def test_training_ends_when_cooling_is_pointless(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize("mode", ["plateau", "epoch"])
 def test_a_net_that_goes_on_ends_as_one_that_never_stopped(mode: str, how: str, tmp_path: Path) -> None:
     def callback() -> TemperatureAnnealing:
-        options = {"patience": 1, "min_delta": 0.01, "stop": False} if mode == "plateau" else {}
+        options = {"patience": 1, "min_delta": 0.1, "stop": False} if mode == "plateau" else {}
         return TemperatureAnnealing(mode=mode, factor=0.7, **options)
 
     whole = net(callback()).fit(X, Y)
     if how == "checkpoint":
         saving = TrainEndCheckpoint(dirname=tmp_path)
-        net(callback(), max_epochs=4, callbacks=[("annealing", callback()), ("save", saving)]).fit(X, Y)
+        net(max_epochs=4, callbacks=[("annealing", callback()), ("save", saving)]).fit(X, Y)
         # LoadInitState comes last on purpose: the order of callbacks must not matter.
-        parts = [("annealing", callback()), ("load", LoadInitState(TrainEndCheckpoint(dirname=tmp_path)))]
+        saving = TrainEndCheckpoint(dirname=tmp_path)
+        parts = [("annealing", callback()), ("save", saving), ("load", LoadInitState(saving))]
         second = net(max_epochs=4, callbacks=parts).fit(X, Y)
     else:
         second = net(callback(), max_epochs=4).fit(X, Y)
@@ -137,7 +138,9 @@ def test_grid_search_over_the_metric_and_the_cooling() -> None:
 
 def test_errors() -> None:
     with pytest.raises(ValueError, match="mode: expected 'plateau' or 'epoch'"):
-        TemperatureAnnealing(mode="batch")
+        net(TemperatureAnnealing(mode="batch")).fit(X, Y)
+    with pytest.raises(ValueError, match="patience: has no effect with mode='epoch'"):
+        net(TemperatureAnnealing(mode="epoch", patience=3)).fit(X, Y)
     with pytest.raises(ValueError, match="monitor: the history has no 'valid_loss'; leave train_split on"):
         net(TemperatureAnnealing(), train_split=None).fit(X, Y)
     with pytest.raises(ValueError, match="holds no loss with a temperature"):

@@ -1,4 +1,4 @@
-"""Trackers through the plain callback interface: TensorBoard for real where it is installed, the others with stand-ins."""
+"""Trackers through the plain callback interface: TensorBoard for real if it is installed, the others with stand-ins."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_wandb_counts_the_epochs_of_each_run_on_an_axis_of_its_own(monkeypatch: 
     for number in (1, 2):
         callback(event(number))
     callback(event(1, run="baseline"))
-    defined = [(args[0], options.get("step_metric")) for name, args, options in journal.calls if name == "define_metric"]
+    defined = [
+        (args[0], options.get("step_metric")) for name, args, options in journal.calls if name == "define_metric"
+    ]
     assert defined == [
         ("metric/epoch", None),
         ("metric/*", "metric/epoch"),

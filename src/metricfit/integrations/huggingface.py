@@ -146,9 +146,11 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         self.mode, self.stop = mode, stop
         self.annealer = make_annealer(losses_of(self.module), mode, options)
         self._first = self._state()
+        self._training = False
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Go on from a checkpoint, or start afresh."""
+        self._training = True
         saved = state.stateful_callbacks.get(STATE) if state.global_step else self._first
         if saved is None:
             return
@@ -157,17 +159,24 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         self.module.load_state_dict(tensors, strict=False)
         self._keep(state)
 
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Evaluations after this one are no part of the schedule."""
+        self._training = False
+
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Have the state ready if a checkpoint is due."""
         if control.should_save:
             self._keep(state)
 
-    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Cool by the clock."""
         if self.mode == "epoch":
-            # The epoch's number decides, not how often this was called.
-            while self.annealer.steps < round(state.epoch or 0):
+            # The epoch's number decides, not how often this was called: right wherever a run was resumed.
+            while self.annealer.steps < int((state.epoch or 0) + 1e-6):
                 self.annealer.step()
+
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Have the state ready if a checkpoint is due."""
         self._keep(state)
 
     def on_evaluate(
@@ -179,7 +188,9 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         **_: Any,
     ) -> None:
         """Tell the schedule of the evaluation loss."""
-        if self.mode == "plateau" and not control.should_training_stop:
+        if not self._training:
+            return
+        if self.mode == "plateau":
             if not metrics or self.monitor not in metrics:
                 known = ", ".join(sorted(metrics or {})) or "nothing"
                 raise ValueError(
@@ -198,9 +209,11 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         logs: dict[str, float] | None = None,
         **_: Any,
     ) -> None:
-        """Add the temperature to what is logged."""
-        if logs is not None:
+        """Add the temperature to what is logged, and to the history, which has its copy of the logs already."""
+        if logs is not None and self._training:
             logs["temperature"] = self.annealer.temperature
+            if state.log_history:
+                state.log_history[-1]["temperature"] = self.annealer.temperature
 
     def _state(self) -> dict[str, Any]:
         tensors = {name: value.tolist() for name, value in self.module.state_dict().items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -53,8 +53,12 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         monitor: The column of the history that ``mode="plateau"`` watches, ``"valid_loss"`` by default.
         mode: ``"plateau"`` cools when the validation loss has stopped falling; ``"epoch"`` every ``every`` epochs.
         stop: Whether to end training once further cooling is pointless (``mode="plateau"``).
-        options: ``factor``, ``patience``, ``min_delta``, ``max_fruitless``, ``every``, ``minimum`` of
-            :class:`metricfit.TemperatureAnnealer`.
+        factor: r; this and the following as in :class:`metricfit.TemperatureAnnealer`, whose defaults ``None`` means.
+        patience: Epochs without a decrease that make a plateau.
+        min_delta: A smaller decrease does not count.
+        max_fruitless: Coolings without improvement after which training ends.
+        every: Epochs between two coolings (``mode="epoch"``).
+        minimum: The temperature is not lowered below this.
 
     Example:
         ``NeuralNetClassifier(…, callbacks=[TemperatureAnnealing(patience=5)])``; see ``examples/with_skorch.py``.
@@ -66,16 +70,29 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         *,
         mode: AnnealingMode = "plateau",
         stop: bool = True,
-        **options: Unpack[AnnealingOptions],
+        factor: float | None = None,
+        patience: int | None = None,
+        min_delta: float | None = None,
+        max_fruitless: int | None = None,
+        every: int | None = None,
+        minimum: float | None = None,
     ) -> None:
-        check_mode(mode, monitor, options)
-        self.monitor, self.mode, self.stop, self.options = monitor, mode, stop, options
+        # Stored one by one and checked later, so that scikit-learn's grid search can set each.
+        self.monitor, self.mode, self.stop = monitor, mode, stop
+        self.factor, self.patience, self.min_delta = factor, patience, min_delta
+        self.max_fruitless, self.every, self.minimum = max_fruitless, every, minimum
         self.annealer_: TemperatureAnnealer | None = None
 
     def initialize(self) -> TemperatureAnnealing:
-        """Forget the schedule: the net starts afresh."""
+        """Check the options and forget the schedule: the net starts afresh."""
+        check_mode(self.mode, self.monitor, self._options())
         self.annealer_ = None
         return self
+
+    def _options(self) -> AnnealingOptions:
+        names = ("factor", "patience", "min_delta", "max_fruitless", "every", "minimum")
+        given = {name: getattr(self, name) for name in names}
+        return cast(AnnealingOptions, {name: value for name, value in given.items() if value is not None})
 
     def on_epoch_begin(self, net: Any, **_: Any) -> None:
         """Catch up with the epochs of the history, and record the temperature of this one."""
@@ -86,7 +103,7 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
             if past:
                 for loss in losses:
                     loss.set_temperature(past[0].get("temperature", float(loss.temperature)))
-            annealer = self.annealer_ = make_annealer(losses, self.mode, self.options)
+            annealer = self.annealer_ = make_annealer(losses, self.mode, self._options())
             for epoch in past:
                 self._step(annealer, epoch)
         net.history.record("temperature", annealer.temperature)
