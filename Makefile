@@ -46,7 +46,9 @@ test: lint  ## Lint, types, doctests and tests with the coverage floor
 	@echo "==> Tests and doctests ($(WORKERS) workers)"
 	@OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" --cov=metricfit
 
-test-slow: $(VENV)/.installed-dev  ## Only the tests marked slow
+test-slow: $(VENV)/.installed-integrations  ## The tests marked slow, and those of the integrations with their libraries
+	@echo "==> Integrations"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow" tests/integrations tests/test_docs.py src/metricfit/integrations
 	@echo "==> Slow tests"
 	@$(BIN)/python -m pytest -q -m slow
 
@@ -112,6 +114,10 @@ $(VENV)/.installed-rivals: $(VENV)/.installed-dev
 	@echo $(CURDIR)/src >> $(VENV)/rivals.pth
 	@cp $(VENV)/rivals.pth "$$($(VENV)/rivals/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/"
 	@$(VENV)/rivals/bin/python -m pip install -q --no-deps -c constraints.txt segmentation-models-pytorch monai libauc ap_perf tqdm
+	@touch $@
+
+$(VENV)/.installed-integrations: $(VENV)/.installed-dev
+	@$(INSTALL) -e '.[dev,lightning,huggingface,skorch,torchmetrics]' tensorboard
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev

@@ -1,9 +1,9 @@
 """Imbalanced text with hashed words: F1 of the rare class, against cross-entropy and Dice.
 
-By default the messages are generated: words by a law of frequency, a twentieth of the messages about a topic whose words
-also occur elsewhere. With METRICFIT_DATA set (see docs/guides/training.md) ``--data sms_spam`` takes real text
-messages, of which 13 % are spam. The same linear network on hashed words is trained with each loss, with the same
-steps; the decision is the arg max, except where the table says that a threshold was tuned on validation rows.
+By default the messages are generated: words by a law of frequency, a twentieth of the messages about a topic whose
+words also occur elsewhere. ``--data sms_spam`` takes real text messages, of which 13 % are spam, from the folder that
+METRICFIT_DATA names. The same linear network on hashed words is trained with each loss, with the same steps; the
+decision is the arg max, except where the table says that a threshold was tuned on validation rows.
 
     python examples/text.py --seeds 5
 """
