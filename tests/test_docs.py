@@ -21,7 +21,7 @@ OPTIONAL = {"huggingface": ("transformers", "accelerate")}
 
 
 def missing(block):
-    """The libraries that a block names in its first line, ``# pip install 'metricfit[extra]'``, and that are not here."""
+    """The libraries that a block's first line, ``# pip install 'metricfit[extra]'``, asks for and that are not here."""
     named = re.match(r"# pip install (?:'metricfit\[([\w-]+)\]'|([\w-]+))\n", block)
     name = named and (named.group(1) or named.group(2))
     return [library for library in OPTIONAL.get(name, (name,)) if not find_spec(library)] if named else []
