@@ -42,6 +42,12 @@ def test_a_gain_within_noise_or_a_loss_is_warned_of(case, warned, said):
     assert said in re.search(r"<h1>(.*?)</h1>", text).group(1)
 
 
+def test_a_constraint_that_is_missed_is_warned_of_even_without_a_rival():
+    scores = binary_scores(400, baseline=False)
+    text = page_of(LABELS, "precision[yes] subject to recall[yes] >= 0.99", scores)
+    assert "On these rows the model does not meet recall[yes] &gt;= 0.99." in text
+
+
 def test_names_with_markup_stay_text(show):
     scores = class_scores(3)
     classifier, description = model(NASTY, "f1", scores=scores, columns=[f"col {n}" for n in NASTY])

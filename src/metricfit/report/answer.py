@@ -32,7 +32,7 @@ def answer(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...], task:
     return {
         "metric": name,
         "sentence": _sentence(name, verdicts, scores),
-        "warning": _warning(verdicts, metric),
+        "warning": _warning(verdicts),
         "limits": _limits(verdicts[0]),
         "rows": [_row(v) for v in verdicts],
         "greater": metric.greater_is_better,
@@ -64,13 +64,13 @@ def _between(value: Estimate) -> str:
     return "" if math.isnan(value.low) else f" (95 % interval {value.low:.3f} to {value.high:.3f})"
 
 
-def _warning(verdicts: list[Verdict], metric: Metric) -> str:
-    if len(verdicts) == 1 or verdicts[-1].gain is None or math.isnan(verdicts[-1].gain.value):
-        return ""
-    gain, rival = verdicts[-1].gain, _in_words(verdicts[-1].name)
+def _warning(verdicts: list[Verdict]) -> str:
     missed = [text for text, _, met in verdicts[0].constraints if not met]
     if missed:
         return f"On these rows the model does not meet {' and '.join(missed)}."
+    if len(verdicts) == 1 or verdicts[-1].gain is None or math.isnan(verdicts[-1].gain.value):
+        return ""
+    gain, rival = verdicts[-1].gain, _in_words(verdicts[-1].name)
     if gain.low > 0:
         return ""
     paired = f"{gain.value:+.3f}, paired 95 % interval {gain.low:+.3f} to {gain.high:+.3f}".replace("-", "\u2212")
