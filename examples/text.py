@@ -60,7 +60,7 @@ def train(loss: nn.Module, x: Tensor, y: Tensor, seed: int, steps: int) -> nn.Li
     model = nn.Linear(x.shape[1], 2)
     nn.init.zeros_(model.weight)
     nn.init.zeros_(model.bias)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=0.02, weight_decay=0.01)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     order = torch.Generator().manual_seed(seed)
     for _ in range(steps):
@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="generated", help="generated, or a text set such as sms_spam")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=400)
     options = parser.parse_args()
     torch.set_num_threads(1)
     messages, y = generated() if options.data == "generated" else real(options.data)

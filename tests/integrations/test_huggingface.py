@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -123,6 +126,26 @@ def test_share_counts_labels_that_are_not_ignored() -> None:
     assert torch.equal(function(SimpleNamespace(logits=logits), labels), plain)
     torch.testing.assert_close(function((logits,), labels, num_items_in_batch=torch.tensor(28)), plain * 7 / 28)
     assert function({"logits": logits}, torch.full_like(labels, -100), num_items_in_batch=0) == 0
+
+
+def test_two_processes_accumulate_as_one_with_all_samples(tmp_path: Path) -> None:
+    script = Path(__file__).parent / "loss_ranks.py"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(rank), str(tmp_path / "store"), str(tmp_path / f"{rank}.json")],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    outputs = [rank.communicate(timeout=180)[0] for rank in ranks]
+    assert not any(rank.returncode for rank in ranks), "\n".join(outputs)
+    for rank in range(2):
+        found = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert max(found.values()) < 1e-12, found
 
 
 def test_shapes_of_tasks() -> None:
