@@ -12,6 +12,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 LINK = re.compile(r"(\]\()(\.\.?/[^)#\s]+)(\)|#)")
+ANY_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((\.\.?/[^)#\s]+)\)")
 
 
 def outside(page: str, target: str, docs: Path) -> Path | None:
@@ -34,7 +35,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Lead those links to the copies, and let Markdown be read within ``<details>``."""
+    """Lead those links to the copies (folders have none), and let Markdown be read within ``<details>``."""
     docs = Path(config.docs_dir).resolve()
     up = "../" * page.file.src_uri.count("/")
 
@@ -42,4 +43,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         path = outside(page.file.src_uri, match[2], docs)
         return match[0] if path is None else f"{match[1]}{up}files/{path.as_posix()}{match[3]}"
 
+    def without_folders(match: re.Match[str]) -> str:
+        return match[1] if (docs / page.file.src_uri).parent.joinpath(match[2]).is_dir() else match[0]
+
+    markdown = ANY_LINK.sub(without_folders, markdown)
     return LINK.sub(link, markdown).replace("<details><summary>", '<details markdown="1"><summary>')

@@ -20,6 +20,7 @@ from metricfit.metrics.base import Metric
 __all__ = ["AVERAGES", "ClassMetric"]
 
 AVERAGES = ("auto", "macro", "micro", "weighted", "none")
+"""What ``average=`` takes, beside the index or name of a class."""
 
 
 @dataclass(frozen=True)

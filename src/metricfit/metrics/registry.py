@@ -17,6 +17,7 @@ from metricfit.metrics.expression import parse
 __all__ = ["MetricLike", "available", "get", "metric_class"]
 
 MetricLike = Metric | str | Callable[[ConfusionMatrix], Tensor]
+"""What :func:`get` takes: a metric, its name, spec or expression, or a function of the confusion matrix."""
 
 _CLASSES: dict[str, Any] = {
     cls.name: cls
