@@ -13,7 +13,6 @@ import pytest
 import torch
 from sklearn.metrics import f1_score, jaccard_score, matthews_corrcoef, roc_auc_score
 
-from metricfit import metrics
 from metricfit.integrations.torchmetrics import ConfusionMetric
 from tests.integrations.metric_ranks import SPECS, samples
 
@@ -105,7 +104,7 @@ def test_it_is_a_good_torchmetrics_citizen() -> None:
     both.reset()
     assert not both["mcc"].counts_0.any()
     assert ConfusionMetric("mcc", 3).higher_is_better is True
-    assert ConfusionMetric("hamming_loss", 3).higher_is_better is metrics.get("hamming_loss").greater_is_better
+    assert ConfusionMetric("fpr", 3).higher_is_better is False
     assert "mcc" in repr(ConfusionMetric("mcc", 3))
 
 
@@ -114,7 +113,8 @@ def test_it_is_a_good_torchmetrics_citizen() -> None:
     [
         (("f1",), {}, "num_classes: a multiclass task needs the number of classes, got None"),
         (("f1", 3), {"task": "binary"}, "num_classes: a binary task has 2, got 3"),
-        (("mcc", 3), {"average": "macro"}, "average: has no effect on mcc"),
+        (("f1 + mcc", 3), {"average": "macro"}, r"average: has no effect on f1 \+ mcc"),
+        (("f1[1]", 3), {"average": "macro"}, r"average: f1\[1\] has one already"),
         (("f1", 3), {"task": "multi"}, "task: expected"),
     ],
 )

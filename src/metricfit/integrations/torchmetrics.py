@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +11,8 @@ from torch import Tensor
 from metricfit._inputs import Task, check_task
 from metricfit.confusion import Absent, as_confusion_matrix, hard_confusion_matrix
 from metricfit.integrations._annealing import missing_library
-from metricfit.metrics import ClassMetric, MetricLike, get
+from metricfit.losses.metric_loss import _with_average
+from metricfit.metrics import MetricLike, get
 
 if TYPE_CHECKING:
     from torchmetrics import Metric as TorchMetric
@@ -34,6 +34,7 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
     Args:
         metric: A name, spec, expression, :class:`metricfit.metrics.Metric` or function of the confusion matrix.
         num_classes: Classes of a multiclass task, labels of a multi-label one; a binary task needs none.
+        average: Of a metric named without one, as in :class:`metricfit.MetricLoss`.
         task: ``"multiclass"``, ``"binary"`` or ``"multilabel"``.
         threshold: Of binary and multi-label tasks: a number, or one a label.
         weight: Class weights.
@@ -72,11 +73,7 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
     ) -> None:
         super().__init__(**options)
         check_task(task)
-        self.metric = get(metric)
-        if average is not None:
-            if not isinstance(self.metric, ClassMetric):
-                raise ValueError(f"average: has no effect on {self.metric}; give the average inside the expression.")
-            self.metric = replace(self.metric, average=average)
+        self.metric = _with_average(get(metric), average)
         if task == "binary":
             if num_classes not in (None, 2):
                 raise ValueError(f"num_classes: a binary task has 2, got {num_classes}.")
@@ -89,12 +86,16 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
         self.labels = None if labels is None else tuple(labels)
         self.from_probabilities = from_probabilities
         self.validate = validate
-        self.higher_is_better = self.metric.greater_is_better
         self.register_buffer("threshold", torch.as_tensor(threshold, dtype=torch.float32), persistent=False)
         self.register_buffer("weight", weight, persistent=False)
         self._grids = sorted(self.metric._grids(), key=lambda grid: grid or ())
         for number, grid in enumerate(self._grids):
             self.add_state(f"counts_{number}", torch.zeros(self._shape(grid), dtype=torch.float64), "sum")
+
+    @property
+    def higher_is_better(self) -> bool | None:
+        """The metric's direction."""
+        return self.metric.greater_is_better
 
     def _shape(self, grid: tuple[float, ...] | None) -> tuple[int, ...]:
         front = () if grid is None else (len(grid),)
