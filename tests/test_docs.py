@@ -1,6 +1,11 @@
-"""Every Python block of the README and the docs runs; every figure script and example exists where it is named."""
+"""Every Python block of the README and the docs runs and prints what the docs say; commands and links are right."""
 
+import contextlib
+import io
 import re
+import shlex
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,8 +32,25 @@ def missing(block):
     return [library for library in OPTIONAL.get(name, (name,)) if not find_spec(library)] if named else []
 
 
-def blocks(page):
-    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+def blocks(page, language="python"):
+    return [block for block, _ in blocks_with_output(page, language)]
+
+
+def blocks_with_output(page, language="python"):
+    """The blocks of a language, each with the ``text`` block that follows it at once, or None."""
+    fence = rf"^```{language}\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?"
+    found = re.finditer(fence, page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return [match.groups() for match in found]
+
+
+NUMBER = r"(?<![\w.])-?\d+(?:\.\d+)?"
+
+
+def check_output(printed, shown):
+    """The same words; numbers that come out a little differently on another machine are the same too."""
+    assert re.sub(NUMBER, "#", printed).split() == re.sub(NUMBER, "#", shown).split(), f"{printed}\nis not\n{shown}"
+    numbers = [[float(number) for number in re.findall(NUMBER, text)] for text in (printed, shown)]
+    assert numbers[0] == pytest.approx(numbers[1], rel=0.05, abs=0.03)
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.relative_to(ROOT).as_posix())
@@ -38,12 +60,56 @@ def test_code_blocks_run_in_order(page, tmp_path, monkeypatch):
     if page.name == "README.md":
         exec(compile(SETTING, "setting", "exec"), namespace)
     absent = set()
-    for block in blocks(page):
+    for block, shown in blocks_with_output(page):
         absent.update(missing(block))
         if not missing(block):
-            exec(compile(block, page.name, "exec"), namespace)
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(compile(block, page.name, "exec"), namespace)
+            if shown is not None:
+                check_output(printed.getvalue(), shown)
     if absent:
         pytest.skip(f"ran all blocks but those that need {', '.join(sorted(absent))}: make test-slow installs them")
+
+
+def test_wrong_output_is_noticed():
+    check_output("F1 0.50 of 10 rows", "F1  0.51 of 10 rows\n")
+    for shown in ("F1 0.60 of 10 rows", "F1 0.50 of 10 lines", "F2 0.50 of 10 rows"):
+        with pytest.raises(AssertionError):
+            check_output("F1 0.50 of 10 rows", shown)
+
+
+COMMANDS = sorted({line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines() if line})
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands_have_these_options(line, tmp_path, monkeypatch):
+    import typer
+
+    from metricfit.cli.entry import app
+
+    words = shlex.split(line, comments=True)
+    if "metricfit" not in words:
+        pytest.fail(f"{line!r} is not one of our commands: mark its block as text")
+    name, *arguments = words[words.index("metricfit") + 1 :]
+    program = typer.main.get_command(app)
+    if name.startswith("-"):
+        assert any(name in option.opts for option in program.params)
+        return
+    command = program.commands[name]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "train.toml").write_text(
+        'data = "churn.csv"\ntarget = ["churn"]\nmetric = "f1"\n', encoding="utf-8"
+    )
+    command.make_context(name, arguments)  # an unknown option, a missing argument or a bad value raises
+
+
+def test_measured_table_is_that_of_the_rows():
+    page = (ROOT / "docs" / "guides" / "cross-entropy.md").read_text(encoding="utf-8")
+    shown = re.search(r"<!-- python -m (\S+) (--table) -->\n(.*?)<!-- end -->", page, flags=re.DOTALL)
+    command = [sys.executable, "-m", shown.group(1), shown.group(2)]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert shown.group(3).split() == printed.split(), f"the rows have changed; put this into the guide:\n{printed}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())

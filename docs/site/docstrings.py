@@ -52,6 +52,16 @@ def with_fences(text: str) -> str:
     return "\n".join(lines[:-1])
 
 
+def leave_out_clutter(cls: griffe.Class) -> None:
+    """Drop what Python calls by itself, and attributes that only keep an argument of the constructor."""
+    fields = any("dataclass" in str(decorator.value) for decorator in cls.decorators)
+    for name, member in list(cls.members.items()):
+        special = name.startswith("__") and name != "__init__"
+        kept = member.is_attribute and not member.has_docstring and member.labels == {"instance-attribute"}
+        if special or (kept and not fields):
+            del cls.members[name]
+
+
 class Docstrings(griffe.Extension):
     """Rewrites every docstring of the package."""
 
@@ -60,8 +70,8 @@ class Docstrings(griffe.Extension):
         waiting: list[griffe.Object] = [pkg]
         while waiting:
             obj = waiting.pop()
-            if obj.name.startswith("__"):
-                obj.public = False  # what Python calls by itself is clutter in a list of names
+            if isinstance(obj, griffe.Class):
+                leave_out_clutter(obj)
             if obj.docstring is not None:
                 obj.docstring.value = with_fences(with_links(obj.docstring.value, obj))
             waiting.extend(member for member in obj.members.values() if isinstance(member, griffe.Object))
