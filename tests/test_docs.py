@@ -123,3 +123,17 @@ def test_number_of_metrics_named_in_the_readme():
 
     count = re.search(r"all (\d+) names", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert int(count.group(1)) == len(metrics.available())
+
+
+@pytest.mark.slow
+def test_commands_of_the_tour_run(tmp_path):
+    page = ROOT / "docs" / "tour.md"
+    namespace = {"__name__": "__docs__"}
+    exec(compile(blocks(page)[0], page.name, "exec"), namespace)
+    answer = ["leaves" if leaves else "stays" for leaves in namespace["leaves"]]
+    table = namespace["table"].assign(answer=answer)
+    table[:800].to_csv(tmp_path / "customers.csv", index=False)
+    table[800:900].drop(columns="answer").to_csv(tmp_path / "new.csv", index=False)
+    for line in blocks(page, "sh")[0].splitlines():
+        subprocess.run([sys.executable, "-m", *shlex.split(line)], cwd=tmp_path, check=True)
+    assert len((tmp_path / "predictions.csv").read_text(encoding="utf-8").splitlines()) == 101
