@@ -1,4 +1,4 @@
-"""Modules of optional libraries are left out, doctests and all, where the library is not installed; the header says so."""
+"""Modules of optional libraries are left out, doctests and all, where the library is missing; the header says so."""
 
 from importlib.util import find_spec
 
