@@ -1,6 +1,6 @@
 """Memory and time of training on tables of 1 to 50 million generated rows, and of a search over 10⁶ to 10⁸ scores.
 
-    python benchmarks/speed/streaming.py run --rows 1 5 20 50 --folder /tmp/rows    # millions; writes streaming.csv
+    python benchmarks/speed/streaming.py run --rows 1 5 20 50 --folder rows    # millions; writes streaming.csv
     python benchmarks/speed/streaming.py search --scores 1 10 100                   # millions; writes search.csv
     python benchmarks/speed/streaming.py plots
 
@@ -14,6 +14,7 @@ import csv
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -150,7 +151,7 @@ def main() -> None:
     parser.add_argument("what", choices=["run", "search", "plots", "one-training", "one-search"])
     parser.add_argument("--rows", type=float, nargs="+", default=[1, 5, 20], help="millions")
     parser.add_argument("--scores", type=float, nargs="+", default=[1, 10, 100], help="millions")
-    parser.add_argument("--folder", type=Path, default=Path("/tmp/metricfit-rows"))
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "metricfit-rows")
     parser.add_argument("--how", choices=["chunks", "memory"], default="chunks")
     arguments = parser.parse_args()
     if arguments.what == "run":
