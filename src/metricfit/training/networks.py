@@ -41,9 +41,9 @@ class MemberLinear(nn.Module):
 class MemberDropout(nn.Module):
     """Dropout from generators of its own, so that no global seed is touched.
 
-    On a CPU, drawing and converting a mask took a third of a step. There the masks are windows, each at a random place,
-    of one long mask that is drawn once: as rows are shuffled into other places of the batch every epoch, a row meets
-    the same window at the same offset practically never.
+    On a CPU, drawing and converting a mask took about a fifth of a step. There the masks are windows, each at a random
+    place, of one long mask that is drawn once: as rows are shuffled into other places of the batch every epoch, a row
+    meets the same window at the same offset practically never.
 
     Args:
         rate: Share of activations dropped.
