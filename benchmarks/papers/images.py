@@ -1,4 +1,4 @@
-"""The papers' images, and how they are varied in training."""
+"""The papers' images."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional as F
 
 from metricfit.data import load as load_benchmark
 
-__all__ = ["Images", "load_images", "shifted_and_flipped"]
+__all__ = ["Images", "load_images"]
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 FASHION = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
@@ -43,23 +40,6 @@ def load_images(name: str) -> Images:
     classes = {"cifar10": CIFAR10, "fashion_mnist": FASHION}[name]
     X, y, train_rows = _unpacked(name)
     return Images(X, y, list(classes), train_rows)
-
-
-def shifted_and_flipped(images: Tensor, generator: torch.Generator, padding: int = 4) -> Tensor:
-    """Each image cropped at random after padding with zeros, and mirrored with probability 1/2 (surrogate-fbeta).
-
-    >>> shifted_and_flipped(torch.zeros(2, 3, 32, 32), torch.Generator().manual_seed(0)).shape
-    torch.Size([2, 3, 32, 32])
-    """
-    n, _, height, width = images.shape
-    padded = F.pad(images, (padding,) * 4)
-    top, left = torch.randint(2 * padding + 1, (2, n), generator=generator)
-    mirrored = torch.rand(n, generator=generator) < 0.5
-    columns = torch.arange(width).expand(n, width)
-    columns = left[:, None] + torch.where(mirrored[:, None], columns.flip(1), columns)
-    rows = top[:, None] + torch.arange(height)
-    sample = torch.arange(n)[:, None, None]
-    return padded[sample, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()
 
 
 def _unpacked(name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64], int]:
