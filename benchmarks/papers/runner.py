@@ -1,0 +1,229 @@
+"""The run: what is missing is computed, job by job, and written down at once."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from benchmarks.papers import grid as grids
+from benchmarks.papers.config import Config, Experiment, Method
+from benchmarks.papers.fits import Choice, Made, fit, protocol_of
+from benchmarks.papers.results import append, done, now, version
+
+__all__ = ["Job", "Plan", "jobs", "run"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked for.
+
+    Attributes:
+        configs: Tables and figures; a training that several share is made once.
+        size: ``"full"``, ``"reduced"`` or ``"toy"``.
+        datasets: Only these; empty for all.
+        methods: Only these, with or without their approximation; empty for all.
+        trials: So many trials instead of what the files say.
+        grid: Name of the grid to search where the protocol has one.
+        encodings: Only these encodings; empty for all.
+    """
+
+    configs: Sequence[Config]
+    size: str = "full"
+    datasets: Sequence[str] = ()
+    methods: Sequence[str] = ()
+    trials: int | None = None
+    grid: str = "full"
+    encodings: Sequence[str] = ()
+
+    def wanted(self) -> dict[Experiment, int]:
+        """Each experiment with its number of trials, in the order of the data sets asked for."""
+        found: dict[Experiment, int] = {}
+        for config in self.configs:
+            for experiment in config.experiments(self.size):
+                if not self._asked(experiment):
+                    continue
+                trials = self.trials or config.trials.get(experiment.dataset) or protocol_of(experiment).trials
+                if self.size == "toy":
+                    trials = self.trials or protocol_of(experiment).trials
+                found[experiment] = max(found.get(experiment, 0), trials)
+        if self.datasets:
+            order = {name: i for i, name in enumerate(self.datasets)}
+            found = dict(sorted(found.items(), key=lambda item: order[item[0].dataset]))
+        return found
+
+    def _asked(self, experiment: Experiment) -> bool:
+        names = {experiment.method, str(Method(experiment.method, experiment.approximation))}
+        return (
+            (not self.datasets or experiment.dataset in self.datasets)
+            and (not self.methods or bool(names & set(self.methods)))
+            and (not self.encodings or not experiment.encoding or experiment.encoding in self.encodings)
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """Some trials of an experiment, after the grid search it may need."""
+
+    experiment: Experiment
+    trials: tuple[int, ...]
+    grid: str
+    folder: Path
+    deadline: float = float("inf")
+
+    @property
+    def title(self) -> str:
+        numbers = f"{self.trials[0]}-{self.trials[-1]}" if len(self.trials) > 1 else str(self.trials[0])
+        return f"{self.experiment.title} trial {numbers}"
+
+
+def jobs(plan: Plan, folder: Path, deadline: float = float("inf")) -> Iterator[Job]:
+    """What is still needed: of each data set the first trial of all methods before the second of any."""
+    there = done(folder, {name for config in plan.configs for name in config.protocols})
+    by_dataset: dict[str, list[Job]] = {}
+    for experiment, trials in plan.wanted().items():
+        left = [trial for trial in range(trials) if (experiment, trial) not in there]
+        size = protocol_of(experiment).together
+        groups = [tuple(left[i : i + size]) for i in range(0, len(left), size)]
+        by_dataset.setdefault(experiment.dataset, []).extend(
+            Job(experiment, group, plan.grid, folder, deadline) for group in groups
+        )
+    for waiting in by_dataset.values():
+        yield from sorted(waiting, key=lambda job: job.trials[0])
+
+
+def run(plan: Plan, folder: Path, *, workers: int = 1, budget: float | None = None) -> int:
+    """Compute what is missing; returns the number of failed jobs.
+
+    Args:
+        plan: What is asked for.
+        folder: Where the results are.
+        workers: Jobs at the same time, each in a process of its own if more than one.
+        budget: No fit is started after so many seconds.
+    """
+    deadline = float("inf") if budget is None else time.time() + budget
+    todo = list(jobs(plan, folder, deadline))
+    clock = Clock(todo, done(folder), workers)
+    failed = 0
+    for job, seconds, error in _outcomes(todo, workers, deadline):
+        failed += bool(error)
+        clock.count(job, seconds)
+        print(f"{clock} {job.title}: {error or f'{seconds:.0f} s'}", file=sys.stderr, flush=True)
+    if clock.done < len(todo):
+        print(f"{len(todo) - clock.done} jobs left; the same command goes on with them", file=sys.stderr)
+    return failed
+
+
+class Clock:
+    """An estimate of the time left: what the experiment took before, else its data set, else the mean so far."""
+
+    def __init__(self, todo: Sequence[Job], before: Mapping[tuple[Experiment, int], float], workers: int) -> None:
+        self.todo, self.workers, self.done = list(todo), workers, 0
+        self.total = len(self.todo)
+        self.seen: dict[Experiment | str, list[float]] = {}
+        for (experiment, _), seconds in before.items():
+            self._note(experiment, seconds)
+
+    def _note(self, experiment: Experiment, seconds: float) -> None:
+        for key in (experiment, f"{experiment.protocol} {experiment.dataset} {experiment.size}", experiment.size):
+            self.seen.setdefault(key, []).append(seconds)
+
+    def count(self, job: Job, seconds: float) -> None:
+        """A job is over."""
+        self.done += 1
+        self.todo.remove(job)
+        for _ in job.trials:
+            self._note(job.experiment, seconds / len(job.trials))
+
+    def left(self) -> float:
+        """Seconds left."""
+        total = 0.0
+        for job in self.todo:
+            e = job.experiment
+            for key in (e, f"{e.protocol} {e.dataset} {e.size}", e.size):
+                if key in self.seen:
+                    total += len(job.trials) * sum(self.seen[key]) / len(self.seen[key])
+                    break
+        return total / self.workers
+
+    def __str__(self) -> str:
+        left = self.left()
+        text = f"{left / 3600:.1f} h" if left > 5400 else f"{left / 60:.0f} min"
+        return f"[{self.done}/{self.total}, about {text} left]"
+
+
+Outcome = tuple[Job, float, str]
+
+
+def _outcomes(todo: Iterable[Job], workers: int, deadline: float) -> Iterator[Outcome]:
+    waiting = iter(todo)
+    if workers == 1:
+        for job in waiting:
+            if time.time() > deadline:
+                return
+            yield _outcome(job)
+        return
+    # Spawned, not forked: libraries that hold threads do not survive a fork.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        running: set[Future[Outcome]] = set()
+        while True:
+            while len(running) < workers and time.time() <= deadline and (job := next(waiting, None)):
+                running.add(pool.submit(_outcome, job))
+            if not running:
+                return
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in finished)
+
+
+def _outcome(job: Job) -> Outcome:
+    start = time.perf_counter()
+    try:
+        torch.set_num_threads(1)
+        with threadpool_limits(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _work(job)
+        return job, time.perf_counter() - start, ""
+    except Exception:  # one broken fit must not end a night's run; the caller reports it
+        return job, time.perf_counter() - start, traceback.format_exc()
+
+
+def _work(job: Job) -> None:
+    choice = grids.fixed(job.experiment)
+    if choice is None:
+        name = "toy" if job.experiment.size == "toy" else job.grid
+        for point in grids.missing(job.experiment, name, job.folder):
+            if time.time() > job.deadline:
+                return
+            grids.search(job.experiment, point, job.folder)
+        choice = grids.chosen(job.experiment, name, job.folder)
+    for made in fit(job.experiment, job.trials, choice):
+        _write(job, choice, made)
+
+
+def _write(job: Job, choice: Choice, made: Made) -> None:
+    about = {"trial": made.trial, "seed": made.trial, "version": version(), "date": now()}
+    if made.curve:
+        rows = [
+            about | {"epoch": epoch, "metric": name, "value": round(value, 6)}
+            for epoch, scores in enumerate(made.curve, start=1)
+            for name, value in scores.items()
+        ]
+        append("curves", job.experiment, rows, job.folder)
+    about |= {
+        "learning_rate": choice.learning_rate, "batch_size": choice.batch_size, "dropout": choice.dropout,
+        "factor": choice.factor if protocol_of(job.experiment).annealing else "", "grid": choice.grid, "train_rows": made.train_rows,
+    }  # fmt: skip
+    rows = [
+        about | {"rule": s.rule, "metric": s.metric, "class": s.of_class, "value": round(s.value, 6)}
+        for s in made.scores
+    ]
+    append("scores", job.experiment, rows, job.folder)
