@@ -220,7 +220,8 @@ def _write(job: Job, choice: Choice, made: Made) -> None:
         append("curves", job.experiment, rows, job.folder)
     about |= {
         "learning_rate": choice.learning_rate, "batch_size": choice.batch_size, "dropout": choice.dropout,
-        "factor": choice.factor if protocol_of(job.experiment).annealing else "", "grid": choice.grid, "train_rows": made.train_rows,
+        "factor": choice.factor if protocol_of(job.experiment).annealing else "", "grid": choice.grid,
+        "train_rows": made.train_rows,
     }  # fmt: skip
     rows = [
         about | {"rule": s.rule, "metric": s.metric, "class": s.of_class, "value": round(s.value, 6)}
