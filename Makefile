@@ -117,7 +117,7 @@ $(VENV)/.installed-rivals: $(VENV)/.installed-dev
 	@touch $@
 
 $(VENV)/.installed-integrations: $(VENV)/.installed-dev
-	@$(INSTALL) -e '.[dev,lightning,huggingface,skorch,torchmetrics]' tensorboard
+	@$(INSTALL) -e '.[dev,lightning,huggingface,skorch,torchmetrics]' tensorboard mlflow-skinny wandb
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev

@@ -1,4 +1,4 @@
-"""Trackers through the plain callback interface: TensorBoard for real if it is installed, the others with stand-ins."""
+"""Trackers through the plain callback interface: with stand-ins, and with the real libraries if installed."""
 
 from __future__ import annotations
 
@@ -128,3 +128,33 @@ def test_tensorboard_reads_what_a_classifier_wrote(tmp_path: Path) -> None:
     assert copy.deepcopy(tracker)._writer is None
     assert clone(classifier).callbacks[0].log_dir == tmp_path
     tracker.close()
+
+
+def trained_with(tracker: Any) -> MetricClassifier:
+    X, y = load_iris(return_X_y=True)
+    return MetricClassifier("f1", cv=None, max_epochs=3, min_steps=1, callbacks=[tracker], random_state=0).fit(X, y)
+
+
+# Their libraries warn of their own future.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_mlflow_reads_what_a_classifier_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # a folder instead of a database
+    mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed: make test-slow installs it")
+    mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
+    with mlflow.start_run() as run:
+        classifier = trained_with(MLflow())
+    written = mlflow.MlflowClient().get_metric_history(run.info.run_id, "metric/loss")
+    assert [one.step for one in written] == classifier.history_["epoch"].tolist()
+    assert [one.value for one in written] == pytest.approx(classifier.history_["loss"].tolist())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_wandb_keeps_what_a_classifier_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wandb = pytest.importorskip("wandb", reason="wandb is not installed: make test-slow installs it")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    run = wandb.init(mode="offline", dir=tmp_path, project="metricfit")
+    classifier = trained_with(WandB())
+    last = classifier.history_.iloc[-1]
+    assert run.summary["metric/epoch"] == last["epoch"]
+    assert run.summary["metric/loss"] == pytest.approx(last["loss"])
+    run.finish()
