@@ -148,6 +148,7 @@ class Config:
         table: Its number there; empty where the paper printed no numbers.
         kind: ``"table"``, ``"curves"``, ``"scatter"`` or ``"analytic"``.
         protocols: The protocols; more than one where a table compares networks.
+        dataset_protocols: By data set, another protocol than these.
         datasets: Data sets in the order of the paper.
         methods: Losses and rivals in the order of the paper.
         metrics: What is evaluated.
@@ -170,29 +171,33 @@ class Config:
     kind: str = "table"
     rule: str = "decision"
     batches: tuple[int, ...] = ()
+    dataset_protocols: Mapping[str, str] = field(default_factory=dict)
     encodings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     trials: Mapping[str, int] = field(default_factory=dict)
     not_run: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def experiments(self, size: str = "full") -> Iterator[Experiment]:
-        """Every training that the table needs, data set by data set."""
+        """Every training that the table needs at a size that its protocol has, data set by data set."""
         for dataset in self.datasets:
             if dataset in self.not_run:
                 continue
             for encoding in self.encodings.get(dataset, ("",)):
-                for name in self.protocols:
+                for name in self.protocols_of(dataset):
+                    if size not in ("full", *protocol(name).sizes):
+                        continue
                     fallback = "grid" if protocol(name).grids else str(protocol(name).batch_size)
                     for batch in [str(b) for b in self.batches] or [fallback]:
                         for method in self.methods:
                             yield Experiment(dataset, method.name, method.approximation, name, batch, encoding, size)
 
-    def sizes(self) -> tuple[str, ...]:
-        """The sizes at which it can be run."""
-        shared = set(SIZES)
-        for name in self.protocols:
-            shared &= {"full", *protocol(name).sizes}
-        return tuple(size for size in SIZES if size in shared)
+    def protocols_of(self, dataset: str) -> tuple[str, ...]:
+        """The protocols of a data set."""
+        return (self.dataset_protocols[dataset],) if dataset in self.dataset_protocols else self.protocols
+
+    def all_protocols(self) -> set[str]:
+        """The protocols of all data sets."""
+        return {*self.protocols, *self.dataset_protocols.values()}
 
 
 def names() -> list[str]:
@@ -219,7 +224,7 @@ def read(name: str) -> Config:
             found[f"{key}s"] = [found.pop(key)]
     found["methods"] = [_method(path, entry) for entry in found.get("methods", [])]
     config: Config = _filled(Config, {"name": name} | found, path)
-    for one in config.protocols:
+    for one in config.all_protocols():
         protocol(one)
     return config
 

@@ -88,7 +88,7 @@ class Job:
 
 def jobs(plan: Plan, folder: Path, deadline: float = float("inf")) -> Iterator[Job]:
     """What is still needed: of each data set the first trial of all methods before the second of any."""
-    there = done(folder, {name for config in plan.configs for name in config.protocols})
+    there = done(folder, {name for config in plan.configs for name in config.all_protocols()})
     by_dataset: dict[str, list[Job]] = {}
     for experiment, trials in plan.wanted().items():
         left = [trial for trial in range(trials) if (experiment, trial) not in there]
@@ -111,6 +111,11 @@ def run(plan: Plan, folder: Path, *, workers: int = 1, budget: float | None = No
         budget: No fit is started after so many seconds.
     """
     deadline = float("inf") if budget is None else time.time() + budget
+    if not plan.wanted():
+        raise ValueError(
+            f"nothing to run: the tables have no experiment of size {plan.size!r} with these data sets, methods and "
+            "encodings; python -m benchmarks.papers list shows what there is."
+        )
     todo = list(jobs(plan, folder, deadline))
     clock = Clock(todo, done(folder), workers)
     failed = 0
