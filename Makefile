@@ -15,6 +15,11 @@ endif
 SUITE ?=
 SUITE_SMALL := keel winequality_red abalone cocktail_party ann_thyroid mammography
 
+# Options of the papers' experiments, e.g. make bench-papers PAPERS="--budget 2h --jobs 2".
+PAPERS ?=
+PAPERS_BTG := $(addprefix btg-table,1 3 4 5 6 7 9 11)
+PAPERS_EAST := east-table1 east-table3 multiclass-fbeta-table2
+
 # The report is tested in a real browser where there is one, or where it may be installed.
 define CHROMIUM
 for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
@@ -27,7 +32,8 @@ echo "    No Chromium here: the tests of the report in a browser will be skipped
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-slow lint format clean bench-suite bench-suite-smoke bench-speed bench-scale
+.PHONY: help demo docs test test-slow lint format clean bench-suite bench-suite-smoke bench-papers bench-papers-smoke \
+  bench-speed bench-scale
 .DELETE_ON_ERROR:
 
 help:  ## Show this list
@@ -86,6 +92,19 @@ bench-suite-smoke: $(VENV)/.installed-bench  ## The same on two tiny sets, into 
 	$(BIN)/python -m benchmarks.suite run --datasets smoke --splits 2 --results $$folder/results --cache $$folder/cache && \
 	$(BIN)/python -m benchmarks.suite table --results $$folder/results --docs $$folder/docs
 
+bench-papers: $(VENV)/.installed-papers  ## The papers' experiments beside their published numbers (days; resumes)
+	@echo "==> Tables at full size, images at reduced size; what is in benchmarks/papers/results is kept"
+	@$(BIN)/python -m benchmarks.papers run $(PAPERS_BTG) anyloss-tabular $(PAPERS)
+	@$(BIN)/python -m benchmarks.papers run $(PAPERS_EAST) --grid small \
+	  --datasets cocktail_party mammography adult creditcard $(PAPERS)
+	@$(BIN)/python -m benchmarks.papers run --reduced --grid small $(PAPERS)
+	@$(BIN)/python -m benchmarks.papers table --all
+
+bench-papers-smoke: $(VENV)/.installed-papers  ## Every one of them end to end at toy size, into a temporary folder
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && export OMP_NUM_THREADS=1 && \
+	$(BIN)/python -m benchmarks.papers run --size toy --results $$folder/results && \
+	$(BIN)/python -m benchmarks.papers table --all --results $$folder/results --images $$folder/images
+
 clean:  ## Remove everything generated except .venv
 	rm -rf build dist demo-report htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
@@ -122,4 +141,9 @@ $(VENV)/.installed-integrations: $(VENV)/.installed-dev
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev
 	@$(INSTALL) xgboost-cpu
+	@touch $@
+
+$(VENV)/.installed-papers: $(VENV)/.installed-dev
+	@$(INSTALL) clarabel
+	@$(INSTALL) --no-deps ap_perf
 	@touch $@

@@ -156,7 +156,7 @@ def _networks(experiment: Experiment, trials: Sequence[int], choice: Choice) -> 
         how.fruitless,
         how.augment,
     )
-    if how.together > 1 and len(trials) > 1 and settings.factor is None:
+    if how.together > 1 and settings.factor is None:
         trainings, held = [p.train for p in all_parts], [p.validation for p in all_parts]
         return train_together(make, built.loss, trainings, held, settings, seeds=trials), built
     device = "cuda" if torch.cuda.is_available() else "cpu"
