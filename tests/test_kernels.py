@@ -223,7 +223,15 @@ def fused_and_plain(loss, scores, target, sample_weight=None):
     torch.testing.assert_close(gradient.double(), expected_gradient, rtol=2e-4, atol=2e-5 * size)
 
 
+@pytest.fixture(params=["in one call", "in parts"])
+def size(request, monkeypatch):
+    """Small batches take a call of their own; here they take the large ones' way too."""
+    if request.param == "in parts":
+        monkeypatch.setattr(metricfit._kernels.loss, "SERIAL_ELEMENTS", 0)
+
+
 class TestLoss:
+    @pytest.mark.usefixtures("size")
     @pytest.mark.parametrize("spec", CLOSED_FORMS)
     @pytest.mark.parametrize("classes", [2, 6, 150])
     @pytest.mark.parametrize("absent", ["skip", "count"])
@@ -231,6 +239,7 @@ class TestLoss:
         scores, target, _ = samples(50, classes, dtype=torch.float32)
         fused_and_plain(MetricLoss(spec, absent=absent), scores, target)
 
+    @pytest.mark.usefixtures("size")
     @pytest.mark.parametrize("spec", ["f1", "mcc"])
     @pytest.mark.parametrize("layout", ["rows", "classes first", "channels last", "strided"])
     @pytest.mark.parametrize("classes", [5, 130])
@@ -256,6 +265,7 @@ class TestLoss:
             array = metricfit._kernels.batch._samples_and_classes(tensor)
             assert array.__array_interface__["data"][0] == tensor.data_ptr()
 
+    @pytest.mark.usefixtures("size")
     def test_bad_inputs_get_the_plain_paths_words(self):
         loss = MetricLoss("f1")
         scores, target, weight = samples(5, 3, dtype=torch.float32)
@@ -271,6 +281,7 @@ class TestLoss:
         with pytest.raises(ValueError, match="sample_weight: expected finite weights"):
             loss(torch.zeros(5, 3), target, -weight)
 
+    @pytest.mark.usefixtures("size")
     def test_unchecked_nan_propagates_and_wild_labels_do_not_crash(self):
         loss = MetricLoss("f1", validate=False)
         scores, target, _ = samples(5, 3, dtype=torch.float32)
@@ -279,6 +290,7 @@ class TestLoss:
         with pytest.raises((IndexError, RuntimeError)):
             loss(torch.zeros(5, 3), torch.full((5,), 10**9))
 
+    @pytest.mark.usefixtures("size")
     def test_nan_at_ignored_positions_and_batches_of_them(self):
         loss = MetricLoss("mcc")
         for classes in (3, 140):
@@ -309,6 +321,7 @@ class TestLoss:
             results.append(second.double())
         torch.testing.assert_close(results[0], results[1], rtol=1e-3, atol=1e-6)
 
+    @pytest.mark.usefixtures("size")
     def test_the_gradient_scales_and_a_graph_can_be_kept(self):
         loss = MetricLoss("f1")
         scores, target, _ = samples(20, 4, dtype=torch.float32)
@@ -332,6 +345,20 @@ class TestLoss:
         (gradient,) = torch.autograd.grad(value, leaf)
         assert value.item() == pytest.approx(with_it.item(), abs=1e-6)
         torch.testing.assert_close(gradient.double(), plain_loss(loss, scores, target)[1], rtol=1e-3, atol=1e-6)
+
+    def test_a_changed_temperature_metric_or_weight_counts_at_once(self):
+        loss = MetricLoss("f1")
+        scores, target, _ = samples(30, 5, dtype=torch.float32)
+        before = loss(scores, target).item()
+        loss.set_temperature(0.05)
+        fused_and_plain(loss, scores, target)
+        loss.temperature = torch.tensor(0.2)
+        assert loss(scores, target).item() == before
+        loss.metric, loss.weight = metrics.get("mcc"), torch.arange(5.0)
+        fused_and_plain(loss, scores, target)
+        loss.temperature = torch.tensor(0.1, requires_grad=True)
+        (of_temperature,) = torch.autograd.grad(loss(scores, target), loss.temperature)
+        assert of_temperature.item() != 0
 
     def test_other_steps_take_the_plain_way(self):
         assert five_points(sigmoid_step) is None

@@ -16,6 +16,7 @@ import ctypes
 import importlib.util
 import os
 import platform
+import random
 import statistics
 import subprocess
 import sys
@@ -68,17 +69,17 @@ def one_step(loss, logits, target, clock=time.perf_counter) -> float:
 
 
 def interleaved(contestants, logits, target, seconds: float, clock, least: int = 9) -> dict[str, list[float]]:
-    """Step times, the contestants taking turns in an order that changes, so that none always follows the same one."""
+    """Step times, the contestants taking turns in random order, so that none always follows the same one."""
     names = list(contestants)
     for name in names:
         for _ in range(3):
             one_step(contestants[name], logits, target)
     times: dict[str, list[float]] = {name: [] for name in names}
+    shuffle = random.Random(0)
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times[names[0]]) < least:
-        for name in names:
+        for name in shuffle.sample(names, len(names)):
             times[name].append(one_step(contestants[name], logits, target, clock))
-        names = names[1:] + names[:1]
     return times
 
 

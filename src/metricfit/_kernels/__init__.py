@@ -60,13 +60,11 @@ def _annealed(temperature: float, is_float32: bool) -> FivePoints:
     return FivePoints(temperature, float(np.float32(5 * temperature)) if is_float32 else 5 * temperature)
 
 
-def is_ordinary(*tensors: Tensor | None) -> bool:
+def is_ordinary(*tensors: Any) -> bool:
     """Whether all are ordinary dense tensors, outside of tracing, function transforms and forward derivatives."""
     if not values_can_be_inspected() or forward_ad._current_level >= 0:
         return False
-    for tensor in tensors:
-        if tensor is None:
-            continue
+    for tensor in tensors:  # noqa: SIM110 - takes half as long as all(…)
         if type(tensor) not in _ORDINARY or tensor.layout is not torch.strided:
             return False
     return True

@@ -13,7 +13,7 @@ from torch import Tensor
 from metricfit._kernels.threads import parts_of, run
 from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN
 
-__all__ = ["Batch", "FivePoints", "Tensors", "is_dense", "numba_is_here"]
+__all__ = ["LIMITS", "ROWS_FROM", "Batch", "FivePoints", "Tensors", "is_dense", "numba_is_here"]
 
 Array = np.ndarray[Any, Any]
 
@@ -56,7 +56,7 @@ def _limits_of(dtype: type[np.floating[Any]]) -> Array:
     return np.array([margin, smallest, information.tiny], dtype)
 
 
-_LIMITS = {np.dtype(kind): _limits_of(kind) for kind in (np.float32, np.float64)}
+LIMITS = {np.dtype(kind): _limits_of(kind) for kind in (np.float32, np.float64)}
 _EMPTY = {np.dtype(kind): np.empty(0, kind) for kind in (np.float32, np.float64)}
 Tensors = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
 """Scores (N, d, …), class indices int64 of the samples in order, sample weights and class weights or None."""
@@ -133,7 +133,7 @@ class Batch:
             self.ignore,
             number(self.points.delta),
             number(self.points.factor),
-            _LIMITS[array.dtype],
+            LIMITS[array.dtype],
         )
 
 

@@ -28,7 +28,22 @@ from metricfit._kernels.compiled import (
     step_at,
 )
 
-__all__ = ["LANES", "count_lanes", "pull_back_lanes", "two_largest"]
+__all__ = [
+    "LANES",
+    "column",
+    "count_lanes",
+    "exponentials",
+    "load",
+    "mean_gradient",
+    "pull_back_lanes",
+    "pull_back_softmax",
+    "pull_back_step",
+    "set_bends",
+    "set_segments",
+    "size_of_block",
+    "store",
+    "two_largest",
+]
 
 LANES = 32
 """Four AVX registers; few enough that a block of some classes stays in the first cache."""
@@ -40,18 +55,18 @@ COLUMNS = 11 * LANES
 
 
 @compiled()
-def _column(scores: Any) -> Any:
+def column(scores: Any) -> Any:
     return np.zeros(LANES, scores.dtype)
 
 
 @compiled()
-def _size_of_block(position: int, stop: int, length: int) -> int:
+def size_of_block(position: int, stop: int, length: int) -> int:
     size = min(LANES, stop - position)
     return min(size, length - position % length) if length > 1 else size
 
 
 @compiled()
-def _load(scores: Any, position: int, size: int, block: Any) -> None:
+def load(scores: Any, position: int, size: int, block: Any) -> None:
     classes, length = scores.shape[1], scores.shape[2]
     if length == 1:
         for r in range(size):
@@ -67,7 +82,7 @@ def _load(scores: Any, position: int, size: int, block: Any) -> None:
 
 
 @compiled()
-def _store(block: Any, position: int, size: int, out: Any) -> None:
+def store(block: Any, position: int, size: int, out: Any) -> None:
     classes, length = out.shape[1], out.shape[2]
     if length == 1:
         for r in range(size):
@@ -87,12 +102,12 @@ def two_largest(block: Any, lines: int, first: Any, second: Any, at_first: Any, 
     """The two largest of every column of a (lines, LANES) block, and in which line they are; of ties the first."""
     number = block.dtype.type
     zero = number(0)
-    for r in range(LANES):
+    for r in range(len(first)):
         first[r] = second[r] = -np.inf
         at_first[r] = at_second[r] = zero
     for k in range(lines):
         at, line = k * LANES, number(k)
-        for r in range(LANES):
+        for r in range(len(first)):
             x, a, b, i, j = block[at + r], first[r], second[r], at_first[r], at_second[r]
             lower, place = (a, i) if x > a else (x, line)
             first[r] = x if x > a else a + zero
@@ -102,12 +117,12 @@ def two_largest(block: Any, lines: int, first: Any, second: Any, at_first: Any, 
 
 
 @compiled()
-def _exponentials(block: Any, classes: int, first: Any, total: Any, limits: Any) -> None:
-    for r in range(LANES):
+def exponentials(block: Any, classes: int, first: Any, total: Any, limits: Any) -> None:
+    for r in range(len(first)):
         total[r] = limits.dtype.type(0)
     for k in range(classes):
         at = k * LANES
-        for r in range(LANES):
+        for r in range(len(first)):
             e = exponential(block[at + r] - first[r], limits)
             block[at + r] = e
             total[r] += e
@@ -117,12 +132,12 @@ def _exponentials(block: Any, classes: int, first: Any, total: Any, limits: Any)
 def _probabilities(block: Any, classes: int, first: Any, scale: Any, limits: Any) -> None:
     for k in range(classes):
         at = k * LANES
-        for r in range(LANES):
+        for r in range(len(first)):
             block[at + r] = exponential(block[at + r] - first[r], limits) * scale[r]
 
 
 @compiled()
-def _set_segments(mean: Any, delta: Any, factor: Any, limits: Any, work: Any) -> None:
+def set_segments(mean: Any, delta: Any, factor: Any, limits: Any, work: Any) -> None:
     for r in range(LANES):
         tau, half, low, middle, high = segments_of_step(mean[r], delta, factor, limits)
         work[TAU + r], work[HALF + r] = tau, half
@@ -130,7 +145,7 @@ def _set_segments(mean: Any, delta: Any, factor: Any, limits: Any, work: Any) ->
 
 
 @compiled()
-def _set_bends(mean: Any, delta: Any, factor: Any, limits: Any, work: Any) -> None:
+def set_bends(mean: Any, delta: Any, factor: Any, limits: Any, work: Any) -> None:
     for r in range(LANES):
         low, between, middle, high = bends_of_step(mean[r], delta, factor, limits)
         work[BEND_LOW + r], work[BEND_BETWEEN + r] = low, between
@@ -139,11 +154,11 @@ def _set_bends(mean: Any, delta: Any, factor: Any, limits: Any, work: Any) -> No
 
 @compiled()
 def _steps(block: Any, classes: int, scale: Any, work: Any, total: Any, one: Any) -> None:
-    for r in range(LANES):
+    for r in range(len(scale)):
         total[r] = one - one
     for k in range(classes):
         at = k * LANES
-        for r in range(LANES):
+        for r in range(len(scale)):
             p = block[at + r] * scale[r]
             h = step_at(p, work[TAU + r], work[HALF + r], work[LOW + r], work[MIDDLE + r], work[HIGH + r], one)
             block[at + r] = h
@@ -161,15 +176,15 @@ def count_lanes(
     zero, one, two = number(0), number(1), number(2)
     block = np.zeros(classes * LANES, scores.dtype)
     work = np.zeros(COLUMNS, scores.dtype)
-    first, second, at_first, at_second = _column(scores), _column(scores), _column(scores), _column(scores)
-    total, scale, mean = _column(scores), _column(scores), _column(scores)
+    first, second, at_first, at_second = column(scores), column(scores), column(scores), column(scores)
+    total, scale, mean = column(scores), column(scores), column(scores)
     position = start
     while position < stop:
-        size = _size_of_block(position, stop, length)
-        _load(scores, position, size, block)
+        size = size_of_block(position, stop, length)
+        load(scores, position, size, block)
         two_largest(block, classes, first, second, at_first, at_second)
         if is_softmax:
-            _exponentials(block, classes, first, total, limits)
+            exponentials(block, classes, first, total, limits)
             for r in range(LANES):
                 scale[r] = one / total[r]
                 mean[r] = (one + exponential(second[r] - first[r], limits)) * scale[r] / two
@@ -177,7 +192,7 @@ def count_lanes(
             for r in range(LANES):
                 scale[r] = one
                 mean[r] = (first[r] + second[r]) / two
-        _set_segments(mean, delta, factor, limits, work)
+        set_segments(mean, delta, factor, limits, work)
         _steps(block, classes, scale, work, total, one)
         for r in range(size):
             i = position + r
@@ -206,27 +221,27 @@ def count_lanes(
 
 
 @compiled()
-def _mean_gradient(block: Any, g: Any, classes: int, work: Any, mean: Any, one: Any) -> None:
+def mean_gradient(block: Any, g: Any, classes: int, work: Any, mean: Any, one: Any) -> None:
     """Σ g·h of each sample."""
-    for r in range(LANES):
+    for r in range(len(mean)):
         mean[r] = one - one
     for k in range(classes):
         at = k * LANES
-        for r in range(LANES):
+        for r in range(len(mean)):
             mean[r] += g[at + r] * step_at(
                 block[at + r], work[TAU + r], work[HALF + r], work[LOW + r], work[MIDDLE + r], work[HIGH + r], one
             )
 
 
 @compiled()
-def _pull_back_step(block: Any, g: Any, classes: int, work: Any, sums: Any, one: Any) -> None:
+def pull_back_step(block: Any, g: Any, classes: int, work: Any, sums: Any, one: Any) -> None:
     """Gradient with respect to p at a fixed threshold, into ``g``; its product with p, and the threshold's."""
     zero = one - one
     for r in range(2 * LANES):
         sums[r] = zero
     for k in range(classes):
         at = k * LANES
-        for r in range(LANES):
+        for r in range(len(sums) // 2):
             p = block[at + r]
             offset, half = p - work[TAU + r], work[HALF + r]
             # Products with 0 and 1 in place of a choice: a choice between loads is a branch to LLVM.
@@ -244,10 +259,10 @@ def _pull_back_step(block: Any, g: Any, classes: int, work: Any, sums: Any, one:
 
 
 @compiled()
-def _pull_back_softmax(block: Any, g: Any, classes: int, sums: Any) -> None:
+def pull_back_softmax(block: Any, g: Any, classes: int, sums: Any) -> None:
     for k in range(classes):
         at = k * LANES
-        for r in range(LANES):
+        for r in range(len(sums) // 2):
             g[at + r] = block[at + r] * (g[at + r] - sums[r])
 
 
@@ -263,13 +278,13 @@ def pull_back_lanes(
     block = np.zeros(classes * LANES, scores.dtype)
     g = np.zeros(classes * LANES, scores.dtype)
     work = np.zeros(COLUMNS, scores.dtype)
-    first, scale, mean = _column(scores), _column(scores), _column(scores)
-    weights = _column(scores)
+    first, scale, mean = column(scores), column(scores), column(scores)
+    weights = column(scores)
     sums = np.zeros(2 * LANES, scores.dtype)
     position = start
     while position < stop:
-        size = _size_of_block(position, stop, length)
-        _load(scores, position, size, block)
+        size = size_of_block(position, stop, length)
+        load(scores, position, size, block)
         for r in range(size):
             i = position + r
             label = target[i]
@@ -290,13 +305,13 @@ def pull_back_lanes(
                 g[k * LANES + r] = cells[k]
         if is_softmax:
             _probabilities(block, classes, first, scale, limits)
-        _set_segments(mean, delta, factor, limits, work)
-        _set_bends(mean, delta, factor, limits, work)
-        _mean_gradient(block, g, classes, work, mean, one)
+        set_segments(mean, delta, factor, limits, work)
+        set_bends(mean, delta, factor, limits, work)
+        mean_gradient(block, g, classes, work, mean, one)
         for r in range(LANES):
             work[MEAN + r] = mean[r] * work[SHARE + r]
             work[SHARE + r] *= weights[r]
-        _pull_back_step(block, g, classes, work, sums, one)
+        pull_back_step(block, g, classes, work, sums, one)
         for r in range(size):
             if is_fixed or target[position + r] == ignore:
                 continue
@@ -306,7 +321,7 @@ def pull_back_lanes(
                 g[at] += half
                 sums[r] += half * block[at]
         if is_softmax:
-            _pull_back_softmax(block, g, classes, sums)
-        _store(g, position, size, out)
+            pull_back_softmax(block, g, classes, sums)
+        store(g, position, size, out)
         position += size
     return GOOD

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,25 +11,29 @@ import torch
 from torch import Tensor, distributed
 
 from metricfit._kernels import is_ordinary
-from metricfit._kernels.batch import Batch, FivePoints, Tensors, is_dense, numba_is_here
-from metricfit._kernels.metric_gradients import ClosedForm
+from metricfit._kernels.batch import LIMITS, ROWS_FROM, Batch, FivePoints, is_dense, numba_is_here
+from metricfit._kernels.metric_gradients import ClosedForm, as_array
 from metricfit._kernels.second_order import second_order
+from metricfit._kernels.threads import SERIAL_ELEMENTS
 from metricfit.distributed import sum_over_processes
 
 __all__ = ["fused_loss"]
 
 Array = np.ndarray[Any, Any]
+_LIMITS = LIMITS[np.dtype(np.float32)]
+PullBack = Callable[[Tensor, float], Tensor]
+"""From the logits and the gradient of the loss to the gradient of the logits."""
 
 
 def fused_loss(
     metric: ClosedForm,
+    points: FivePoints,
     input: Tensor,
     target: Tensor,
-    plain: Callable[[Tensor], Tensor],
-    *,
-    points: FivePoints,
     weight: Tensor | None,
     sample_weight: Tensor | None,
+    plain: Callable[[Tensor], Tensor],
+    *,
     ignore_index: int,
     skip_absent: bool,
     detach_threshold: bool,
@@ -38,55 +43,66 @@ def fused_loss(
 
     Args:
         metric: The metric, differentiated by hand.
-        input: Logits (N, C, …).
-        target: Class indices (N, …).
-        plain: The reference: the loss of other logits of the same batch.
         points: The step.
+        input: Logits (N, C, …), an ordinary tensor (:func:`metricfit._kernels.is_ordinary`).
+        target: Class indices (N, …), ordinary too.
         weight: Class weights.
         sample_weight: Sample weights.
+        plain: The reference: the loss of other logits of the same batch.
         ignore_index: Target value of positions that do not count.
         skip_absent: Whether averages leave out classes without support.
         detach_threshold: Stop the gradient through the threshold.
         group: The processes whose counts are added up, from :func:`metricfit.distributed.group_of`.
     """
-    if not isinstance(input, Tensor) or not isinstance(target, Tensor) or not numba_is_here():
+    if not numba_is_here() or input.dtype is not torch.float32 or target.dtype is not torch.int64:
         return None
-    if not is_ordinary(input, target, weight, sample_weight) or input.ndim < 2:
+    if not (input.is_cpu and target.is_cpu):
         return None
-    if input.dtype != torch.float32 or not (input.is_cpu and target.is_cpu):
+    shape, elements = input.shape, input.numel()
+    positions = shape[:1] + shape[2:]
+    if target.shape != positions or not elements or shape[1] < 2 or metric.label >= shape[1]:
         return None
-    positions = input.shape[:1] + input.shape[2:] if input.ndim > 2 else input.shape[:1]
-    if target.shape != positions or target.dtype != torch.int64 or not input.numel() or input.shape[1] < 2:
-        return None
-    if metric.label >= input.shape[1]:
-        return None
-    if weight is not None and (weight.requires_grad or not weight.is_cpu or weight.shape != input.shape[1:2]):
-        return None
-    if sample_weight is not None and (
-        sample_weight.requires_grad or not sample_weight.is_cpu or sample_weight.shape != positions
-    ):
-        return None
-    tensors = (
-        input if is_dense(input) else input.contiguous(),
-        target if target.ndim == 1 else target.reshape(-1),
-        None if sample_weight is None else sample_weight.reshape(-1).to(input.dtype),
-        None if weight is None else weight.to(input.dtype),
-    )
-    batch = Batch(points, ignore=ignore_index, is_softmax=True, is_fixed=detach_threshold)
-    wants_gradient = torch.is_grad_enabled() and input.requires_grad
-    counts = batch.count(tensors)
-    if counts is None:
-        return None
-    if group is not None:
-        counts = _of_all(counts, group)
-    value, gradient = metric.loss_and_gradient(counts, skip_absent)
-    if group is not None:
-        gradient *= distributed.get_world_size(group)  # as in metricfit.distributed
-    loss = torch.scalar_tensor(value, dtype=input.dtype)  # torch.tensor takes five times as long
+    if weight is not None:
+        if not _are_weights(weight, shape[1:2]):
+            return None
+        weight = weight.to(torch.float32).contiguous()
+    if sample_weight is not None:
+        if not _are_weights(sample_weight, positions):
+            return None
+        sample_weight = sample_weight.reshape(-1).to(torch.float32)
+    wants_gradient = input.requires_grad and torch.is_grad_enabled()
+    is_small = elements <= SERIAL_ELEMENTS and shape[1] < ROWS_FROM
+    pull_back: PullBack
+    if is_small and group is None and input.is_contiguous() and target.is_contiguous():
+        small = _SmallBatch(metric, points, (target, weight, sample_weight))
+        value = small.loss(input, (ignore_index, detach_threshold, skip_absent), wants_gradient)
+        if value != value:
+            return None
+        pull_back = small.pull_back
+    else:
+        if not is_dense(input):
+            input = input.contiguous()
+        batch = Batch(points, ignore=ignore_index, is_softmax=True, is_fixed=detach_threshold)
+        others = (target.reshape(-1), sample_weight, weight)
+        counts = batch.count((input, *others))
+        if counts is None:
+            return None
+        if group is not None:
+            counts = _of_all(counts, group)
+        value, gradient = metric.loss_and_gradient(counts, skip_absent)
+        if group is not None:
+            gradient *= distributed.get_world_size(group)  # as in metricfit.distributed
+
+        def pull_back(scores: Tensor, scale: float) -> Tensor:
+            return batch.pull_back((scores, *others), gradient if scale == 1 else gradient * scale)
+
     if not wants_gradient:
-        return loss
-    result: Tensor = _FusedLoss.apply(tensors[0], tensors, batch, loss, gradient, plain)  # type: ignore[no-untyped-call]
-    return result
+        return torch.scalar_tensor(value, dtype=torch.float32)  # torch.tensor takes five times as long
+    return _tie(input, value, pull_back, plain)
+
+
+def _are_weights(weights: Tensor, shape: torch.Size) -> bool:
+    return is_ordinary(weights) and weights.is_cpu and weights.shape == shape and not weights.requires_grad
 
 
 class _FusedLoss(torch.autograd.Function):
@@ -94,10 +110,9 @@ class _FusedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
-        scores, (_, *ctx.others), ctx.batch, loss, ctx.gradient, ctx.plain = arguments
+        scores, value, ctx.pull_back, ctx.plain = arguments
         ctx.save_for_backward(scores)
-        result: Tensor = loss
-        return result
+        return torch.scalar_tensor(value, dtype=torch.float32)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -105,10 +120,57 @@ class _FusedLoss(torch.autograd.Function):
         if torch.is_grad_enabled():
             (gradient,) = second_order(ctx.plain, scores, gradients[0])
         else:
-            scale = gradients[0].item()
-            tensors: Tensors = (scores, *ctx.others)
-            gradient = ctx.batch.pull_back(tensors, ctx.gradient if scale == 1 else ctx.gradient * scale)
-        return gradient, None, None, None, None, None
+            gradient = ctx.pull_back(scores, gradients[0].item())
+        return gradient, None, None, None
+
+
+# Function.apply first looks for function transforms; an ordinary tensor has none, and here it would cost a tenth.
+_tie: Callable[..., Tensor] = super(torch.autograd.Function, _FusedLoss).apply
+
+
+class _SmallBatch:
+    """A contiguous batch of few classes, which one compiled call serves: :mod:`metricfit._kernels.small`."""
+
+    __slots__ = ("gradient", "metric", "options", "points", "tensors")
+
+    def __init__(
+        self, metric: ClosedForm, points: FivePoints, tensors: tuple[Tensor, Tensor | None, Tensor | None]
+    ) -> None:
+        self.metric = metric
+        self.points = points
+        self.tensors = tensors
+
+    def loss(self, input: Tensor, options: tuple[int, bool, bool], wants_gradient: bool) -> float:
+        """The loss, or NaN; the gradient is taken with it, since a call of its own would cost more."""
+        self.options = options
+        self.gradient = gradient = torch.empty_like(input) if wants_gradient else None
+        target, weight, sample_weight = self.tensors
+        size, classes = input.shape[:2]
+        points, metric = self.points, self.metric
+        value: float = _small_kernel()(
+            input.data_ptr(),
+            target.data_ptr(),
+            0 if weight is None else weight.data_ptr(),
+            0 if sample_weight is None else sample_weight.data_ptr(),
+            0 if gradient is None else gradient.data_ptr(),
+            size, classes, 1 if input.ndim == 2 else input.numel() // (size * classes),
+            points.delta, points.factor, *options, _LIMITS, as_array(metric.ratio), metric.label, metric.undefined,
+        )  # fmt: skip
+        return value
+
+    def pull_back(self, input: Tensor, scale: float) -> Tensor:
+        if self.gradient is None:  # an earlier call gave it away
+            self.loss(input, self.options, True)
+        gradient: Tensor
+        gradient, self.gradient = self.gradient, None  # type: ignore[assignment]
+        return gradient if scale == 1 else gradient.mul_(scale)
+
+
+@cache
+def _small_kernel() -> Any:
+    from metricfit._kernels.small import loss_and_gradient  # brings numba
+
+    return loss_and_gradient
 
 
 def _of_all(counts: Array, group: Any) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 
 from metricfit.metrics import F1, MCC, CriticalSuccessIndex, FBeta, Jaccard, Metric, Precision, Recall
 
-__all__ = ["ClosedForm", "closed_form_of"]
+__all__ = ["ClosedForm", "as_array", "closed_form_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -36,8 +36,11 @@ class ClosedForm:
 
     def loss_and_gradient(self, counts: Array, skip_absent: bool) -> tuple[float, Array]:
         """1 - metric and its gradient, given counts (parts, d, d) to be added; both 0 without any weight."""
-        kernel, ratio = _kernel(self.ratio)
-        result: tuple[float, Array] = kernel(counts, ratio, self.label, self.undefined, skip_absent)
+        from metricfit._kernels.matrices import loss_of_matrix  # brings numba
+
+        result: tuple[float, Array] = loss_of_matrix(
+            counts, as_array(self.ratio), self.label, self.undefined, skip_absent
+        )
         return result
 
 
@@ -80,7 +83,6 @@ _RATIOS: dict[type[Metric], tuple[float, float, float, float]] = {
 
 
 @cache
-def _kernel(ratio: tuple[float, float, float, float] | None) -> tuple[Any, Array]:
-    from metricfit._kernels import matrices  # brings numba
-
-    return (matrices.loss_of_mcc, np.zeros(4)) if ratio is None else (matrices.loss_of_mean_ratio, np.array(ratio))
+def as_array(ratio: tuple[float, ...] | None) -> Array:
+    """The numbers of a ratio as the compiled loops take them: none for MCC."""
+    return np.array(ratio or (), np.float64)

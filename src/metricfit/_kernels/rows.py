@@ -24,7 +24,7 @@ from metricfit._kernels.compiled import (
     slope_at,
     step_at,
 )
-from metricfit._kernels.lanes import LANES, _column, two_largest
+from metricfit._kernels.lanes import LANES, column, two_largest
 
 __all__ = ["count_rows", "pull_back_rows"]
 
@@ -92,7 +92,7 @@ def count_rows(
     number = limits.dtype.type
     zero, one, two = number(0), number(1), number(2)
     h = np.empty(classes, scores.dtype)
-    first, second, at_first, at_second = _column(scores), _column(scores), _column(scores), _column(scores)
+    first, second, at_first, at_second = column(scores), column(scores), column(scores), column(scores)
     for i in range(start, stop):
         label = target[i]
         if label == ignore:

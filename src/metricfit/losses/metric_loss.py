@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from metricfit._counting import count_each_class, count_samples
-from metricfit._inputs import Samples, Task, check_task, flatten_inputs, values_can_be_inspected
-from metricfit._kernels import five_points
+from metricfit._inputs import Samples, Task, check_task, flatten_inputs
+from metricfit._kernels import five_points, is_ordinary
+from metricfit._kernels.batch import FivePoints
 from metricfit._kernels.loss import fused_loss
-from metricfit._kernels.metric_gradients import closed_form_of
+from metricfit._kernels.metric_gradients import ClosedForm, closed_form_of
 from metricfit.confusion import Absent, ConfusionMatrix, as_confusion_matrix
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
 from metricfit.losses.cross_entropy import ClassWeighting, cross_entropy_of_sums, cross_entropy_sums
@@ -29,6 +30,10 @@ __all__ = ["MetricLoss", "metric_loss"]
 
 MATRIX_UP_TO = 4096
 """From this many classes on the counts of each class take the place of the matrix, where they are enough."""
+
+
+_Known = tuple[Metric, Step | None, Tensor | None, float | None, tuple[ClosedForm | None, FivePoints | None]]
+"""Metric, step, temperature and its value, and what follows from them."""
 
 
 def metric_loss(
@@ -198,6 +203,7 @@ class MetricLoss(nn.Module):
         prior = None if class_prior is None else _as_weights(class_prior, "class_prior")
         self.register_buffer("class_prior", prior, persistent=False)
         self._grids = sorted(self.metric._grids(), key=lambda grid: grid or ())
+        self._known: _Known | None = None
         self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self._grids) if memory else None
 
     def _check_options(self, step: str | Step, threshold: object, class_prior: object) -> None:
@@ -252,29 +258,45 @@ class MetricLoss(nn.Module):
             return torch.where(weight > 0, loss, torch.zeros_like(loss))
 
     def _fused(self, input: Tensor, target: Tensor, sample_weight: Tensor | None) -> Tensor | None:
-        """The loss in one compiled step, or None where an option or the input asks for the plain way."""
-        if not values_can_be_inspected():
-            return None
+        """The loss in one step of its own, or None where an option or the input asks for the plain way."""
         if self.task != "multiclass" or self.cross_entropy or self.memories is not None or self.from_probabilities:
             return None
-        closed_form, points = closed_form_of(self.metric), five_points(self._step)
-        if closed_form is None or points is None or (closed_form.label >= 0 and self.labels is not None):
+        if not is_ordinary(input, target) or input.ndim < 2 or self._averages_classes(input):
             return None
-        if isinstance(input, Tensor) and input.ndim > 1 and self._averages_classes(input):
+        closed_form, points = self._closed_form_and_points()
+        if closed_form is None or points is None or (closed_form.label >= 0 and self.labels is not None):
             return None
         return fused_loss(
             closed_form,
+            points,
             input,
             target,
+            self._buffers["weight"],
+            sample_weight,
             lambda other: self._plain(other, target, sample_weight),
-            points=points,
-            weight=self.weight,
-            sample_weight=sample_weight,
             ignore_index=self.ignore_index,
             skip_absent=self.absent == "skip",
             detach_threshold=self.detach_threshold,
             group=group_of(self.sync, self.training),
         )
+
+    def _closed_form_and_points(self) -> tuple[ClosedForm | None, FivePoints | None]:
+        """What does not change from batch to batch, found anew when metric, step or temperature are others."""
+        temperature = self._buffers["temperature"]  # a module's attribute takes four times as long
+        value = None
+        if temperature is not None and temperature.is_cpu and not temperature.requires_grad and not temperature.ndim:
+            value = temperature.item()
+        known = self._known
+        if (
+            known is None
+            or known[0] is not self.metric
+            or known[1] is not self._fixed_step
+            or known[2] is not temperature
+            or known[3] != value
+        ):
+            found = (closed_form_of(self.metric), five_points(self._step))
+            self._known = known = (self.metric, self._fixed_step, temperature, value, found)
+        return known[4]
 
     def set_temperature(self, temperature: float) -> None:
         """Change T in place: nothing is recompiled.
