@@ -62,7 +62,8 @@ def chosen_values(results: Path) -> str:
     text += [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for _, here in rows.groupby([*KEY, "grid"], sort=True):
         best = here.sort_values("validation_loss", kind="stable").iloc[0]
-        factor = f"{best['factor']:g}" if protocol(best["protocol"]).annealing else ""
+        annealed = protocol(best["protocol"]).annealing and best["approximation"]
+        factor = f"{best['factor']:g}" if annealed else ""
         size = "" if best["size"] == "full" else f" ({best['size']})"
         cells = [
             best["protocol"] + size, " ".join([best["dataset"], best["encoding"]]).strip(), best["method"],
