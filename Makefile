@@ -92,7 +92,7 @@ bench-suite-smoke: $(VENV)/.installed-bench  ## The same on two tiny sets, into 
 	$(BIN)/python -m benchmarks.suite run --datasets smoke --splits 2 --results $$folder/results --cache $$folder/cache && \
 	$(BIN)/python -m benchmarks.suite table --results $$folder/results --docs $$folder/docs
 
-bench-papers: $(VENV)/.installed-papers  ## The papers' experiments beside their published numbers (days; resumes)
+bench-papers: $(VENV)/.installed-dev  ## The papers' experiments beside their published numbers (days; resumes)
 	@echo "==> Tables at full size, images at reduced size; what is in benchmarks/papers/results is kept"
 	@$(BIN)/python -m benchmarks.papers run $(PAPERS_BTG) anyloss-tabular $(PAPERS)
 	@$(BIN)/python -m benchmarks.papers run $(PAPERS_EAST) --grid small \
@@ -100,7 +100,7 @@ bench-papers: $(VENV)/.installed-papers  ## The papers' experiments beside their
 	@$(BIN)/python -m benchmarks.papers run --reduced --grid small $(PAPERS)
 	@$(BIN)/python -m benchmarks.papers table --all
 
-bench-papers-smoke: $(VENV)/.installed-papers  ## Every one of them end to end at toy size, into a temporary folder
+bench-papers-smoke: $(VENV)/.installed-dev  ## Every one of them end to end at toy size, into a temporary folder
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && export OMP_NUM_THREADS=1 && \
 	$(BIN)/python -m benchmarks.papers run --size toy --results $$folder/results && \
 	$(BIN)/python -m benchmarks.papers table --all --results $$folder/results --images $$folder/images
@@ -141,9 +141,4 @@ $(VENV)/.installed-integrations: $(VENV)/.installed-dev
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev
 	@$(INSTALL) xgboost-cpu
-	@touch $@
-
-$(VENV)/.installed-papers: $(VENV)/.installed-dev
-	@$(INSTALL) clarabel
-	@$(INSTALL) --no-deps ap_perf
 	@touch $@

@@ -55,7 +55,8 @@ class Made:
 
 def protocol_of(experiment: Experiment) -> Protocol:
     """The experiment's protocol at its size, with what its method insists on."""
-    return protocol(experiment.protocol).at(experiment.size).of_method(base(experiment.method))
+    how = protocol(experiment.protocol).at(experiment.size).of_method(base(experiment.method))
+    return replace(how, together=1) if base(experiment.method) in RIVALS else how
 
 
 def base(method: str) -> str:
