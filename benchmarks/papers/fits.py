@@ -90,18 +90,24 @@ def _problem(dataset: str, encoding: str, rows: int | None) -> data.Problem:
     return data.load(dataset, encoding=encoding or "integer", rows=rows)
 
 
-@lru_cache(maxsize=10)
-def _parts(dataset: str, encoding: str, rows: int | None, fractions: tuple[float, ...], scale: Any, seed: int) -> Any:
+def _split(
+    dataset: str, encoding: str, rows: int | None, fractions: tuple[float, ...], scale: Any, seed: int
+) -> data.Parts:
     # Of very few rows every part must still have every class.
     small = rows is not None and rows <= 1000
     return data.split(_problem(dataset, encoding, rows), fractions, seed=seed, scale=scale, stratified=small)
+
+
+# Ten trials of a table are trained together; one split of CIFAR-10 takes 700 MB.
+_parts_of_table, _parts_of_images = lru_cache(maxsize=10)(_split), lru_cache(maxsize=1)(_split)
 
 
 def parts_of(experiment: Experiment, trial: int) -> data.Parts:
     """The parts of a trial, oversampled if that belongs to the method."""
     how = protocol_of(experiment)
     seed = trial if how.split == "trial" else 0
-    parts = _parts(experiment.dataset, experiment.encoding, how.rows, how.fractions, how.scale, seed)
+    kept = _parts_of_images if problem_of(experiment).X.ndim == 4 else _parts_of_table
+    parts = kept(experiment.dataset, experiment.encoding, how.rows, how.fractions, how.scale, seed)
     if "+oversampled" in experiment.method:
         parts = replace(parts, train=data.oversampled(parts.train, seed))
     return parts

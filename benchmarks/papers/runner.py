@@ -205,11 +205,12 @@ def _work(job: Job) -> None:
     choice = grids.fixed(job.experiment)
     if choice is None:
         name = "toy" if job.experiment.size == "toy" else job.grid
-        for point in grids.missing(job.experiment, name, job.folder):
+        points = grids.points(job.experiment, name)
+        for point in grids.missing(job.experiment, name, job.folder) if len(points) > 1 else ():
             if time.time() > job.deadline:
                 return
             grids.search(job.experiment, point, job.folder)
-        choice = grids.chosen(job.experiment, name, job.folder)
+        choice = grids.chosen(job.experiment, name, job.folder) if len(points) > 1 else points[0]
     for made in fit(job.experiment, job.trials, choice):
         _write(job, choice, made)
 
