@@ -61,6 +61,21 @@ class Plan:
             found = dict(sorted(found.items(), key=lambda item: order[item[0].dataset]))
         return found
 
+    def check(self) -> None:
+        """Every name must occur in the tables at this size, so that a slip of the pen does not go unseen."""
+        every = [experiment for config in self.configs for experiment in config.experiments(self.size)]
+        if not every:
+            raise ValueError(
+                f"size: the tables have no section for {self.size!r}; python -m benchmarks.papers list shows what "
+                "there is."
+            )
+        methods = {str(Method(e.method, e.approximation)) for e in every}
+        known = {"--datasets": {e.dataset for e in every}, "--methods": methods | {e.method for e in every}}
+        for option, asked in (("--datasets", self.datasets), ("--methods", self.methods)):
+            for name in asked:
+                if name not in known[option]:
+                    raise ValueError(f"{option}: {name!r} is not in these tables; there are: {_listed(known[option])}.")
+
     def _asked(self, experiment: Experiment) -> bool:
         names = {experiment.method, str(Method(experiment.method, experiment.approximation))}
         return (
@@ -111,11 +126,7 @@ def run(plan: Plan, folder: Path, *, workers: int = 1, budget: float | None = No
         budget: No fit is started after so many seconds.
     """
     deadline = float("inf") if budget is None else time.time() + budget
-    if not plan.wanted():
-        raise ValueError(
-            f"nothing to run: the tables have no experiment of size {plan.size!r} with these data sets, methods and "
-            "encodings; python -m benchmarks.papers list shows what there is."
-        )
+    plan.check()
     todo = list(jobs(plan, folder, deadline))
     clock = Clock(todo, done(folder), workers)
     failed = 0
@@ -126,6 +137,10 @@ def run(plan: Plan, folder: Path, *, workers: int = 1, budget: float | None = No
     if clock.done < len(todo):
         print(f"{len(todo) - clock.done} jobs left; the same command goes on with them", file=sys.stderr)
     return failed
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 class Clock:

@@ -23,8 +23,8 @@ from metricfit import metrics
 @pytest.fixture
 def binary() -> Scores:
     random = np.random.default_rng(0)
-    y = (random.random(400) < 0.2).astype(np.int64)
-    return Scores(random.normal(size=400) + 1.5 * y - 0.7, y)
+    y = (random.random(150) < 0.2).astype(np.int64)
+    return Scores(random.normal(size=150) + 1.5 * y - 0.7, y)
 
 
 def found(scores: Scores, **options: object) -> dict[tuple[str, str, str], float]:

@@ -139,7 +139,12 @@ def test_the_clock_expects_what_was_seen_before() -> None:
     ("arguments", "message"),
     [
         (["run", "btg-table99"], "there is no table or figure 'btg-table99'; did you mean btg-table9?"),
-        (["run", "btg-table1", "--reduced"], "nothing to run: the tables have no experiment of size 'reduced'"),
+        (["run", "btg-table1", "--reduced"], "size: the tables have no section for 'reduced'"),
+        (
+            ["run", "btg-table1", "--datasets", "mamography"],
+            "--datasets: 'mamography' is not in these tables; there are",
+        ),
+        (["run", "btg-table1", "--methods", "f1/linaer"], "--methods: 'f1/linaer' is not in these tables; there are"),
         (["run", "btg-table1", "--budget", "soon"], "expected a time such as 90s, 30m or 2h"),
         (["table"], "say which table, or --all"),
     ],
