@@ -189,6 +189,8 @@ def _explained(config: Config, shown: list[Line]) -> str:
 
 
 def _part(config: Config, here: list[Line]) -> list[str]:
+    if all(line.ours is None for line in here):
+        return ["Not run yet."]
     columns = [rule for rule in COLUMNS if any(rule in line.others for line in here)]
     columns += sorted({rule for line in here for rule in line.others if rule.startswith("tuned_for_")})
     paper = any(line.theirs is not None for line in here)

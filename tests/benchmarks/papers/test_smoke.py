@@ -31,7 +31,7 @@ def test_every_config_runs_end_to_end_in_less_than_five_minutes(
     assert time.process_time() - before < 300
     for name in names():
         text = (tmp_path / "results" / f"{name}.md").read_text()
-        assert "not run" not in text.replace("Not run: ", ""), name
+        assert "not run" not in text.replace("Not run: ", "").lower(), name
         assert (tmp_path / "images" / f"papers-{name}.png").exists(), name
 
 
