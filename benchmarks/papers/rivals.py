@@ -32,13 +32,14 @@ Array = NDArray[np.float64]
 Scores = Callable[[Tensor], Array]
 
 
-def fit(method: str, parts: Parts, *, seed: int) -> Scores:
+def fit(method: str, parts: Parts, *, seed: int, max_cuts: int = 1000) -> Scores:
     """Fit a rival to the training part; the validation part chooses its regularisation.
 
     Args:
         method: One of :data:`NAMES`.
         parts: A split.
         seed: Of the random forest.
+        max_cuts: Cutting planes after which SVM-perf gives up.
 
     Returns:
         A function of features that gives (n, d) scores, the largest of a row being the decision: decision values
@@ -56,7 +57,7 @@ def fit(method: str, parts: Parts, *, seed: int) -> Scores:
         return lambda features: _columns(model.predict_proba(reduced(features)), model.classes_, d)
     if method == "ccs":
         return _ccs(X, y, X_validation, y_validation, reduced)
-    return _svmperf(method.removeprefix("svmperf_"), X, y, X_validation, y_validation, reduced)
+    return _svmperf(method.removeprefix("svmperf_"), X, y, X_validation, y_validation, reduced, max_cuts)
 
 
 def _reduction(train: Tensor) -> Callable[[Tensor], NDArray[Any]]:
@@ -74,11 +75,17 @@ def _columns(found: Array, classes: NDArray[Any], d: int) -> Array:
 
 
 def _svmperf(
-    loss: str, X: NDArray[Any], y: NDArray[Any], X_held: NDArray[Any], y_held: NDArray[Any], reduced: Callable[..., Any]
+    loss: str,
+    X: NDArray[Any],
+    y: NDArray[Any],
+    X_held: NDArray[Any],
+    y_held: NDArray[Any],
+    reduced: Callable[..., Any],
+    max_cuts: int,
 ) -> Scores:
     # The error rate of rare positives is small, and so must be what is tolerated of it.
     epsilon = min(1e-4, 0.01 * min(y.mean(), 1 - y.mean())) if loss == "error" else 1e-4
-    machines = [svmperf.train(X, y, loss, C=C, epsilon=epsilon, max_cuts=1000) for C in SVM_WEIGHTS]
+    machines = [svmperf.train(X, y, loss, C=C, epsilon=epsilon, max_cuts=max_cuts) for C in SVM_WEIGHTS]
     values = [_quality(loss, machine.decision(X_held), y_held) for machine in machines]
     best = machines[int(np.argmax(values))]
 
