@@ -47,7 +47,7 @@ def write_all(results: Path, out: Path, images: Path | None) -> Iterator[Path]:
     for name in names():
         write_one(name, results, out, images)
         yield out / f"{name}.md"
-    for name, text in (("grid", chosen_values(results)), ("overview", overview(results))):
+    for name, text in (("grid", chosen_values(results)), ("overview", f"# How much is there\n\n{overview(results)}")):
         (out / f"{name}.md").write_text(text + "\n")
         yield out / f"{name}.md"
 

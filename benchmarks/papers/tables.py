@@ -28,7 +28,9 @@ class Mean:
 
     @property
     def variance(self) -> float:
-        """Of the mean: that of the trials, and that of the rounding."""
+        """Of the mean: that of the trials, and that of the rounding; NaN for a single trial."""
+        if self.trials < 2:
+            return math.nan
         spread = 0.0 if math.isnan(self.std) else self.std**2 / self.trials
         return spread + self.unit**2 / 12
 
@@ -47,7 +49,7 @@ class Difference:
 
     @property
     def notable(self) -> bool:
-        """Whether it is larger than two standard errors."""
+        """Whether it is larger than two standard errors; a single trial cannot tell."""
         return abs(self.value) > 2 * self.error
 
     def __str__(self) -> str:

@@ -44,6 +44,7 @@ def test_a_difference_of_more_than_two_standard_errors_is_bold() -> None:
     assert str(difference(ours, Mean(0.60, 0.02, 10, 0.01))) == "**+0.100**"
     assert str(difference(ours, Mean(0.69, 0.02, 10, 0.01))) == "+0.010"
     assert str(difference(ours, Mean(0.70, math.nan, 10, 0.01))) == "+0.000"
+    assert str(difference(Mean(0.70, math.nan, 1), Mean(0.60, 0.02, 10, 0.01))) == "+0.100"
 
 
 def test_a_table_says_what_is_missing_what_is_reduced_and_what_is_not_run() -> None:
