@@ -27,7 +27,10 @@ from metricfit.training.splits import strata
 __all__ = ["Scores", "TrainingData", "Validation", "mean_probabilities", "take_rows"]
 
 BLOCK_CELLS = 1 << 22
-"""Inputs and activations of a block hold about this many numbers: 16 MB."""
+"""Inputs of a block hold about this many numbers: 16 MB."""
+
+PIECE_CELLS = 1 << 18
+"""Inputs and activations of a layer on a CPU: 1 MB, which stay in cache."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ class Validation:
         found = []
         with torch.no_grad(), evaluating(network):
             for index, weights in self._blocks():
-                logits = functional_call(network, dict(state), (take_rows(self.data.features, index),)).float()
+                logits = self._logits(network, dict(state), index)
                 target = take_rows(self.data.target, index)
                 p = member_probabilities(logits, objective.task)
                 for half in (0, 1):
@@ -118,6 +121,12 @@ class Validation:
             scores = _stacked([*sums, sums[0].joined(sums[1])]).scores()
             self._note(torch.cat(found, dim=1), scores.key[:2].double().cpu(), active)
             return scores.of(2)
+
+    def _logits(self, network: nn.Module, state: dict[str, Tensor], index: Tensor) -> Tensor:
+        features = self.data.features
+        rows = _rows_at_once(len(index), features.shape[1], PIECE_CELLS if features.is_cpu else BLOCK_CELLS)
+        pieces = [functional_call(network, state, (take_rows(features, piece),)) for piece in index.split(rows, dim=1)]
+        return (pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)).float()
 
     def _note(self, p: Tensor, keys: Tensor, active: Tensor) -> None:
         for half in (0, 1):
@@ -140,8 +149,7 @@ class Validation:
         self.held_out, self.half_keys = state["held_out"], state["half_keys"]
 
     def _blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        members, features = len(self._index), self.data.features.shape[1]
-        size = max(256, BLOCK_CELLS // (members * max(features, 128)))
+        size = _rows_at_once(len(self._index), self.data.features.shape[1], BLOCK_CELLS)
         for start in range(0, self._index.shape[1], size):
             yield self._index[:, start : start + size], self._weights[:, :, start : start + size]
 
@@ -247,7 +255,8 @@ def mean_probabilities(
 ) -> NDArray[np.float64]:
     """The members' probabilities averaged, (n, classes) or (n, labels)."""
     members = int(getattr(network, "members", 1))
-    size = max(256, BLOCK_CELLS // (members * max(features.shape[1], 128)))
+    on_cpu = device is None or device.type == "cpu"
+    size = _rows_at_once(members, features.shape[1], PIECE_CELLS if on_cpu else BLOCK_CELLS)
     found = []
     with torch.no_grad(), evaluating(network):
         for start in range(0, len(features), size):
@@ -256,6 +265,10 @@ def mean_probabilities(
             found.append(member_probabilities(logits, task).double().mean(dim=0).cpu())
     mean = torch.cat(found).numpy()
     return mean if task == "multilabel" else np.asarray(mean / mean.sum(axis=1, keepdims=True))
+
+
+def _rows_at_once(members: int, features: int, cells: int) -> int:
+    return max(256, cells // (members * max(features, 128)))
 
 
 def take_rows(rows: Tensor, index: Tensor) -> Tensor:

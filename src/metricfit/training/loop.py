@@ -21,11 +21,13 @@ from metricfit.metrics import Metric
 from metricfit.training.batches import BatchOrder
 from metricfit.training.callbacks import Callback, EpochEnd
 from metricfit.training.checkpoint import CheckpointFile
+from metricfit.training.direct import DirectMLP
 from metricfit.training.evaluation import Scores, TrainingData, Validation, take_rows
+from metricfit.training.gradients import ObjectiveGradient
 from metricfit.training.history import EpochRecord, History
-from metricfit.training.networks import MemberMLP, StackedNetworks, build_network
+from metricfit.training.networks import MemberMLP, StackedNetworks, build_network, lent_seed
 from metricfit.training.objective import MemberObjective
-from metricfit.training.optimiser import WeightAverage, clip_gradients, learning_rate_at, make_optimiser
+from metricfit.training.optimiser import WeightAverage, clip_gradients, learning_rate_at, make_optimiser, take_step
 from metricfit.training.recipes import Recipe
 from metricfit.training.splits import Split, strata
 from metricfit.training.stopping import BestMembers, Stopping
@@ -165,6 +167,9 @@ class _Trainer:
         self.validation = Validation(self.data, [s.validation for s in problem.splits], problem.outputs)
         self.epochs = recipe.epochs(self.batches.steps)
         self.optimiser = make_optimiser(self.network, recipe)
+        by_hand = isinstance(self.network, MemberMLP) and device.type == "cpu"
+        self.direct = DirectMLP(self.network) if by_hand else None  # type: ignore[arg-type]
+        self.gradient = ObjectiveGradient(self.objective)
         live = {**dict(self.network.named_parameters()), **dict(self.network.named_buffers())}
         self.average = WeightAverage(live, recipe.averaging * self.batches.steps)
         self.best = BestMembers(members, self.average.averaged)
@@ -228,21 +233,27 @@ class _Trainer:
     _step_in_epoch = 0
 
     def _step(self, index: Tensor, rate: float) -> Tensor:
-        features, target, weight = (
-            take_rows(t, index) for t in (self.data.features, self.data.target, self.data.weight)
-        )
+        target, weight = take_rows(self.data.target, index), take_rows(self.data.weight, index)
+        if self.direct is None:
+            losses = self._gradients(index, target, weight)
+        else:
+            logits = self.direct.forward(self.direct.take(self.data.features, index))
+            losses, gradient = self.gradient(logits, target, weight)
+            self.direct.backward(gradient)
+        average_gradients(self.network.parameters(), self.group)
+        if self.recipe.gradient_clip:
+            clip_gradients(self.network.named_parameters(), self.objective.members, self.recipe.gradient_clip)
+        take_step(self.optimiser, rate)
+        return losses.mean()
+
+    def _gradients(self, index: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+        features = take_rows(self.data.features, index)
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
             logits = self.network(features)
         losses: Tensor = self.objective(logits, target, weight)
         self.optimiser.zero_grad(set_to_none=True)
         losses.sum().backward()
-        average_gradients(self.network.parameters(), self.group)
-        if self.recipe.gradient_clip:
-            clip_gradients(self.network.named_parameters(), self.objective.members, self.recipe.gradient_clip)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        self.optimiser.step()
-        return losses.detach().mean()
+        return losses.detach()
 
     def _validate(self, number: int) -> Scores | None:
         state = self.average.averaged
@@ -264,7 +275,7 @@ class _Trainer:
             self.network.use_generator(torch.Generator(self.device).manual_seed(seed))
             return nullcontext()
         # Foreign modules draw for their part of the batch alone: not twice the same in two processes.
-        return _lent_seed(seed + self.part.start, self.device)
+        return lent_seed(seed + self.part.start, self.device)
 
     def result(self, interrupted: bool) -> TrainingResult:
         """The network with the best weights of each member."""
@@ -331,18 +342,3 @@ class _Trainer:
 
 def _epoch_seed(seed: int, epoch: int) -> int:
     return int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0] >> 1)
-
-
-class _lent_seed:  # noqa: N801 - reads as a statement
-    """torch's global generator with a seed for a while, for modules that use it; afterwards as it was."""
-
-    def __init__(self, seed: int, device: torch.device) -> None:
-        self.seed = seed
-        self.fork = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-
-    def __enter__(self) -> None:
-        self.fork.__enter__()
-        torch.manual_seed(self.seed)
-
-    def __exit__(self, *error: Any) -> None:
-        self.fork.__exit__(*error)

