@@ -14,15 +14,18 @@ from hypothesis import strategies as st
 
 import metricfit._kernels
 import metricfit._kernels.batch
+import metricfit._kernels.layout
 import metricfit._kernels.loss
+import metricfit._kernels.sums
 import metricfit._kernels.threads
+import metricfit._kernels.torch_loss
 from metricfit import MetricLoss, metrics
 from metricfit._counting import _count_block
 from metricfit._kernels import five_points
 from metricfit._kernels.batch import Batch
-from metricfit._kernels.closed_form import ClosedFormCounts
 from metricfit._kernels.metric_gradients import closed_form_of
 from metricfit._kernels.threads import parts_of
+from metricfit._kernels.torch_counts import ClosedFormCounts
 from metricfit.confusion import ConfusionMatrix, soft_confusion_matrix
 from metricfit.steps import annealed_linear_step, linear_step, sigmoid_step
 from tests.helper import generator
@@ -223,15 +226,25 @@ def fused_and_plain(loss, scores, target, sample_weight=None):
     torch.testing.assert_close(gradient.double(), expected_gradient, rtol=2e-4, atol=2e-5 * size)
 
 
-@pytest.fixture(params=["in one call", "in parts"])
-def size(request, monkeypatch):
-    """Small batches take a call of their own; here they take the large ones' way too."""
-    if request.param == "in parts":
+def without_numba(monkeypatch):
+    for module in (metricfit._kernels, metricfit._kernels.loss):
+        monkeypatch.setattr(module, "numba_is_here", lambda: False)
+
+
+@pytest.fixture(params=["one call", "parts", "torch", "torch in blocks"])
+def way(request, monkeypatch):
+    """The ways a batch can take: those of large batches are open to the small ones of the tests here."""
+    if request.param == "parts":
         monkeypatch.setattr(metricfit._kernels.loss, "SERIAL_ELEMENTS", 0)
+    elif request.param != "one call":
+        without_numba(monkeypatch)
+    if request.param == "torch in blocks":
+        monkeypatch.setattr(metricfit._kernels.layout, "BLOCK_ELEMENTS", 97)
+        monkeypatch.setattr(metricfit._kernels.torch_loss, "KEPT_ELEMENTS", 300)
 
 
 class TestLoss:
-    @pytest.mark.usefixtures("size")
+    @pytest.mark.usefixtures("way")
     @pytest.mark.parametrize("spec", CLOSED_FORMS)
     @pytest.mark.parametrize("classes", [2, 6, 150])
     @pytest.mark.parametrize("absent", ["skip", "count"])
@@ -239,7 +252,7 @@ class TestLoss:
         scores, target, _ = samples(50, classes, dtype=torch.float32)
         fused_and_plain(MetricLoss(spec, absent=absent), scores, target)
 
-    @pytest.mark.usefixtures("size")
+    @pytest.mark.usefixtures("way")
     @pytest.mark.parametrize("spec", ["f1", "mcc"])
     @pytest.mark.parametrize("layout", ["rows", "classes first", "channels last", "strided"])
     @pytest.mark.parametrize("classes", [5, 130])
@@ -265,7 +278,7 @@ class TestLoss:
             array = metricfit._kernels.batch._samples_and_classes(tensor)
             assert array.__array_interface__["data"][0] == tensor.data_ptr()
 
-    @pytest.mark.usefixtures("size")
+    @pytest.mark.usefixtures("way")
     def test_bad_inputs_get_the_plain_paths_words(self):
         loss = MetricLoss("f1")
         scores, target, weight = samples(5, 3, dtype=torch.float32)
@@ -281,7 +294,7 @@ class TestLoss:
         with pytest.raises(ValueError, match="sample_weight: expected finite weights"):
             loss(torch.zeros(5, 3), target, -weight)
 
-    @pytest.mark.usefixtures("size")
+    @pytest.mark.usefixtures("way")
     def test_unchecked_nan_propagates_and_wild_labels_do_not_crash(self):
         loss = MetricLoss("f1", validate=False)
         scores, target, _ = samples(5, 3, dtype=torch.float32)
@@ -290,7 +303,7 @@ class TestLoss:
         with pytest.raises((IndexError, RuntimeError)):
             loss(torch.zeros(5, 3), torch.full((5,), 10**9))
 
-    @pytest.mark.usefixtures("size")
+    @pytest.mark.usefixtures("way")
     def test_nan_at_ignored_positions_and_batches_of_them(self):
         loss = MetricLoss("mcc")
         for classes in (3, 140):
@@ -321,7 +334,7 @@ class TestLoss:
             results.append(second.double())
         torch.testing.assert_close(results[0], results[1], rtol=1e-3, atol=1e-6)
 
-    @pytest.mark.usefixtures("size")
+    @pytest.mark.usefixtures("way")
     def test_the_gradient_scales_and_a_graph_can_be_kept(self):
         loss = MetricLoss("f1")
         scores, target, _ = samples(20, 4, dtype=torch.float32)
@@ -338,13 +351,55 @@ class TestLoss:
         loss = MetricLoss(spec)
         scores, target, _ = samples(30, 5, dtype=torch.float32)
         with_it = loss(scores, target)
-        for module in (metricfit._kernels, metricfit._kernels.loss):
-            monkeypatch.setattr(module, "numba_is_here", lambda: False)
+        without_numba(monkeypatch)
         leaf = scores.clone().requires_grad_()
         value = loss(leaf, target)
         (gradient,) = torch.autograd.grad(value, leaf)
         assert value.item() == pytest.approx(with_it.item(), abs=1e-6)
         torch.testing.assert_close(gradient.double(), plain_loss(loss, scores, target)[1], rtol=1e-3, atol=1e-6)
+
+    @pytest.mark.parametrize("classes", [2, 5, 70])
+    def test_double_precision_is_exact(self, classes):
+        loss = MetricLoss("mcc", step="linear", delta=0.2)  # a temperature would be a float32 number
+        scores, target, weight = samples(60, classes)
+        leaf = scores.clone().requires_grad_()
+        value = loss(leaf, target, weight)
+        assert "FusedLoss" in str(value.grad_fn)
+        (gradient,) = torch.autograd.grad(3 * value, leaf)
+        expected, expected_gradient = plain_loss(loss, scores, target, weight)
+        assert value.dtype == gradient.dtype == torch.float64
+        assert value.item() == pytest.approx(expected.item(), abs=1e-12)
+        torch.testing.assert_close(gradient, 3 * expected_gradient, rtol=1e-9, atol=1e-12)
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+    def test_half_precision_is_counted_in_single(self, dtype):
+        loss = MetricLoss("f1")
+        scores, target, _ = samples(60, 5, dtype=dtype)
+        leaf = scores.clone().requires_grad_()
+        value = loss(leaf, target)
+        (gradient,) = torch.autograd.grad(value, leaf)
+        assert value.dtype == torch.float32
+        assert gradient.dtype == dtype
+        assert value.item() == pytest.approx(loss(scores.float(), target).item(), abs=1e-6)
+        torch.testing.assert_close(gradient.double(), plain_loss(loss, scores, target)[1], rtol=2e-2, atol=1e-4)
+
+    def test_threads_of_the_torch_way_give_the_same_numbers_every_time(self, monkeypatch):
+        without_numba(monkeypatch)
+        monkeypatch.setattr(metricfit._kernels.layout, "BLOCK_ELEMENTS", 200)
+        loss, threads = MetricLoss("f1"), torch.get_num_threads()
+        scores, target, _ = samples(500, 5, dtype=torch.float32)
+        results = []
+        try:
+            for number in (1, 3, 3):
+                torch.set_num_threads(number)
+                leaf = scores.clone().requires_grad_()
+                value = loss(leaf, target)
+                results.append((value.detach(), *torch.autograd.grad(value, leaf)))
+        finally:
+            torch.set_num_threads(threads)
+        for alone, once, again in zip(*results, strict=True):
+            assert torch.equal(once, again)
+            torch.testing.assert_close(alone, once, rtol=1e-5, atol=1e-8)
 
     def test_a_changed_temperature_metric_or_weight_counts_at_once(self):
         loss = MetricLoss("f1")
@@ -403,8 +458,16 @@ class TestMetricGradients:
         (expected_gradient,) = torch.autograd.grad(expected, leaf)
         if kind == "one column" and spec == "mcc":
             return  # undefined: the loss is 1 whatever happens, its gradient 0 or that of a limit
-        # A constant added to a row of the gradient moves nothing: every sample's memberships sum to one.
         torch.testing.assert_close(torch.from_numpy(gradient), expected_gradient, rtol=1e-9, atol=1e-12)
+        sums = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
+        value, columns, diagonal = metricfit._kernels.sums.loss_of_sums(closed_form_of(metric), *sums, skip)
+        assert value.item() == pytest.approx(expected.item(), abs=1e-12)
+        # A constant added to a row of the gradient moves nothing: every sample's memberships sum to one.
+        parts = columns + diagonal.diag()
+        torch.testing.assert_close(
+            parts - parts.mean(1, keepdim=True), expected_gradient - expected_gradient.mean(1, keepdim=True),
+            rtol=1e-9, atol=1e-12,
+        )  # fmt: skip
 
     def test_what_has_no_closed_form(self):
         for spec in ("kappa", "f1:average=micro", "f1:average=weighted", "f1:zero_division=nan", "mcc:average=macro"):

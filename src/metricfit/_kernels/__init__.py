@@ -18,8 +18,8 @@ from torch.autograd import forward_ad
 
 from metricfit._inputs import Samples, values_can_be_inspected
 from metricfit._kernels.batch import Batch, FivePoints, Tensors, is_dense, numba_is_here
-from metricfit._kernels.closed_form import ClosedFormCounts
 from metricfit._kernels.second_order import second_order
+from metricfit._kernels.torch_counts import ClosedFormCounts
 from metricfit.steps import Step, annealed_linear_step, linear_step
 
 __all__ = ["count", "five_points", "is_ordinary"]

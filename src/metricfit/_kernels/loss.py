@@ -15,13 +15,15 @@ from metricfit._kernels.batch import LIMITS, ROWS_FROM, Batch, FivePoints, is_de
 from metricfit._kernels.metric_gradients import ClosedForm, as_array
 from metricfit._kernels.second_order import second_order
 from metricfit._kernels.threads import SERIAL_ELEMENTS
+from metricfit._kernels.torch_loss import TorchBatch
+from metricfit._numerics import accumulation_dtype
 from metricfit.distributed import sum_over_processes
 
 __all__ = ["fused_loss"]
 
 Array = np.ndarray[Any, Any]
 _LIMITS = LIMITS[np.dtype(np.float32)]
-PullBack = Callable[[Tensor, float], Tensor]
+PullBack = Callable[[Tensor, Tensor], Tensor]
 """From the logits and the gradient of the loss to the gradient of the logits."""
 
 
@@ -37,6 +39,7 @@ def fused_loss(
     ignore_index: int,
     skip_absent: bool,
     detach_threshold: bool,
+    validate: bool = True,
     group: Any = None,
 ) -> Tensor | None:
     """The loss of a multiclass batch of logits, or None where the plain way must be taken or finds an error.
@@ -52,38 +55,45 @@ def fused_loss(
         ignore_index: Target value of positions that do not count.
         skip_absent: Whether averages leave out classes without support.
         detach_threshold: Stop the gradient through the threshold.
+        validate: Whether values may be looked at where that means to wait for a device.
         group: The processes whose counts are added up, from :func:`metricfit.distributed.group_of`.
     """
-    if not numba_is_here() or input.dtype is not torch.float32 or target.dtype is not torch.int64:
-        return None
-    if not (input.is_cpu and target.is_cpu):
-        return None
     shape, elements = input.shape, input.numel()
     positions = shape[:1] + shape[2:]
-    if target.shape != positions or not elements or shape[1] < 2 or metric.label >= shape[1]:
+    if target.shape != positions or target.dtype is not torch.int64 or not elements or not 1 < shape[1] > metric.label:
         return None
-    if weight is not None:
-        if not _are_weights(weight, shape[1:2]):
-            return None
-        weight = weight.to(torch.float32).contiguous()
-    if sample_weight is not None:
-        if not _are_weights(sample_weight, positions):
-            return None
-        sample_weight = sample_weight.reshape(-1).to(torch.float32)
+    if weight is not None and not _are_weights(weight, shape[1:2], input):
+        return None
+    if sample_weight is not None and not _are_weights(sample_weight, positions, input):
+        return None
     wants_gradient = input.requires_grad and torch.is_grad_enabled()
+    is_compiled = input.dtype is torch.float32 and input.is_cpu and target.is_cpu and numba_is_here()
     is_small = elements <= SERIAL_ELEMENTS and shape[1] < ROWS_FROM
+    if not (input.is_contiguous() or is_dense(input)):
+        input = input.contiguous()
+    value: Any
     pull_back: PullBack
-    if is_small and group is None and input.is_contiguous() and target.is_contiguous():
-        small = _SmallBatch(metric, points, (target, weight, sample_weight))
+    if not is_compiled:
+        # Other processes expect a matrix, which this does without.
+        if group is not None or target.device != input.device or not input.is_floating_point():
+            return None
+        whole = TorchBatch(
+            points, input, target, weight, sample_weight,
+            ignore_index=ignore_index, is_fixed=detach_threshold, may_wait=validate or input.is_cpu,
+        )  # fmt: skip
+        value = whole.loss(input, metric, skip_absent, wants_gradient)
+        if value is None:
+            return None
+        pull_back = whole.pull_back
+    elif is_small and group is None and input.is_contiguous() and target.is_contiguous():
+        small = _SmallBatch(metric, points, (target, _as_floats(weight), _as_floats(sample_weight)))
         value = small.loss(input, (ignore_index, detach_threshold, skip_absent), wants_gradient)
         if value != value:
             return None
         pull_back = small.pull_back
     else:
-        if not is_dense(input):
-            input = input.contiguous()
         batch = Batch(points, ignore=ignore_index, is_softmax=True, is_fixed=detach_threshold)
-        others = (target.reshape(-1), sample_weight, weight)
+        others = (target.reshape(-1), _as_floats(sample_weight), _as_floats(weight))
         counts = batch.count((input, *others))
         if counts is None:
             return None
@@ -93,16 +103,27 @@ def fused_loss(
         if group is not None:
             gradient *= distributed.get_world_size(group)  # as in metricfit.distributed
 
-        def pull_back(scores: Tensor, scale: float) -> Tensor:
-            return batch.pull_back((scores, *others), gradient if scale == 1 else gradient * scale)
+        def pull_back(scores: Tensor, scale: Tensor) -> Tensor:
+            return batch.pull_back((scores, *others), gradient if scale.item() == 1 else gradient * scale.item())
 
     if not wants_gradient:
-        return torch.scalar_tensor(value, dtype=torch.float32)  # torch.tensor takes five times as long
+        return _as_scalar(value, input.dtype)
     return _tie(input, value, pull_back, plain)
 
 
-def _are_weights(weights: Tensor, shape: torch.Size) -> bool:
-    return is_ordinary(weights) and weights.is_cpu and weights.shape == shape and not weights.requires_grad
+def _are_weights(weights: Tensor, shape: torch.Size, like: Tensor) -> bool:
+    return (
+        is_ordinary(weights) and weights.device == like.device and weights.shape == shape and not weights.requires_grad
+    )
+
+
+def _as_floats(weights: Tensor | None) -> Tensor | None:
+    return None if weights is None else weights.reshape(-1).to(torch.float32)
+
+
+def _as_scalar(value: Any, dtype: torch.dtype) -> Tensor:
+    dtype = accumulation_dtype(dtype)
+    return value.to(dtype) if isinstance(value, Tensor) else torch.scalar_tensor(value, dtype=dtype)
 
 
 class _FusedLoss(torch.autograd.Function):
@@ -112,7 +133,7 @@ class _FusedLoss(torch.autograd.Function):
     def forward(ctx: Any, *arguments: Any) -> Tensor:
         scores, value, ctx.pull_back, ctx.plain = arguments
         ctx.save_for_backward(scores)
-        return torch.scalar_tensor(value, dtype=torch.float32)
+        return _as_scalar(value, scores.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -120,7 +141,7 @@ class _FusedLoss(torch.autograd.Function):
         if torch.is_grad_enabled():
             (gradient,) = second_order(ctx.plain, scores, gradients[0])
         else:
-            gradient = ctx.pull_back(scores, gradients[0].item())
+            gradient = ctx.pull_back(scores, gradients[0])
         return gradient, None, None, None
 
 
@@ -158,12 +179,13 @@ class _SmallBatch:
         )  # fmt: skip
         return value
 
-    def pull_back(self, input: Tensor, scale: float) -> Tensor:
+    def pull_back(self, input: Tensor, scale: Tensor) -> Tensor:
+        """The gradient with respect to the logits, given that of the loss."""
         if self.gradient is None:  # an earlier call gave it away
             self.loss(input, self.options, True)
         gradient: Tensor
         gradient, self.gradient = self.gradient, None  # type: ignore[assignment]
-        return gradient if scale == 1 else gradient.mul_(scale)
+        return gradient if scale.item() == 1 else gradient.mul_(scale)
 
 
 @cache

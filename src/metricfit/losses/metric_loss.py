@@ -277,6 +277,7 @@ class MetricLoss(nn.Module):
             ignore_index=self.ignore_index,
             skip_absent=self.absent == "skip",
             detach_threshold=self.detach_threshold,
+            validate=self.validate,
             group=group_of(self.sync, self.training),
         )
 
