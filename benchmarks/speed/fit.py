@@ -1,7 +1,7 @@
 """What a fit costs: beside the same loop with cross-entropy, beside scikit-learn's MLPClassifier, and in memory.
 
 ``python benchmarks/speed/fit.py`` writes ``fit.csv`` beside it. All times are processor times of one thread, medians
-of interleaved repetitions with their range, so that other work on the machine matters little; only their ratios are
+of interleaved repetitions with their quartiles, so that other work on the machine matters little; only their ratios are
 kept. Data: adult (OpenML, or ``METRICFIT_DATA``); a million rows of random numbers for the memory.
 """
 
@@ -12,70 +12,87 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from sklearn.neural_network import MLPClassifier
 
-from metricfit import MetricClassifier
+from metricfit import MetricClassifier, metrics
 from metricfit.data import TablePreprocessor, load
+from metricfit.training import Problem, get_recipe
+from metricfit.training.evaluation import TrainingData
+from metricfit.training.loop import _Trainer
+from metricfit.training.splits import split_rows
 
 RESULTS = Path(__file__).parent / "fit.csv"
-EPOCHS = 5
+EPOCHS = 3
 
 
-def _ratio(one: Callable[[], Any], other: Callable[[], Any], repetitions: int) -> list[float]:
-    """Processor times of ``one`` over those of ``other``, in turn."""
-    ratios = []
-    for _ in range(repetitions):
-        times = []
-        for job in (one, other):
+def _times(jobs: Sequence[Callable[[], Any]], repetitions: int) -> NDArray[np.float64]:
+    """Processor times (repetitions, jobs), in turn."""
+    times = np.empty((repetitions, len(jobs)))
+    for r in range(repetitions):
+        for j, job in enumerate(jobs):
             started = time.process_time()
             job()
-            times.append(time.process_time() - started)
-        ratios.append(times[0] / times[1])
-    return ratios
+            times[r, j] = time.process_time() - started
+    return times
 
 
-def _epochs(X: Any, y: Any, **options: Any) -> Callable[[], Any]:
-    model = MetricClassifier(
-        preprocess=None, baseline=False, verbose=False, random_state=0, device="cpu", max_epochs=EPOCHS, min_steps=0,
-        **options,
-    )  # fmt: skip
-    return lambda: model.fit(X, y)
+def _row(what: str, ratios: NDArray[np.float64]) -> dict[str, Any]:
+    low, median, high = np.quantile(ratios, [0.25, 0.5, 0.75]).round(3)
+    row = {"what": what, "median": median, "lower_quartile": low, "upper_quartile": high, "repetitions": len(ratios)}
+    print(row, file=sys.stderr, flush=True)
+    return row
 
 
-def ratios(repetitions: int) -> list[dict[str, Any]]:
-    """Of fits of five epochs on adult."""
-    torch.set_num_threads(1)
-    data = load("adult")
-    y = np.asarray(data.y)
-    X = TablePreprocessor(random_state=0).fit_transform(data.X, y)
+def epochs(X: NDArray[np.float32], y: NDArray[np.int64], repetitions: int) -> list[dict[str, Any]]:
+    """Epochs on a metric over those on cross-entropy, validation included."""
+    data = TrainingData(torch.from_numpy(X), torch.from_numpy(y), torch.ones(len(y)))
     rows = []
-
-    def note(what: str, found: list[float]) -> None:
-        rows.append({"what": what, "median": round(float(np.median(found)), 3), "low": round(min(found), 3),
-                     "high": round(max(found), 3), "repetitions": len(found)})  # fmt: skip
-        print(rows[-1], file=sys.stderr)
-
-    for members, cv in ((5, 5), (1, None)):
-        for metric in ("f1", "mcc"):
-            found = _ratio(
-                _epochs(X, y, metric=metric, cv=cv), _epochs(X, y, recipe="cross_entropy", cv=cv), repetitions
+    for members in (5, 1):
+        folds = members if members > 1 else None
+        splits = split_rows(y, folds, members=1, groups=None, random=np.random.default_rng(0))
+        trainers = []
+        for recipe, metric in (("cross_entropy", "f1"), ("default", "f1"), ("default", "mcc")):
+            problem = Problem(data, splits, metrics.get(metric), "binary", (0, 1))
+            trainers.append(_Trainer(problem, get_recipe(recipe), 0, None, torch.device("cpu"), False))
+        _times([trainer.epoch for trainer in trainers], 1)
+        times = _times([trainer.epoch for trainer in trainers], repetitions)
+        for j, metric in ((1, "f1"), (2, "mcc")):
+            rows.append(
+                _row(f"an epoch on {metric} / on cross-entropy, networks: {members}", times[:, j] / times[:, 0])
             )
-            note(f"epochs on {metric} / on cross-entropy, networks: {members}", found)
-    for kind in (np.float32, np.float64):
+    return rows
+
+
+def fits(X: NDArray[np.float32], y: NDArray[np.int64], repetitions: int) -> list[dict[str, Any]]:
+    """Fits of scikit-learn's MLPClassifier over ours, for as many rows: of five networks each trains on four fifths."""
+    rows = []
+    wide = X.astype(np.float64)
+    for hidden in ((128, 64), (32, 16)):
         for batch in (512, 200):
-            table = X.astype(kind)
-            usual = MLPClassifier((128, 64), batch_size=batch, max_iter=EPOCHS, random_state=0)
-            five = _epochs(X, y, metric="f1", cv=5, batch_size=batch, dropout=0.0)
-            name = f"MLPClassifier ({kind.__name__}) / a network of five trained together, batch {batch}"
-            found = [5 * r * 0.8 for r in _ratio(lambda m=usual, t=table: m.fit(t, y), five, repetitions)]
-            note(name + ", same rows", found)
+            common = {"hidden_sizes": hidden, "batch_size": batch, "dropout": 0.0, "max_epochs": EPOCHS, "min_steps": 0}
+            common |= {"preprocess": None, "baseline": False, "verbose": False, "random_state": 0, "device": "cpu"}
+            five, one = (MetricClassifier("f1", cv=cv, **common) for cv in (5, None))
+            usual = MLPClassifier(hidden, batch_size=batch, max_iter=EPOCHS, random_state=0)
+            jobs = [
+                partial(five.fit, X, y),
+                partial(one.fit, X, y),
+                partial(usual.fit, X, y),
+                partial(usual.fit, wide, y),
+            ]
+            times = _times(jobs, repetitions)
+            for j, kind in ((2, "float32"), (3, "float64")):
+                name = f"MLPClassifier {hidden} ({kind}), batch {batch} / "
+                rows.append(_row(name + "a network of five trained together", 4 * times[:, j] / times[:, 0]))
+                rows.append(_row(name + "one network", 0.8 * times[:, j] / times[:, 1]))
     return rows
 
 
@@ -95,7 +112,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / X.n
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     value = round(float(out), 2)
     return [{"what": "peak of fit on 1,000,000 x 50 float32, beyond X itself, in sizes of X", "median": value,
-             "low": value, "high": value, "repetitions": 1}]  # fmt: skip
+             "lower_quartile": value, "upper_quartile": value, "repetitions": 1}]  # fmt: skip
 
 
 def main() -> int:
@@ -104,7 +121,11 @@ def main() -> int:
     options = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rows = ratios(options.repetitions) + memory()
+        torch.set_num_threads(1)
+        data = load("adult")
+        _, y = np.unique(np.asarray(data.y), return_inverse=True)
+        X = np.ascontiguousarray(TablePreprocessor(random_state=0).fit_transform(data.X, y))
+        rows = epochs(X, y, 2 * options.repetitions) + fits(X, y, options.repetitions) + memory()
     pd.DataFrame(rows).to_csv(RESULTS, index=False)
     print(pd.DataFrame(rows).to_markdown(index=False))
     return 0
