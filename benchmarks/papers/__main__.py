@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.papers.config import names, read
 from benchmarks.papers.results import RESULTS
+from benchmarks.running import positive, seconds
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,9 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--datasets", nargs="+", default=[], help="only these data sets, in this order")
     run.add_argument("--methods", nargs="+", default=[], help="only these, e.g. f1/linear bce")
     run.add_argument("--encodings", nargs="+", default=[], choices=["integer", "onehot"], help="of adult's categories")
-    run.add_argument("--trials", type=_positive, help="number of trials instead of the file's")
-    run.add_argument("--jobs", type=_positive, default=1, help="fits at the same time, one thread each (1)")
-    run.add_argument("--budget", type=_seconds, help="start nothing after this time: 90s, 30m, 2h")
+    run.add_argument("--trials", type=positive, help="number of trials instead of the file's")
+    run.add_argument("--jobs", type=positive, default=1, help="fits at the same time, one thread each (1)")
+    run.add_argument("--budget", type=seconds, help="start nothing after this time: 90s, 30m, 2h")
     run.add_argument("--grid", default="full", help="which grid to search: full, small (full)")
     size = run.add_mutually_exclusive_group()
     size.add_argument("--size", default="full", choices=["full", "reduced", "toy"])
@@ -89,19 +89,6 @@ def _parser() -> argparse.ArgumentParser:
     for command in (run, table, shown):
         command.add_argument("--results", type=Path, default=RESULTS, help="folder of the CSV files")
     return parser
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number >= 1, got {text!r}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
-    if not found:
-        raise argparse.ArgumentTypeError(f"expected a time such as 90s, 30m or 2h, got {text!r}")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 if __name__ == "__main__":

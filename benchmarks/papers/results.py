@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.papers.config import Experiment
+from benchmarks.running import cut_half_row
 
 __all__ = ["RESULTS", "append", "done", "now", "read", "version"]
 
@@ -63,22 +64,13 @@ def append(kind: str, experiment: Experiment, rows: Iterable[Mapping[str, Any]],
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        _cut_half_row(file)
+        cut_half_row(file)
         if file.tell() == 0:
             writer.writeheader()
         writer.writerows(key | dict(row) for row in rows)
         file.write(text.getvalue().encode())
         file.flush()
         os.fsync(file.fileno())
-
-
-def _cut_half_row(file: io.BufferedRandom) -> None:
-    file.seek(0)
-    content = file.read()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        file.truncate(whole)
-    file.seek(0, os.SEEK_END)
 
 
 def read(kind: str, folder: Path, protocols: Iterable[str] | None = None) -> pd.DataFrame:

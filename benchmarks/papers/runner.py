@@ -7,9 +7,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -19,6 +17,7 @@ from benchmarks.papers import grid as grids
 from benchmarks.papers.config import Config, Experiment, Method
 from benchmarks.papers.fits import Choice, Made, fit, protocol_of
 from benchmarks.papers.results import append, done, now, version
+from benchmarks.running import outcomes
 
 __all__ = ["Job", "Plan", "jobs", "run"]
 
@@ -130,7 +129,7 @@ def run(plan: Plan, folder: Path, *, workers: int = 1, budget: float | None = No
     todo = list(jobs(plan, folder, deadline))
     clock = Clock(todo, done(folder), workers)
     failed = 0
-    for job, seconds, error in _outcomes(todo, workers, deadline):
+    for job, seconds, error in outcomes(_outcome, todo, workers, deadline):
         failed += bool(error)
         clock.count(job, seconds)
         print(f"{clock} {job.title}: {error or f'{seconds:.0f} s'}", file=sys.stderr, flush=True)
@@ -182,26 +181,6 @@ class Clock:
 
 
 Outcome = tuple[Job, float, str]
-
-
-def _outcomes(todo: Iterable[Job], workers: int, deadline: float) -> Iterator[Outcome]:
-    waiting = iter(todo)
-    if workers == 1:
-        for job in waiting:
-            if time.time() > deadline:
-                return
-            yield _outcome(job)
-        return
-    # Spawned, not forked: libraries that hold threads do not survive a fork.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        running: set[Future[Outcome]] = set()
-        while True:
-            while len(running) < workers and time.time() <= deadline and (job := next(waiting, None)):
-                running.add(pool.submit(_outcome, job))
-            if not running:
-                return
-            finished, running = wait(running, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in finished)
 
 
 def _outcome(job: Job) -> Outcome:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from benchmarks.running import positive, seconds
 from benchmarks.suite.cache import CACHE, forget
 from benchmarks.suite.datasets import DATASETS, KEEL, SMOKE
 from benchmarks.suite.methods import METHODS, METRICS
@@ -61,12 +61,12 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--datasets", nargs="+", default=list(DATASETS), help="names, or the groups all, keel, smoke")
     run.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     run.add_argument("--metrics", nargs="+", default=list(METRICS), choices=METRICS)
-    run.add_argument("--splits", type=_positive, default=10, help="number of random splits (10)")
+    run.add_argument("--splits", type=positive, default=10, help="number of random splits (10)")
     run.add_argument("--first-split", type=int, default=0, help="number of the first one (0)")
-    run.add_argument("--max-train-rows", type=_positive, help="train on a stratified sample of at most so many rows")
-    run.add_argument("--jobs", type=_positive, default=1, help="fits at the same time (1)")
-    run.add_argument("--threads", type=_positive, default=1, help="threads of each fit (1)")
-    run.add_argument("--budget", type=_seconds, help="start nothing after this time: 90s, 30m, 2h")
+    run.add_argument("--max-train-rows", type=positive, help="train on a stratified sample of at most so many rows")
+    run.add_argument("--jobs", type=positive, default=1, help="fits at the same time (1)")
+    run.add_argument("--threads", type=positive, default=1, help="threads of each fit (1)")
+    run.add_argument("--budget", type=seconds, help="start nothing after this time: 90s, 30m, 2h")
     run.add_argument("--redo", nargs="+", default=[], choices=METHODS, help="methods to train again")
     run.add_argument(
         "--rescore", nargs="+", default=[], choices=METHODS, help="methods to decide and score again, untrained"
@@ -92,19 +92,6 @@ def _datasets(parser: argparse.ArgumentParser, names: Iterable[str]) -> list[str
             parser.error(f"--datasets: there is no {name!r} in the suite{hint}")
         chosen += [n for n in groups.get(name, (name,)) if n not in chosen]
     return chosen
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number >= 1, got {text!r}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
-    if not found:
-        raise argparse.ArgumentTypeError(f"expected a time such as 90s, 30m or 2h, got {text!r}")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 if __name__ == "__main__":

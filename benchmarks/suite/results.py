@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks.running import cut_half_row
+
 __all__ = ["RESULTS", "Key", "Row", "append", "existing", "machine", "provenance", "read", "remove"]
 
 RESULTS = Path(__file__).parent / "results"
@@ -88,7 +90,7 @@ def append(rows: Iterable[Row], folder: Path) -> None:
     for dataset, group in by_dataset.items():
         with _file(dataset, folder).open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            _cut_half_row(file)
+            cut_half_row(file)
             text = io.StringIO()
             writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
             if file.tell() == 0:
@@ -97,15 +99,6 @@ def append(rows: Iterable[Row], folder: Path) -> None:
             file.write(text.getvalue().encode())
             file.flush()
             os.fsync(file.fileno())
-
-
-def _cut_half_row(file: io.BufferedRandom) -> None:
-    file.seek(0)
-    content = file.read()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        file.truncate(whole)
-    file.seek(0, os.SEEK_END)
 
 
 def read(folder: Path) -> pd.DataFrame:

@@ -6,11 +6,9 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from threadpoolctl import threadpool_limits
 
+from benchmarks.running import outcomes
 from benchmarks.suite.cache import CACHE, Cached, keep, recall
 from benchmarks.suite.cache import path as cache_path
 from benchmarks.suite.datasets import Part, Table, part, table
@@ -108,10 +107,11 @@ def run(plan: Plan, folder: Path, *, workers: int = 1, budget: float | None = No
         budget: No job is started after so many seconds.
     """
     todo = list(jobs(plan, folder))
+    deadline = float("inf") if budget is None else time.time() + budget
     failed = 0
     with _progress() as bar:
         task = bar.add_task("", total=len(todo))
-        for job, rows, error in _outcomes(todo, workers, budget):
+        for job, rows, error in outcomes(_outcome, todo, workers, deadline):
             if error:
                 failed += 1
                 bar.console.print(f"{job.title}: {error}", markup=False, highlight=False)
@@ -134,27 +134,6 @@ def _progress() -> Progress:
 
 
 Outcome = tuple[Job, list[Row], str]
-
-
-def _outcomes(todo: Iterable[Job], workers: int, budget: float | None) -> Iterator[Outcome]:
-    deadline = float("inf") if budget is None else time.monotonic() + budget
-    waiting = iter(todo)
-    if workers == 1:
-        for job in waiting:
-            if time.monotonic() > deadline:
-                return
-            yield _outcome(job)
-        return
-    # Spawned, not forked: libraries that hold threads do not survive a fork.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        running: set[Future[Outcome]] = set()
-        while True:
-            while len(running) < workers and time.monotonic() <= deadline and (job := next(waiting, None)):
-                running.add(pool.submit(_outcome, job))
-            if not running:
-                return
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
 
 
 def _outcome(job: Job) -> Outcome:
