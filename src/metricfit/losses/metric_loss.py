@@ -285,8 +285,9 @@ class MetricLoss(nn.Module):
         """What does not change from batch to batch, found anew when metric, step or temperature are others."""
         temperature = self._buffers["temperature"]  # a module's attribute takes four times as long
         value = None
-        if temperature is not None and temperature.is_cpu and not temperature.requires_grad and not temperature.ndim:
-            value = temperature.item()
+        if temperature is not None and not temperature.requires_grad and not temperature.ndim:
+            # A device is asked for the value only after a change.
+            value = temperature.item() if temperature.is_cpu else temperature._version
         known = self._known
         if (
             known is None
@@ -295,7 +296,10 @@ class MetricLoss(nn.Module):
             or known[2] is not temperature
             or known[3] != value
         ):
-            found = (closed_form_of(self.metric), five_points(self._step))
+            step = self._step
+            if value is not None and temperature is not None and not temperature.is_cpu:
+                step = partial(annealed_linear_step, temperature=temperature.cpu())
+            found = (closed_form_of(self.metric), five_points(step))
             self._known = known = (self.metric, self._fixed_step, temperature, value, found)
         return known[4]
 
