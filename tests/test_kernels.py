@@ -272,6 +272,16 @@ class TestLoss:
         fused_and_plain(MetricLoss(spec, weight=weight, detach_threshold=True), scores, target, sample_weight)
         fused_and_plain(MetricLoss(spec, weight=weight, temperature=0.05), scores, target, sample_weight)
 
+    @pytest.mark.usefixtures("way")
+    @pytest.mark.parametrize("spec", ["f1", "mcc", "kappa"])
+    def test_arguments_stay_as_they_were(self, spec):
+        scores, target, sample_weight = samples(50, 6, dtype=torch.float32)
+        kept = [value.clone() for value in (scores, target, sample_weight)]
+        loss = MetricLoss(spec, weight=torch.rand(6, generator=generator(5)))
+        loss(scores.requires_grad_(), target, sample_weight=sample_weight).backward()
+        for value, copy in zip((scores.detach(), target, sample_weight), kept, strict=True):
+            assert torch.equal(value, copy)
+
     def test_images_are_read_where_they_lie(self):
         scores = torch.randn(2, 3, 4, 5, generator=generator())
         for tensor in (scores, scores.contiguous(memory_format=torch.channels_last), scores[:, :, 0, 0].contiguous()):
