@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 NEEDS = {
+    "src/metricfit/_kernels/triton_rows.py": "triton",
     "src/metricfit/integrations/huggingface.py": "transformers",
     "src/metricfit/integrations/lightning.py": "lightning",
     "src/metricfit/integrations/skorch.py": "skorch",
@@ -13,4 +14,6 @@ collect_ignore = [path for path, library in NEEDS.items() if library in MISSING]
 
 
 def pytest_report_header():
-    return f"not installed, so not tested: {', '.join(MISSING)} (make test-slow installs them)" if MISSING else None
+    if not MISSING:
+        return None
+    return f"not installed, so not tested: {', '.join(MISSING)} (make test-slow installs them; triton comes with CUDA)"
