@@ -22,3 +22,15 @@ def network(seed: int = 0) -> nn.Sequential:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Sequential(nn.Linear(FEATURES, 8), nn.ReLU(), nn.Linear(8, CLASSES))
+
+
+class Model(nn.Module):
+    """What the Hugging Face Trainer needs of a model, no more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = network()
+
+    def forward(self, features: Tensor, labels: Tensor | None = None) -> dict[str, Tensor]:
+        """The logits."""
+        return {"logits": self.network(features)}

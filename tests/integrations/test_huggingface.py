@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from metricfit import MetricLoss, TemperatureAnnealer
-from tests.integrations.helper import CLASSES, blobs, network
+from tests.integrations.helper import CLASSES, Model, blobs, network
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: make test-slow installs it")
 accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed: make test-slow installs it")
@@ -24,17 +24,6 @@ accelerate = pytest.importorskip("accelerate", reason="accelerate is not install
 from metricfit.integrations.huggingface import STATE, TemperatureAnnealing, compute_loss_func  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory")
-
-
-class Model(nn.Module):
-    """What the Trainer needs of a model, no more."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.network = network()
-
-    def forward(self, features: Tensor, labels: Tensor | None = None) -> dict[str, Tensor]:
-        return {"logits": self.network(features)}
 
 
 class Rows(Dataset[dict[str, Tensor]]):

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from metricfit import MetricLoss
-from tests.integrations.helper import blobs, network
+from tests.integrations.helper import Model, blobs, network
 
 ROWS, BATCH, EPOCHS, RATE, COOLING = 96, 32, 4, 0.05, 0.5
 
@@ -67,18 +67,6 @@ def by_lightning(batch: int) -> tuple[nn.Module, float]:
     sampler = DistributedSampler(rows, processes, int(os.environ.get("RANK", "0")), shuffle=False)
     trainer.fit(module, DataLoader(rows, batch_size=batch, sampler=sampler))
     return module.network, float(module.loss.temperature)
-
-
-class Model(nn.Module):
-    """What the Trainer needs of a model, no more."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.network = network()
-
-    def forward(self, features: Tensor, labels: Tensor | None = None) -> dict[str, Tensor]:
-        """The logits."""
-        return {"logits": self.network(features)}
 
 
 def by_huggingface(batch: int) -> tuple[nn.Module, float]:
