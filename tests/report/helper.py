@@ -1,5 +1,6 @@
 """Models that were never trained, with scores made up for the page, and what Python says about the same scores."""
 
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -142,3 +143,16 @@ def value_of(spec, counts, labels, task):
     """A metric's value by Python, from its spec as the page shows it."""
     metric = metrics.get(spec)
     return float(metric.compute(ConfusionMatrix(torch.from_numpy(counts), task, tuple(labels))))
+
+
+def wait_until(page, condition, arg=None, *, seconds=10.0):
+    """Ask the page again and again until the condition holds.
+
+    Playwright's own ``wait_for_function`` evaluates the string inside the page whenever it is not true at once, which
+    the report's content security policy forbids; a single ``evaluate`` goes through the debugger and is allowed.
+    """
+    end = time.monotonic() + seconds
+    while not page.evaluate(condition, arg):
+        if time.monotonic() > end:
+            raise AssertionError(f"still false after {seconds:g} s: {condition}")
+        page.wait_for_timeout(20)

@@ -7,7 +7,7 @@ import pytest
 
 from metricfit.decisions import DecisionRule, best_threshold
 from metricfit.metrics import ExpectedCost
-from tests.report.helper import binary_scores, class_scores, confusion, label_scores, page_of, value_of
+from tests.report.helper import binary_scores, class_scores, confusion, label_scores, page_of, value_of, wait_until
 
 
 def cells(page, size):
@@ -99,7 +99,7 @@ def test_costs_that_are_typed_move_the_cost_and_its_least(show):
     best = best_threshold(truth, scores.proba[:, 1], ExpectedCost(matrix=costs.tolist()), labels=LABELS)
     assert shown_metrics(page)["cost"] == pytest.approx(best.value, rel=1e-9)
     # The words follow a moment later, so that a screen reader is not flooded.
-    page.wait_for_function("document.getElementById('x-answer').textContent.includes('expected cost')")
+    wait_until(page, "document.getElementById('x-answer').textContent.includes('expected cost')")
 
 
 def test_best_goes_to_the_best_value_python_finds(show):
@@ -256,8 +256,8 @@ def test_operating_point_moves_on_the_curves(show):
     page.wait_for_selector("#c-pr .mark")
     before = page.get_attribute("#c-pr svg[role=img]", "aria-label"), page.get_attribute("#c-roc path.mark[d]", "d")
     page.locator("#x-slider-0").fill("10")
-    page.wait_for_function(
-        "old => document.querySelector('#c-pr svg[role=img]').getAttribute('aria-label') !== old", arg=before[0]
+    wait_until(
+        page, "old => document.querySelector('#c-pr svg[role=img]').getAttribute('aria-label') !== old", before[0]
     )
     counts = cells(page, 2)
     label = page.get_attribute("#c-pr svg[role=img]", "aria-label")
@@ -268,5 +268,5 @@ def test_copied_json_is_a_rule(show):
     page = show(page_of(LABELS, "f1", binary_scores()))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.click("#x-copy-json")
-    page.wait_for_function("document.getElementById('x-copied').textContent === 'Copied.'")
+    wait_until(page, "document.getElementById('x-copied').textContent === 'Copied.'")
     assert json.loads(page.evaluate("navigator.clipboard.readText()"))["threshold"] == 0.5

@@ -12,7 +12,7 @@ from metricfit.report import Unlabelled, render
 from metricfit.report.explorer import explorer
 from metricfit.report.page import to_script_json
 from metricfit.store.scores import stratified_sample
-from tests.report.helper import binary_scores, class_scores, label_scores, model, page_of
+from tests.report.helper import binary_scores, class_scores, label_scores, model, page_of, wait_until
 
 LABELS = ("no", "yes")
 NASTY = ("</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "a'\"&\u2028b")
@@ -130,9 +130,7 @@ def test_a_class_that_does_not_occur(show, kind):
     assert "The class yes does not occur in these rows" in page.inner_text("header")
     if kind != "binary":
         page.select_option("#x-axis", label="yes")
-    page.wait_for_function(
-        "document.querySelector('#c-pr .plot svg').getAttribute('aria-label').includes('does not occur')"
-    )
+    wait_until(page, "document.querySelector('#c-pr .plot svg').getAttribute('aria-label').includes('does not occur')")
     page.check("#x-hold")
     assert "No decision reaches this recall" in page.text_content("#x-held")
 
