@@ -60,7 +60,7 @@ test-slow: $(VENV)/.installed-integrations  ## The tests marked slow, and those 
 
 bench-speed: $(VENV)/.installed-rivals  ## Time of the loss against cross-entropy, and how it grows (about 30 min)
 	@$(BIN)/python benchmarks/speed/loss.py ratios
-	@$(VENV)/rivals/bin/python benchmarks/speed/loss.py growth --seconds 2
+	@$(VENV)/rivals/bin/python benchmarks/speed/loss.py growth --threads 1 --clock cpu --seconds 8
 	@$(BIN)/python benchmarks/speed/loss.py plots
 
 bench-scale: $(VENV)/.installed-dev  ## Training on 1 to 50 million rows, a search over 10^8 scores (about an hour)

@@ -14,6 +14,7 @@ import argparse
 import csv
 import ctypes
 import importlib.util
+import math
 import os
 import platform
 import random
@@ -34,6 +35,8 @@ HERE = Path(__file__).parent
 IMAGES = HERE.parents[1] / "docs" / "images"
 CLOCKS = {"wall": time.perf_counter, "cpu": time.thread_time}
 SHAPES = [(1024, 2), (1024, 10), (65536, 10), (8192, 257), (65536, 257), (8192, 1000), (262144, 21), (4, 21, 256, 256)]
+LEAST_ROUNDS = 7
+"""Of the growth's turns, however long they take."""
 
 
 def machine() -> dict[str, object]:
@@ -139,51 +142,71 @@ def naive_f1(logits, target):
     return 1 - (2 * tp / (matrix.sum(0) + matrix.sum(1)).clamp_min(1e-12)).mean()
 
 
-def rivals():
-    """Losses and matrices by name; libraries that are not installed are left out."""
-    found = {"cross_entropy": F.cross_entropy, "metricfit f1": MetricLoss("f1"), "metricfit mcc": MetricLoss("mcc")}
-    found["naive one-hot"] = naive_f1
-    try:
-        from torchmetrics.functional.classification import multiclass_confusion_matrix
+def rivals() -> list[str]:
+    """Names of losses and matrices; libraries that are not installed are left out."""
+    return [name for group in LIBRARIES.values() for name in group()]
 
-        def of_torchmetrics(logits, target):
-            return multiclass_confusion_matrix(logits, target, logits.shape[1])
 
-        found["torchmetrics matrix (no gradient)"] = of_torchmetrics
-    except ImportError:
-        pass
+def rival(name: str):
+    """The loss or matrix of a name; only its own library is imported."""
+    return LIBRARIES.get(name.split()[0], plain)()[name]
+
+
+def plain():
+    return {
+        "cross_entropy": F.cross_entropy, "metricfit f1": MetricLoss("f1"), "metricfit mcc": MetricLoss("mcc"),
+        "naive one-hot": naive_f1,
+    }  # fmt: skip
+
+
+def of_torchmetrics():
+    if importlib.util.find_spec("torchmetrics") is None:
+        return {}
+    from torchmetrics.functional.classification import multiclass_confusion_matrix
+
+    def matrix(logits, target):
+        return multiclass_confusion_matrix(logits, target, logits.shape[1])
+
+    return {"torchmetrics matrix (no gradient)": matrix}
+
+
+def of_sklearn():
     from sklearn.metrics import confusion_matrix
 
-    def of_sklearn(logits, target):
+    def matrix(logits, target):
         return confusion_matrix(target.numpy(), logits.detach().argmax(1).numpy())
 
-    found["sklearn matrix (no gradient)"] = of_sklearn
-    found |= segmentation_rivals() | binary_rivals()
-    return found
+    return {"sklearn matrix (no gradient)": matrix}
 
 
-def segmentation_rivals():
-    """Losses for images, of which a table is one of 1 × 1 pixels; from an environment of their own."""
-    found = {}
+def of_smp():
+    """Losses for images, of which a table is one of 1 × 1 pixels; MCC is for two classes."""
     place = importlib.util.find_spec("segmentation_models_pytorch")
-    if place is not None:
-        # The package itself imports its encoders and with them torchvision; the losses need none of that.
-        package = types.ModuleType("segmentation_models_pytorch")
-        package.__path__ = list(place.submodule_search_locations or [])
-        sys.modules.setdefault("segmentation_models_pytorch", package)
-        from segmentation_models_pytorch.losses import DiceLoss, JaccardLoss, TverskyLoss
+    if place is None:
+        return {}
+    # The package itself imports its encoders and with them torchvision; the losses need none of that.
+    package = types.ModuleType("segmentation_models_pytorch")
+    package.__path__, package.__spec__ = list(place.submodule_search_locations or []), place
+    sys.modules.setdefault("segmentation_models_pytorch", package)
+    from segmentation_models_pytorch.losses import DiceLoss, JaccardLoss, MCCLoss, TverskyLoss
 
-        for kind in (DiceLoss, JaccardLoss, TverskyLoss):
-            found[f"smp {kind.__name__}"] = as_images(kind("multiclass"))
-    if importlib.util.find_spec("monai") is not None:
-        from monai.losses import DiceLoss, TverskyLoss
-
-        options = {"to_onehot_y": True, "softmax": True}
-        of_monai = {"Dice": DiceLoss(**options), "Jaccard": DiceLoss(**options, jaccard=True)}
-        of_monai["Tversky"] = TverskyLoss(**options)
-        for name, loss in of_monai.items():
-            found[f"monai {name}"] = as_images(loss, channel=True)
+    found = {f"smp {kind.__name__}": as_images(kind("multiclass")) for kind in (DiceLoss, JaccardLoss, TverskyLoss)}
+    of_two = MCCLoss()
+    found["smp MCCLoss"] = lambda logits, target: of_two(
+        (logits[:, 1:] - logits[:, :1]).sigmoid()[..., None, None], (target == 1).float()[:, None, None, None]
+    )
     return found
+
+
+def of_monai():
+    if importlib.util.find_spec("monai") is None:
+        return {}
+    from monai.losses import DiceLoss, TverskyLoss
+
+    options = {"to_onehot_y": True, "softmax": True}
+    found = {"Dice": DiceLoss(**options), "Jaccard": DiceLoss(**options, jaccard=True)}
+    found["Tversky"] = TverskyLoss(**options)
+    return {f"monai {name}": as_images(loss, channel=True) for name, loss in found.items()}
 
 
 def as_images(loss, channel=False):
@@ -194,34 +217,41 @@ def as_images(loss, channel=False):
     return call
 
 
-def binary_rivals():
-    """Losses of two classes, here the second against the first."""
-    found = {}
-    if importlib.util.find_spec("libauc") is not None:
-        from libauc.losses import AUCMLoss
+def of_libauc():
+    if importlib.util.find_spec("libauc") is None:
+        return {}
+    from libauc.losses import AUCMLoss
 
-        auc = AUCMLoss(device="cpu")
-        found["LibAUC AUCM"] = lambda logits, target: auc(logits[:, 1:].sigmoid(), (target[:, None] == 1).float())
-    if importlib.util.find_spec("ap_perf") is not None:
-        from ap_perf import MetricLayer, PerformanceMetric
-
-        class F1(PerformanceMetric):
-            def define(self, cells):
-                return 2 * cells.tp / (cells.ap + cells.pp)
-
-        metric = F1()
-        metric.initialize()
-        metric.enforce_special_case_positive()
-        metric.set_cs_special_case_positive(True)
-        layer = MetricLayer(metric)
-        found["ap_perf F1"] = lambda logits, target: layer(logits[:, 1] - logits[:, 0], (target == 1).float())
-    return found
+    auc = AUCMLoss(device="cpu")
+    return {"LibAUC AUCM": lambda logits, target: auc(logits[:, 1:].sigmoid(), (target[:, None] == 1).float())}
 
 
-def measure(name: str, n: int, d: int, seconds: float) -> None:
-    """Median step time and memory beyond the batch itself, in a process of its own; printed for the parent."""
-    loss = rivals()[name]
-    logits, target = batch((n, d))
+def of_ap_perf():
+    if importlib.util.find_spec("ap_perf") is None:
+        return {}
+    from ap_perf import MetricLayer, PerformanceMetric
+
+    class F1(PerformanceMetric):
+        def define(self, cells):
+            return 2 * cells.tp / (cells.ap + cells.pp)
+
+    metric = F1()
+    metric.initialize()
+    metric.enforce_special_case_positive()
+    metric.set_cs_special_case_positive(True)
+    layer = MetricLayer(metric)
+    return {"ap_perf F1": lambda logits, target: layer(logits[:, 1] - logits[:, 0], (target == 1).float())}
+
+
+LIBRARIES = {
+    "": plain, "torchmetrics": of_torchmetrics, "sklearn": of_sklearn, "smp": of_smp, "monai": of_monai,
+    "LibAUC": of_libauc, "ap_perf": of_ap_perf,
+}  # fmt: skip
+"""By the first word of a loss's name."""
+
+
+def step_of(loss, logits, target):
+    """A function that takes one step; evaluation alone where the loss has no gradient."""
 
     def step() -> None:
         logits.grad = None
@@ -229,15 +259,37 @@ def measure(name: str, n: int, d: int, seconds: float) -> None:
         if isinstance(value, torch.Tensor) and value.requires_grad:
             value.backward()
 
+    return step
+
+
+def measure_memory(name: str, shape: tuple[int, int]) -> None:
+    """Memory of a step beyond the batch itself, in a process of its own; printed for the parent."""
+    logits, target = batch(shape)
+    step = step_of(rival(name), logits, target)
     step()
-    times = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 5:
-        start = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - start)
     logits.grad = None
-    print(statistics.median(times), peak_memory(step))
+    print(peak_memory(step))
+
+
+def measure_times(name: str, shapes: list[tuple[int, int]], seconds: float, clock: str) -> None:
+    """Times of steps of all sizes, and of cross-entropy at the same, taking turns in random order; printed.
+
+    One line a round: the loss at each size, then cross-entropy.
+    """
+    batches, loss = [batch(shape) for shape in shapes], rival(name)
+    steps = [step_of(loss, *each) for each in batches] + [step_of(F.cross_entropy, *each) for each in batches]
+    for step in steps:
+        step()
+    shuffle, now = random.Random(0), CLOCKS[clock]
+    end, rounds = time.perf_counter() + seconds, 0
+    while time.perf_counter() < end or rounds < LEAST_ROUNDS:
+        times = [0.0] * len(steps)
+        for i in shuffle.sample(range(len(steps)), len(steps)):
+            start = now()
+            steps[i]()
+            times[i] = now() - start
+        print(*times)
+        rounds += 1
 
 
 def peak_memory(step) -> int:
@@ -257,40 +309,53 @@ def peak_memory(step) -> int:
     return entry("VmHWM") - before
 
 
-def growth(seconds: float) -> None:
+def growth(seconds: float, clock: str) -> None:
     usual = {"n": [(n, 32) for n in (8192, 32768, 131072, 524288)], "d": [(4096, d) for d in (32, 128, 512, 2048)]}
     special = {
+        "smp MCCLoss": {"n": [(n, 2) for n in (8192, 32768, 131072, 524288)]},
         "LibAUC AUCM": {"n": [(n, 2) for n in (8192, 32768, 131072, 524288)]},
         "ap_perf F1": {"n": [(n, 2) for n in (25, 50, 100, 200)]},  # a step of 400 samples takes 20 s
     }
     rows = []
     for name in rivals():
         for over, shapes in special.get(name, usual).items():
-            results = []
-            for n, d in shapes:
-                command = [sys.executable, __file__, "measure", "--name", name, "--n", str(n), "--d", str(d)]
-                command += ["--seconds", str(seconds), "--threads", str(torch.get_num_threads())]
-                output = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-                results.append((float(output[-2]), int(output[-1])))
             sizes = [n if over == "n" else d for n, d in shapes]
+            common = ["--name", name, "--threads", str(torch.get_num_threads())]
+            memory = [int(child("memory", *common, "--shapes", f"{n}x{d}")[-1]) for n, d in shapes]
+            lines = child("times", *common, "--clock", clock, "--seconds", str(seconds),
+                          "--shapes", *(f"{n}x{d}" for n, d in shapes))  # fmt: skip
+            rounds = [[float(value) for value in line.split()] for line in lines]
+            mine, usual_loss = [r[: len(sizes)] for r in rounds], [r[len(sizes) :] for r in rounds]
+            slopes = quartiles([exponent(sizes, times) for times in mine])
+            ratios_of = [[a / b for a, b in zip(x, y, strict=True)] for x, y in zip(mine, usual_loss, strict=True)]
             rows.append({
                 "loss": name, "over": over, "sizes": " ".join(map(str, sizes)),
-                "time_exponent": exponent(sizes, [t for t, _ in results]),
-                "memory_exponent": exponent(sizes, [m for _, m in results]),
-                "milliseconds": " ".join(f"{t * 1e3:.3g}" for t, _ in results),
-                "megabytes": " ".join(f"{m / 1e6:.3g}" for _, m in results), **machine(),
+                **dict(zip(("quartile_1", "time_exponent", "quartile_3"), (f"{s:.2f}" for s in slopes), strict=True)),
+                "memory_exponent": f"{exponent(sizes, memory):.2f}" if min(memory) > 0 else "",
+                "milliseconds": " ".join(f"{quartiles(column)[1] * 1e3:.3g}" for column in zip(*mine, strict=True)),
+                "over_cross_entropy": " ".join(f"{quartiles(c)[1]:.3g}" for c in zip(*ratios_of, strict=True)),
+                "megabytes": " ".join(f"{m / 1e6:.3g}" for m in memory), "rounds": len(rounds), "clock": clock,
+                **machine(),
             })  # fmt: skip
-            print(*list(rows[-1].values())[:7], sep="\t", flush=True)
+            print(*list(rows[-1].values())[:10], sep="\t", flush=True)
     write("growth.csv", rows)
 
 
-def exponent(sizes, values) -> str:
+def child(what: str, *arguments: str) -> list[str]:
+    """The lines that this script prints in a process of its own; what libraries print at their import is left out."""
+    command = [sys.executable, __file__, what, *arguments]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    return [line for line in lines if line and (line[0].isdigit() or line[0] == "-")]
+
+
+def quartiles(values) -> list[float]:
+    values = list(values)
+    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+
+
+def exponent(sizes, values) -> float:
     """The slope of log value over log size, without the smallest size, which is mostly fixed cost."""
-    if min(values) <= 0:
-        return ""
-    x, y = torch.tensor(sizes).double().log(), torch.tensor(values).double().log()
-    x, y = x[1:], y[1:]
-    return f"{((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum():.2f}"
+    return statistics.linear_regression([math.log(s) for s in sizes[1:]], [math.log(v) for v in values[1:]]).slope
 
 
 def plots() -> None:
@@ -341,7 +406,7 @@ def plots() -> None:
             panels[line][column].loglog(sizes, values, marker=".", label=row["loss"])
             panels[line][column].set_ylabel(key)
             panels[line][column].set_xlabel(
-                "samples, 32 classes (2 for AUCM, ap_perf)" if column == 0 else "classes, 4,096 samples"
+                "samples, 32 classes (2 for smp MCCLoss, AUCM, ap_perf)" if column == 0 else "classes, 4,096 samples"
             )
     panels[0][0].legend(fontsize=6)
     figure.tight_layout()
@@ -350,21 +415,23 @@ def plots() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["ratios", "growth", "plots", "measure"])
-    parser.add_argument("--seconds", type=float, default=20.0, help="per shape (ratios) or measurement (growth)")
+    parser.add_argument("what", choices=["ratios", "growth", "plots", "memory", "times"])
+    parser.add_argument("--seconds", type=float, default=20.0, help="per shape (ratios) or loss (growth)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", choices=list(CLOCKS), default="wall", help="cpu: with 1 thread, on a busy machine")
-    parser.add_argument("--name")
-    parser.add_argument("--n", type=int)
-    parser.add_argument("--d", type=int)
+    parser.add_argument("--name", help="of the loss (memory and times, which growth calls)")
+    parser.add_argument("--shapes", nargs="+", default=[], help="of the batches, as 8192x32")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    if arguments.what == "measure":
-        measure(arguments.name, arguments.n, arguments.d, arguments.seconds)
+    shapes = [tuple(int(part) for part in shape.split("x")) for shape in arguments.shapes]
+    if arguments.what == "memory":
+        measure_memory(arguments.name, shapes[0])
+    elif arguments.what == "times":
+        measure_times(arguments.name, shapes, arguments.seconds, arguments.clock)
     elif arguments.what == "plots":
         plots()
     elif arguments.what == "growth":
-        growth(arguments.seconds)
+        growth(arguments.seconds, arguments.clock)
     else:
         ratios(arguments.seconds, arguments.clock)
 
