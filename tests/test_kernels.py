@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import metricfit._kernels
+import metricfit._kernels.array_loss
 import metricfit._kernels.batch
 import metricfit._kernels.layout
 import metricfit._kernels.loss
@@ -22,6 +23,7 @@ import metricfit._kernels.torch_loss
 from metricfit import MetricLoss, metrics
 from metricfit._counting import _count_block
 from metricfit._kernels import five_points
+from metricfit._kernels.array_loss import ArrayBatch
 from metricfit._kernels.batch import Batch
 from metricfit._kernels.metric_gradients import closed_form_of
 from metricfit._kernels.threads import parts_of
@@ -231,16 +233,20 @@ def without_numba(monkeypatch):
         monkeypatch.setattr(module, "numba_is_here", lambda: False)
 
 
-@pytest.fixture(params=["one call", "parts", "torch", "torch in blocks"])
+@pytest.fixture(params=["one call", "parts", "arrays", "arrays in blocks", "device", "device in blocks"])
 def way(request, monkeypatch):
-    """The ways a batch can take: those of large batches are open to the small ones of the tests here."""
-    if request.param == "parts":
+    """The ways a batch can take: those of large batches and of devices are open to the small ones of the tests here."""
+    kind, _, in_blocks = request.param.partition(" in ")
+    if kind == "parts":
         monkeypatch.setattr(metricfit._kernels.loss, "SERIAL_ELEMENTS", 0)
-    elif request.param != "one call":
+    elif kind != "one call":
         without_numba(monkeypatch)
-    if request.param == "torch in blocks":
+    if kind == "device":
+        monkeypatch.setattr(metricfit._kernels.loss, "takes_arrays", lambda input: False)
+    if in_blocks:
         monkeypatch.setattr(metricfit._kernels.layout, "BLOCK_ELEMENTS", 97)
-        monkeypatch.setattr(metricfit._kernels.torch_loss, "KEPT_ELEMENTS", 300)
+        for module in (metricfit._kernels.array_loss, metricfit._kernels.torch_loss):
+            monkeypatch.setattr(module, "KEPT_ELEMENTS", 300)
 
 
 class TestLoss:
@@ -437,6 +443,109 @@ class TestLoss:
     def test_a_cache_folder_that_cannot_be_written_is_no_obstacle(self, tmp_path):
         code = "import numba.core.caching as c; c.CacheImpl._locator_classes = []\nimport metricfit._kernels.rows"
         subprocess.run([sys.executable, "-c", code], check=True, timeout=300, env={**os.environ, "HOME": str(tmp_path)})
+
+
+def array_loss(scores, target, weight, step, *, metric="mcc", fixed=False):
+    """Value and gradient of the loss on a CPU without numba."""
+    options = {"ignore_index": -100, "is_fixed": fixed}
+    batch = ArrayBatch(five_points(step), scores, target, None, weight, **options)
+    value = batch.loss(scores, closed_form_of(metrics.get(metric)), False, True)
+    return value, batch.pull_back(scores, torch.tensor(1.0))
+
+
+def assert_array_loss_equal(scores, target, weight, step, tolerance=1e-10, *, metric="mcc", fixed=False):
+    value, gradient = array_loss(scores, target, weight, step, metric=metric, fixed=fixed)
+    classes = scores.shape[1]
+    leaf = scores.clone().requires_grad_()
+    rows = leaf.movedim(1, -1).reshape(-1, classes)
+    counts = reference(rows, target.reshape(-1), weight.reshape(-1), step, fixed=fixed)
+    expected = metrics.get(metric).loss(lambda _: ConfusionMatrix(counts))
+    (expected_gradient,) = torch.autograd.grad(expected, leaf)
+    assert value == pytest.approx(expected.item(), abs=tolerance)
+    size = max(1.0, expected_gradient.abs().max().item())
+    torch.testing.assert_close(gradient, expected_gradient, rtol=tolerance, atol=tolerance * size)
+
+
+class TestArrays:
+    """The loss without numba, where all numbers are exact."""
+
+    @pytest.mark.parametrize("classes", [2, 3, 10, 63, 64, 257])
+    @pytest.mark.parametrize("fixed", [False, True])
+    @pytest.mark.parametrize("metric", ["f1", "mcc"])
+    def test_every_number_of_classes(self, classes, fixed, metric):
+        assert_array_loss_equal(*samples(33, classes), annealed_linear_step, metric=metric, fixed=fixed)
+
+    @pytest.mark.parametrize("temperature", [0.45, 0.4, 0.39, 0.3, 0.2, 0.05, 1e-3, 1e-6])
+    @pytest.mark.parametrize("fixed", [False, True])
+    @pytest.mark.parametrize("classes", [2, 7, 130])
+    def test_every_temperature(self, temperature, fixed, classes):
+        step = partial(annealed_linear_step, temperature=temperature)
+        assert_array_loss_equal(*samples(200, classes), step, tolerance=1e-9, fixed=fixed)
+
+    @pytest.mark.parametrize("step", [linear_step, partial(linear_step, delta=0.3), partial(linear_step, delta=0.45)])
+    def test_the_other_linear_step(self, step):
+        assert_array_loss_equal(*samples(50, 6), step)
+
+    @pytest.mark.parametrize("classes", [3, 70, 260])
+    def test_images(self, classes):
+        random = generator()
+        scores = torch.randn(3, classes, 4, 5, generator=random, dtype=torch.float64)
+        target = torch.randint(classes, (3, 4, 5), generator=random)
+        weight = torch.rand(3, 4, 5, generator=random, dtype=torch.float64)
+        assert_array_loss_equal(scores, target, weight, annealed_linear_step)
+        assert_array_loss_equal(
+            scores.contiguous(memory_format=torch.channels_last), target, weight, annealed_linear_step
+        )
+
+    @pytest.mark.parametrize("scale", [1e-3, 30.0, 300.0, 1e4])
+    @pytest.mark.parametrize("classes", [2, 5, 150])
+    def test_extreme_logits(self, scale, classes):
+        for temperature in (0.2, 0.4):
+            step = partial(annealed_linear_step, temperature=temperature)
+            assert_array_loss_equal(*samples(64, classes, scale=scale), step)
+
+    @pytest.mark.parametrize("classes", [2, 4, 60, 150])
+    def test_two_equal_largest(self, classes):
+        scores, target, weight = samples(40, classes)
+        largest, places = scores.topk(2, dim=1)
+        scores.scatter_(1, places, largest[:, :1].expand(-1, 2))
+        assert_array_loss_equal(scores, target, weight, annealed_linear_step)
+
+    @pytest.mark.parametrize("classes", [3, 30, 150])
+    def test_all_equal(self, classes):
+        scores, target, weight = samples(40, classes, scale=0.0)
+        assert_array_loss_equal(scores, target, weight, annealed_linear_step, fixed=True)
+        _, gradient = array_loss(scores, target, weight, annealed_linear_step)
+        assert gradient.isfinite().all()
+
+    @pytest.mark.parametrize("kept", [1, 2, 3])
+    def test_classes_that_are_ruled_out(self, kept):
+        scores, target, weight = samples(40, 5)
+        scores[::2, kept:] = -math.inf
+        target[::2] = target[::2] % kept
+        step = partial(annealed_linear_step, temperature=0.3)
+        value, gradient = array_loss(scores, target, weight, step)
+        finite = scores.clamp_min(-1e4)
+        expected, expected_gradient = array_loss(finite, target, weight, step)
+        assert value == pytest.approx(expected, abs=1e-12)
+        torch.testing.assert_close(gradient, expected_gradient, rtol=1e-10, atol=1e-12)
+        assert_array_loss_equal(finite, target, weight, step)
+
+    @given(
+        n=st.integers(1, 50), classes=st.integers(2, 70), scale=st.sampled_from([0.1, 3.0, 50.0]),
+        temperature=st.floats(0.01, 0.45), seed=st.integers(0, 10**6), fixed=st.booleans(),
+    )  # fmt: skip
+    def test_random_batches(self, n, classes, scale, temperature, seed, fixed):
+        step = partial(annealed_linear_step, temperature=temperature)
+        scores, target, weight = samples(n, classes, seed=seed, scale=scale)
+        assert_array_loss_equal(scores, target, weight, step, tolerance=1e-8, metric="f1", fixed=fixed)
+
+    def test_steps_at_the_bounds_of_their_width_take_the_plain_way(self, monkeypatch):
+        without_numba(monkeypatch)
+        scores, target, _ = samples(30, 5, dtype=torch.float32)
+        leaf = scores.clone().requires_grad_()
+        value = MetricLoss("f1", temperature=1e-9)(leaf, target)
+        assert "FusedLoss" not in str(value.grad_fn)
 
 
 class TestMetricGradients:

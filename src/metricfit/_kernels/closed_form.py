@@ -1,4 +1,4 @@
-"""The closed form in plain torch: for other dtypes and devices, and where numba is not installed.
+"""The closed form in plain torch: for other devices, and for matrices of counts where numba is not installed.
 
 Tensors are (b, classes, l), so that a table (l = 1), its transpose (b = 1) and images with their classes in front are
 the same to every formula. Choices are written with minima, maxima and masks of 0 and 1 in the dtype of the scores:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
+import numpy as np
 from torch import Tensor
 
 __all__ = ["Layout"]
@@ -27,34 +31,37 @@ class Layout:
         self.classes = scores.shape[1]
         self.is_image = scores.ndim > 2 and scores.is_contiguous()
         self.is_transposed = not self.is_image and scores.is_cpu and self.classes < ROWS_FROM
-        size, _, length = self._shaped(scores).shape
+        samples = scores.numel() // self.classes
+        size = len(scores) if self.is_image else 1 if self.is_transposed else samples
+        length = samples // size
         self.shape = (size, 1, length)
         most = max(1, (BLOCK_ELEMENTS if scores.is_cpu else BLOCK_ON_DEVICE) // self.classes)
         self.columns = min(most, length)
         self.rows = min(max(1, most // length), size)
         self.is_whole = self.columns == length and self.rows == size
 
-    def scores(self, tensor: Tensor) -> list[Tensor]:
-        """Blocks (b, classes, l) of a tensor in the shape of the scores."""
-        return self._split(self._shaped(tensor))
+    def scores(self, values: Any) -> list[Any]:
+        """Blocks (b, classes, l) of a tensor or array in the shape of the scores."""
+        return self._split(self._shaped(values))
 
-    def samples(self, tensor: Tensor) -> list[Tensor]:
-        """Blocks (b, 1, l) of a tensor with one number a sample, in their order."""
-        return self._split(tensor.reshape(self.shape))
+    def samples(self, values: Any) -> list[Any]:
+        """Blocks (b, 1, l) of a tensor or array with one number a sample, in their order."""
+        return self._split(values.reshape(self.shape))
 
-    def _shaped(self, tensor: Tensor) -> Tensor:
+    def _shaped(self, values: Any) -> Any:
         if self.is_image:
-            return tensor.view(len(tensor), self.classes, -1)
-        if tensor.ndim > 2:  # channels last
-            tensor = tensor.movedim(1, -1).reshape(-1, self.classes)
-        return tensor.t()[None] if self.is_transposed else tensor[:, :, None]
+            return values.reshape(len(values), self.classes, -1)
+        if values.ndim > 2:  # channels last
+            values = (values.movedim if isinstance(values, Tensor) else partial(np.moveaxis, values))(1, -1)
+            values = values.reshape(-1, self.classes)
+        return values.T[None] if self.is_transposed else values[:, :, None]
 
-    def _split(self, tensor: Tensor) -> list[Tensor]:
+    def _split(self, values: Any) -> list[Any]:
         if self.is_whole:
-            return [tensor]
+            return [values]
         size, _, length = self.shape
         return [
-            tensor[i : i + self.rows, :, j : j + self.columns]
+            values[i : i + self.rows, :, j : j + self.columns]
             for i in range(0, size, self.rows)
             for j in range(0, length, self.columns)
         ]

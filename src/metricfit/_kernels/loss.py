@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, distributed
 
 from metricfit._kernels import is_ordinary
+from metricfit._kernels.array_loss import ArrayBatch, takes_arrays
 from metricfit._kernels.batch import LIMITS, ROWS_FROM, Batch, FivePoints, is_dense, numba_is_here
 from metricfit._kernels.metric_gradients import ClosedForm, as_array
 from metricfit._kernels.second_order import second_order
@@ -77,10 +78,14 @@ def fused_loss(
         # Other processes expect a matrix, which this does without.
         if group is not None or target.device != input.device or not input.is_floating_point():
             return None
-        whole = TorchBatch(
-            points, input, target, weight, sample_weight,
-            ignore_index=ignore_index, is_fixed=detach_threshold, may_wait=validate or input.is_cpu,
-        )  # fmt: skip
+        whole: ArrayBatch | TorchBatch
+        arguments = (points, input, target, weight, sample_weight)
+        if takes_arrays(input):
+            whole = ArrayBatch(*arguments, ignore_index=ignore_index, is_fixed=detach_threshold)
+        else:
+            whole = TorchBatch(
+                *arguments, ignore_index=ignore_index, is_fixed=detach_threshold, may_wait=validate or input.is_cpu
+            )
         value = whole.loss(input, metric, skip_absent, wants_gradient)
         if value is None:
             return None

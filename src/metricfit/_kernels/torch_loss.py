@@ -1,4 +1,4 @@
-"""``MetricLoss`` in plain torch, in blocks of samples: counts of three vectors forward, the closed form backward."""
+"""``MetricLoss`` on other devices, in blocks of samples: sums of the counts forward, the closed form backward."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import importlib.util
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from metricfit._kernels.batch import FivePoints
 from metricfit._kernels.closed_form import Counted, count_block, pull_back_block
 from metricfit._kernels.layout import Layout
-from metricfit._kernels.loops import mcc, mean_ratio
-from metricfit._kernels.metric_gradients import ClosedForm, as_array
+from metricfit._kernels.metric_gradients import ClosedForm
 from metricfit._kernels.sums import loss_of_sums
-from metricfit._kernels.threads import run
 from metricfit._numerics import accumulation_dtype
 
 __all__ = ["TorchBatch"]
@@ -79,86 +76,56 @@ class TorchBatch:
             ones = torch.ones_like(labels, dtype=self.dtype) if weights is None else weights
             self.rows = TritonRows(points, marked, ones, is_fixed=is_fixed)
 
-    def loss(self, input: Tensor, metric: ClosedForm, skip_absent: bool, wants_gradient: bool) -> Any:
-        """The loss, a number or a tensor of a device; None where something is out of order."""
+    def loss(self, input: Tensor, metric: ClosedForm, skip_absent: bool, wants_gradient: bool) -> Tensor | None:
+        """The loss; None where something is out of order."""
         if not self.is_good:
             return None
         if self.rows is None:
             hits, predicted = self._sums_of_blocks(input, wants_gradient)
         else:
             hit, predicted = self.rows.count(input.detach())
-            hits, predicted = _sums(self.labels, hit, self.layout.classes), _as_vector(predicted)
+            hits, predicted = _sums(self.labels, hit, self.layout.classes), predicted.double()
         true = _sums(self.labels, self.weights, self.layout.classes)
-        value: Any
-        self.columns: Any
-        self.diagonal: Any
-        if not input.is_cpu:
-            value, self.columns, self.diagonal = loss_of_sums(metric, hits, true, predicted, skip_absent)
-            value = value + 0 * predicted.sum()
-            return None if self.may_wait and value.isnan().item() else value
-        if np.isnan(predicted).any():
-            return None
-        if metric.ratio is None:
-            value, _, self.columns, self.diagonal = mcc(hits, true, predicted, metric.undefined)
-        else:
-            value, _, self.columns, self.diagonal = mean_ratio(
-                hits, true, predicted, as_array(metric.ratio), metric.label, metric.undefined, skip_absent
-            )
-        return value
+        value, self.columns, self.diagonal = loss_of_sums(metric, hits, true, predicted, skip_absent)
+        value = value + 0 * predicted.sum()
+        return None if self.may_wait and value.isnan().item() else value
 
-    def _sums_of_blocks(self, input: Tensor, wants_gradient: bool) -> tuple[Any, Any]:
+    def _sums_of_blocks(self, input: Tensor, wants_gradient: bool) -> tuple[Tensor, Tensor]:
         keeps = wants_gradient and input.numel() <= KEPT_ELEMENTS
         blocks = self.layout.scores(input.detach())
         self.kept: list[Counted | None] = [None] * len(blocks)
-        sums: list[Any] = [None] * len(blocks)
-
-        def count(i: int) -> int:
-            h, counted = self._count(i, blocks[i], keeps and len(blocks) == 1)
+        hits: Tensor = torch.zeros(self.layout.classes, dtype=torch.float64, device=input.device)
+        predicted = torch.zeros_like(hits)
+        for i, block in enumerate(blocks):
+            h, counted = self._count(i, block, keeps and len(blocks) == 1)
             labels = self.parts["labels"][i]
             hit = h.gather(1, labels).flatten()
             if self.parts["weights"] is not None:
                 weights = self.parts["weights"][i]
                 hit.mul_(weights.flatten())
                 h = h * weights
-            sums[i] = _sums(labels.flatten(), hit, self.layout.classes), _as_vector(h.sum(dim=(0, 2)))
+            hits += _sums(labels.flatten(), hit, self.layout.classes)
+            predicted += h.sum(dim=(0, 2)).double()
             self.kept[i] = counted if keeps else None
-            return 0
-
-        run(count, len(blocks))
-        hits, predicted = (sum(vectors[1:], start=vectors[0]) for vectors in zip(*sums, strict=True))
         return hits, predicted
 
     def pull_back(self, input: Tensor, scale: Tensor) -> Tensor:
         """The gradient with respect to the logits, given that of the loss."""
-        columns, diagonal = self.columns, self.diagonal
-        if input.is_cpu:
-            columns, diagonal = (
-                torch.from_numpy(vector * scale.item()).to(self.dtype) for vector in (columns, diagonal)
-            )
-        else:
-            columns, diagonal = ((vector * scale).to(self.dtype) for vector in (columns, diagonal))
+        columns, diagonal = ((vector * scale).to(self.dtype) for vector in (self.columns, self.diagonal))
         if self.rows is not None:
             gradient: Tensor = self.rows.pull_back(input.detach(), columns, diagonal)
             return gradient
-        matrix = columns[:, None] + diagonal.diag() if self.layout.is_transposed else None
         result = torch.empty_like(input)
-        blocks, outs = self.layout.scores(input.detach()), self.layout.scores(result)
-
-        def pull_back(i: int) -> int:
+        blocks = zip(self.layout.scores(input.detach()), self.layout.scores(result), strict=True)
+        for i, (block, out) in enumerate(blocks):
             counted, self.kept[i] = self.kept[i], None
             if counted is None:  # too many to be kept, or used up by an earlier call
-                _, counted = self._count(i, blocks[i], False)
+                _, counted = self._count(i, block, False)
             labels = self.parts["labels"][i]
             weights = None if self.parts["weights"] is None else self.parts["weights"][i]
-            if matrix is not None:
-                g = matrix.index_select(1, labels.flatten())[None]
-            else:
-                g = columns.view(1, -1, 1).expand(counted.p.shape).clone(memory_format=torch.contiguous_format)
-                g.scatter_add_(1, labels, diagonal[labels])
-            outs[i].copy_(pull_back_block(g, weights, counted, self.points, is_softmax=True, is_fixed=self.is_fixed))
-            return 0
-
-        run(pull_back, len(blocks))
+            g = columns.view(1, -1, 1).expand(counted.p.shape).clone(memory_format=torch.contiguous_format)
+            g.scatter_add_(1, labels, diagonal[labels])
+            out.copy_(pull_back_block(g, weights, counted, self.points, is_softmax=True, is_fixed=self.is_fixed))
         return result
 
     def _count(self, i: int, scores: Tensor, keeps_steps: bool) -> tuple[Tensor, Counted]:
@@ -186,14 +153,7 @@ def _are_within(values: Tensor, end: float) -> bool:
     return bool(least.item() >= 0 and most.item() < end)
 
 
-def _as_vector(sums: Tensor) -> Any:
-    """In float64; as an array where that takes no waiting: a few numbers are NumPy's business."""
-    return sums.double().numpy() if sums.is_cpu else sums.double()
-
-
-def _sums(labels: Tensor, values: Tensor | None, classes: int) -> Any:
+def _sums(labels: Tensor, values: Tensor | None, classes: int) -> Tensor:
     """The sum of the values of each class, in float64."""
-    if labels.is_cpu:
-        return np.bincount(labels.numpy(), None if values is None else values.numpy(), classes).astype(np.float64)
-    values = torch.ones_like(labels, dtype=torch.float64) if values is None else values
-    return values.new_zeros(classes, dtype=torch.float64).index_add_(0, labels, values.double())
+    values = torch.ones_like(labels, dtype=torch.float64) if values is None else values.double()
+    return values.new_zeros(classes).index_add_(0, labels, values)
