@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from metricfit import metrics
-from metricfit.training import CheckpointFile, Problem, get_recipe, train
+from metricfit.training import CheckpointFile, Problem, compiled_steps, get_recipe, train
 from metricfit.training.callbacks import EpochEnd, progress_bar
 from metricfit.training.checkpoint import fingerprint
 from metricfit.training.evaluation import TrainingData, mean_probabilities
@@ -180,8 +180,11 @@ def test_the_bar_shows_on_a_terminal_only(capsys):
 
 
 @pytest.mark.parametrize("recipe", ["default", "east"])
-@pytest.mark.parametrize("metric", ["f1", "precision[1] subject to recall[1] >= 0.7"])
-def test_a_resumed_run_ends_with_exactly_the_same_model(recipe, metric, tmp_path):
+@pytest.mark.parametrize(
+    ("metric", "worthwhile"), [("f1", 1000), ("f1", 0), ("precision[1] subject to recall[1] >= 0.7", 1000)]
+)
+def test_a_resumed_run_ends_with_exactly_the_same_model(recipe, metric, worthwhile, tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled_steps, "WORTHWHILE_STEPS", worthwhile)
     made = get_recipe(recipe, **QUICK | ({"patience": 1} if recipe == "east" else {}))
     prob = problem(metric=metric)
     expected = train(prob, made, seed=5)
@@ -271,8 +274,9 @@ import sys
 import numpy as np, torch
 torch.set_num_threads(1)
 from metricfit.classifier import MetricClassifier
-from metricfit.training import checkpoint
-if len(sys.argv) > 2:
+from metricfit.training import checkpoint, compiled_steps
+compiled_steps.WORTHWHILE_STEPS = int(sys.argv[-1])
+if len(sys.argv) > 3:
     write = checkpoint.CheckpointFile.save
     checkpoint.CheckpointFile.save = lambda self, state, *, last=False: write(self, state, last=True)
 random = np.random.default_rng(0)
@@ -280,19 +284,19 @@ X = random.standard_normal((600, 4))
 y = (X[:, 0] + X[:, 1] ** 2 > 1.5).astype(int)
 classifier = MetricClassifier(
     "f1", cv=3, max_epochs=30, min_steps=0, batch_size=64, hidden_sizes=(32,), random_state=0,
-    checkpoint_dir=sys.argv[2] if len(sys.argv) > 2 else None,
+    checkpoint_dir=sys.argv[2] if len(sys.argv) > 3 else None,
 ).fit(X, y)
 torch.save([classifier.network_.state_dict(), torch.from_numpy(classifier.predict_proba(X)),
             classifier.validation_report_["value"].tolist()], sys.argv[1])
 """
 
 
-def _kill_and_restart(tmp_path, kills):
+def _kill_and_restart(tmp_path, kills, worthwhile):
     script = tmp_path / "child.py"
     script.write_text(CHILD)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, script, tmp_path / "plain.pt"], check=True, env=environment)
-    command = [sys.executable, script, tmp_path / "resumed.pt", tmp_path / "checkpoints"]
+    subprocess.run([sys.executable, script, tmp_path / "plain.pt", worthwhile], check=True, env=environment)
+    command = [sys.executable, script, tmp_path / "resumed.pt", tmp_path / "checkpoints", worthwhile]
     generator, died = random.Random(0), 0
     for _ in range(kills):
         child = subprocess.Popen(command, env=environment)
@@ -312,9 +316,10 @@ def _kill_and_restart(tmp_path, kills):
 
 
 def test_a_run_killed_at_a_random_moment_ends_with_exactly_the_same_model(tmp_path):
-    _kill_and_restart(tmp_path, kills=1)
+    _kill_and_restart(tmp_path, kills=1, worthwhile="0")
 
 
 @pytest.mark.slow
-def test_a_run_killed_again_and_again_ends_with_exactly_the_same_model(tmp_path):
-    _kill_and_restart(tmp_path, kills=8)
+@pytest.mark.parametrize("worthwhile", ["0", "1000"])
+def test_a_run_killed_again_and_again_ends_with_exactly_the_same_model(tmp_path, worthwhile):
+    _kill_and_restart(tmp_path, kills=8, worthwhile=worthwhile)

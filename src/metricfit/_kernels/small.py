@@ -27,7 +27,7 @@ from metricfit._kernels.compiled import (
 from metricfit._kernels.lanes import HALF, HIGH, LANES, LOW, MEAN, MIDDLE, SHARE, TAU, column
 from metricfit._kernels.matrices import loss_of_sums
 
-__all__ = ["loss_and_gradient"]
+__all__ = ["floats_at", "loss_and_gradient"]
 
 
 def _pointer(element: Any) -> Any:
@@ -41,7 +41,7 @@ def _pointer(element: Any) -> Any:
     return pointer
 
 
-_floats, _integers = _pointer(types.float32), _pointer(types.int64)
+floats_at, _integers = _pointer(types.float32), _pointer(types.int64)
 
 
 THRESHOLD, INVERSE, SHARE_KEPT, AT_FIRST, AT_SECOND = 0 * LANES, 1 * LANES, 2 * LANES, 3 * LANES, 4 * LANES
@@ -238,10 +238,10 @@ def loss_and_gradient(
         undefined: The value of 0/0.
     """
     number = limits.dtype.type
-    scores = carray(_floats(scores_at), (size, classes, length))
+    scores = carray(floats_at(scores_at), (size, classes, length))
     target = carray(_integers(target_at), (size * length,))
-    weight = carray(_floats(weight_at), (size * length if weight_at else 0,))
-    class_weight = carray(_floats(class_weight_at), (classes if class_weight_at else 0,))
+    weight = carray(floats_at(weight_at), (size * length if weight_at else 0,))
+    class_weight = carray(floats_at(class_weight_at), (classes if class_weight_at else 0,))
     blocks = size * -(-length // LANES) if length > 1 else -(-size // LANES)
     p, kept = np.empty((blocks, classes * LANES), scores.dtype), np.empty((blocks, COLUMNS), scores.dtype)
     hits, true, predicted = np.zeros(classes), np.zeros(classes), np.zeros(classes)
@@ -250,6 +250,6 @@ def loss_and_gradient(
         return np.nan
     value, _, columns, diagonal = loss_of_sums(hits, true, predicted, ratio, label, undefined, skip_absent)
     if gradient_at:
-        out = carray(_floats(gradient_at), (size, classes, length))
+        out = carray(floats_at(gradient_at), (size, classes, length))
         _pull_back(p, kept, target, ignore, points, limits, columns, diagonal, is_fixed, out)
     return float(value)

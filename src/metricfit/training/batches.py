@@ -39,15 +39,17 @@ class BatchOrder:
 
     def epoch(self, generator: torch.Generator) -> Iterator[Tensor]:
         """Index tensors (members, batch_size), one a step."""
+        yield from self.whole_epoch(generator).unbind(dim=1)
+
+    def whole_epoch(self, generator: torch.Generator) -> Tensor:
+        """The rows of all steps, (members, steps, batch_size)."""
         length = self.steps * self.batch_size
         orders = []
         for member in self._members:
             order = member.draw(generator)
             repeats = -(-length // len(order))
             orders.append((order.repeat(repeats) if repeats > 1 else order)[:length])
-        stacked = torch.stack(orders)
-        for step in range(self.steps):
-            yield stacked[:, step * self.batch_size : (step + 1) * self.batch_size]
+        return torch.stack(orders).reshape(-1, self.steps, self.batch_size)
 
 
 class _MemberOrder:

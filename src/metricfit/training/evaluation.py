@@ -125,8 +125,9 @@ class Validation:
     def _logits(self, network: nn.Module, state: dict[str, Tensor], index: Tensor) -> Tensor:
         features = self.data.features
         rows = _rows_at_once(len(index), features.shape[1], PIECE_CELLS if features.is_cpu else BLOCK_CELLS)
-        pieces = [functional_call(network, state, (take_rows(features, piece),)) for piece in index.split(rows, dim=1)]
-        return (pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)).float()
+        named = {f"network.{name}": value for name, value in state.items()}
+        logits: Tensor = functional_call(_InPieces(network), named, (features, index.split(rows, dim=1)))
+        return logits.float()
 
     def _note(self, p: Tensor, keys: Tensor, active: Tensor) -> None:
         for half in (0, 1):
@@ -152,6 +153,17 @@ class Validation:
         size = _rows_at_once(len(self._index), self.data.features.shape[1], BLOCK_CELLS)
         for start in range(0, self._index.shape[1], size):
             yield self._index[:, start : start + size], self._weights[:, :, start : start + size]
+
+
+class _InPieces(nn.Module):
+    """A network applied to one piece of rows after the other: lending it other weights takes longer than a piece."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, features: Tensor, pieces: Sequence[Tensor]) -> Tensor:
+        return torch.cat([self.network(take_rows(features, piece)) for piece in pieces], dim=1)
 
 
 class _Sums:

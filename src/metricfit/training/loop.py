@@ -21,6 +21,7 @@ from metricfit.metrics import Metric
 from metricfit.training.batches import BatchOrder
 from metricfit.training.callbacks import Callback, EpochEnd
 from metricfit.training.checkpoint import CheckpointFile
+from metricfit.training.compiled_steps import CompiledSteps, is_worth_compiling
 from metricfit.training.direct import DirectMLP
 from metricfit.training.evaluation import Scores, TrainingData, Validation, take_rows
 from metricfit.training.gradients import ObjectiveGradient
@@ -172,6 +173,7 @@ class _Trainer:
         self.gradient = ObjectiveGradient(self.objective)
         live = {**dict(self.network.named_parameters()), **dict(self.network.named_buffers())}
         self.average = WeightAverage(live, recipe.averaging * self.batches.steps)
+        self.compiled: CompiledSteps | None = None
         self.best = BestMembers(members, self.average.averaged)
         self.stopping = Stopping(recipe, self.objective)
         self.history = History()
@@ -184,6 +186,9 @@ class _Trainer:
             self.objective.share_with(self.group)
             if isinstance(self.network, MemberMLP):
                 self.network.use_part(self.part, self.batches.batch_size)
+        steps = self.epochs * self.batches.steps
+        if self.direct is not None and is_worth_compiling(self.data, self.gradient, steps):
+            self.compiled = CompiledSteps(self.direct, self.data, self.gradient, self.optimiser, self.average)
 
     @property
     def finished(self) -> bool:
@@ -215,22 +220,23 @@ class _Trainer:
 
     def _steps(self, number: int) -> tuple[float, float]:
         seed = _epoch_seed(self.seed, number)
-        order = torch.Generator().manual_seed(seed)
-        total, rate = torch.zeros((), device=self.device), 0.0
-        steps = self.epochs * self.batches.steps
+        order = self.batches.whole_epoch(torch.Generator().manual_seed(seed))
+        taken, steps = self.batches.steps * (number - 1), self.batches.steps
+        rates = [learning_rate_at(taken + step, self.epochs * steps, self.recipe) for step in range(steps)]
         self.network.train()
         with self._randomness(seed):
-            for index in self.batches.epoch(order):
-                taken = self.batches.steps * (number - 1)
-                step = taken + self._step_in_epoch
-                rate = learning_rate_at(step, steps, self.recipe)
-                total += self._step(index[:, self.part].to(self.device), rate)
-                self.average.update(step)
-                self._step_in_epoch += 1
-        self._step_in_epoch = 0
-        return float(total) / self.batches.steps, rate
+            if self.compiled is None:
+                total = self._step_by_step(order, taken, rates)
+            else:
+                total = float(self.compiled.run(order, taken, rates).mean(axis=0).sum())
+        return total / steps, rates[-1]
 
-    _step_in_epoch = 0
+    def _step_by_step(self, order: Tensor, taken: int, rates: list[float]) -> float:
+        total = torch.zeros((), device=self.device)
+        for step, (index, rate) in enumerate(zip(order.unbind(dim=1), rates, strict=True), start=taken):
+            total += self._step(index[:, self.part].to(self.device), rate)
+            self.average.update(step)
+        return float(total)
 
     def _step(self, index: Tensor, rate: float) -> Tensor:
         target, weight = take_rows(self.data.target, index), take_rows(self.data.weight, index)

@@ -22,7 +22,7 @@ from metricfit._kernels.metric_gradients import ClosedForm, closed_form_of
 from metricfit.confusion import ConfusionMatrix
 from metricfit.metrics import BalancedAccuracy, Metric, Recall
 
-__all__ = ["LossOfMatrix", "loss_of_matrix"]
+__all__ = ["LossOfMatrix", "closed_form", "loss_of_matrix"]
 
 Array = NDArray[np.float64]
 LossOfMatrix = Callable[[Array], tuple[Array, Array]]
@@ -45,7 +45,7 @@ def loss_of_matrix(metric: Metric, task: Task, labels: tuple[Hashable, ...]) -> 
     >>> loss.round(3), gradient.round(3).tolist()
     (array([0.273]), [[[0.0, 0.066], [0.066, -0.05]]])
     """
-    form = _closed_form(metric, task, labels)
+    form = closed_form(metric, task, labels)
     if form is None:
         return partial(_by_autograd, metric, task, labels)
     if task == "binary":
@@ -53,7 +53,8 @@ def loss_of_matrix(metric: Metric, task: Task, labels: tuple[Hashable, ...]) -> 
     return partial(_loss_of_mcc if form.ratio is None else _loss_of_mean_ratio, form)
 
 
-def _closed_form(metric: Metric, task: Task, labels: tuple[Hashable, ...]) -> ClosedForm | None:
+def closed_form(metric: Metric, task: Task, labels: tuple[Hashable, ...]) -> ClosedForm | None:
+    """The closed form of a metric for a task, where there is one."""
     if isinstance(metric, BalancedAccuracy) and metric.average == "auto" and metric.label is None:
         metric = Recall("macro", zero_division=metric.zero_division)
     named = getattr(metric, "label", None)

@@ -73,7 +73,7 @@ class MemberDropout(nn.Module):
     def __init__(self, rate: float, seed: int = 0) -> None:
         super().__init__()
         self.rate, self.seed = rate, seed
-        self._long = torch.empty(0)
+        self.long = torch.empty(0)
 
     def forward(self, input: Tensor) -> Tensor:
         """Activations with a share of ``rate`` dropped, in training only."""
@@ -95,13 +95,17 @@ class MemberDropout(nn.Module):
 
     def _window(self, like: Tensor) -> Tensor:
         size = like.numel()
-        if self._long.dtype != like.dtype or len(self._long) < 2 * size:
+        start = self.window(size, like.dtype)
+        return self.long[start : start + size].view(like.shape)
+
+    def window(self, size: int, dtype: torch.dtype = torch.float32) -> int:
+        """Where the next window of the long mask starts, which is drawn first where there is none of that length."""
+        if self.long.dtype != dtype or len(self.long) < 2 * size:
             source = torch.Generator().manual_seed(self.seed)
             length = max(_SHORTEST_MASK, 4 * size)
-            self._long = torch.empty(length, dtype=like.dtype).bernoulli_(1 - self.rate, generator=source)
-            self._long.div_(1 - self.rate)
-        start = int(torch.randint(len(self._long) - size, (), generator=self.generator))
-        return self._long[start : start + size].view(like.shape)
+            self.long = torch.empty(length, dtype=dtype).bernoulli_(1 - self.rate, generator=source)
+            self.long.div_(1 - self.rate)
+        return int(torch.randint(len(self.long) - size, (), generator=self.generator))
 
 
 _SHORTEST_MASK = 1 << 18

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from metricfit.training.recipes import Recipe
 from metricfit.training.stopping import member_of
 
-__all__ = ["WeightAverage", "clip_gradients", "learning_rate_at", "make_optimiser", "take_step"]
+__all__ = ["WeightAverage", "clip_gradients", "learning_rate_at", "make_optimiser", "start_moments", "take_step"]
 
 
 def make_optimiser(network: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
@@ -29,6 +29,15 @@ def make_optimiser(network: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
     if not groups:
         raise ValueError("network: it has no parameters, there is nothing to train.")
     return torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=True)
+
+
+def start_moments(optimiser: torch.optim.AdamW) -> None:
+    """Make the state that the first ``optimiser.step()`` would make, for parameters that have none yet."""
+    for group in optimiser.param_groups:
+        for parameter in group["params"]:
+            if parameter not in optimiser.state:
+                moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+                optimiser.state[parameter] = {"step": torch.zeros(()), **moments}
 
 
 @torch.no_grad()
@@ -112,8 +121,16 @@ class WeightAverage:
         """Take in the weights after a step, counted from 0; the first steps are forgotten faster."""
         if not self.decay:
             return
-        decay = min(self.decay, (1 + step) / (10 + step))
         with torch.no_grad():
-            torch._foreach_lerp_([a for a, _ in self._pairs], [b for _, b in self._pairs], 1 - decay)
+            torch._foreach_lerp_([a for a, _ in self._pairs], [b for _, b in self._pairs], self.share(step))
             for kept, live in self._others:
                 kept.copy_(live)
+
+    def share(self, step: int) -> float:
+        """The share of the weights after a step in their average."""
+        return 1 - min(self.decay, (1 + step) / (10 + step))
+
+    def of(self, live: Iterable[Tensor]) -> list[Tensor]:
+        """The averages of some of the live tensors."""
+        by_tensor = {id(tensor): self.averaged[name] for name, tensor in self.live.items()}
+        return [by_tensor[id(tensor)] for tensor in live]
