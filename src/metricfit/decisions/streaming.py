@@ -7,27 +7,25 @@ best edge. The others are counted again by their next 16 bits: float32 scores ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
-from metricfit._labels import checked_weights, encode_labels
-from metricfit.decisions._samples import _scores
+from metricfit._labels import confusion_from_labels
+from metricfit.confusion import ConfusionMatrix
+from metricfit.decisions._chunks import BITS, Chunk, Stream, chunks_of
 from metricfit.decisions.goal import ConstraintLike, Goal, InfeasibleError, goal_of, values_of
+from metricfit.decisions.rules import CalibratedRule, DecisionRule
 from metricfit.decisions.search import BestThreshold, ConstraintValue
 from metricfit.decisions.sweep import CHUNK, Sweep, best_place
 
-__all__ = ["Chunk", "best_threshold_of_chunks"]
+__all__ = ["best_threshold_of_chunks", "confusion_of_chunks"]
 
-Chunk = tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike]
-"""Labels, scores and, if there are any, weights."""
-
-BITS = 16
 MOST_BINS = 64
 """Bins that are looked into in one pass, 1 MB each."""
 
@@ -60,7 +58,7 @@ def best_threshold_of_chunks(
     goal = goal_of(metric, subject_to)
     if len(labels) != 2:
         raise ValueError(f"labels: expected two classes, negative first, got {list(labels)}.")
-    stream = _Stream(chunks, tuple(labels))
+    stream = Stream(chunks, tuple(labels))
     search = _Search(goal, stream)
     best = search.run()
     if best is None:
@@ -77,6 +75,33 @@ def best_threshold_of_chunks(
         constraints=tuple(ConstraintValue(c, float(values_of(c.metric, cm))) for c in goal.constraints),
         cutoffs=search.cutoffs,
     )
+
+
+def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRule | CalibratedRule) -> ConfusionMatrix:
+    """The confusion matrix of a rule's decisions over chunks, in one pass: any metric of it is exact, as counts add up.
+
+    Args:
+        chunks: Gives chunks ``(y_true, score)`` or ``(y_true, score, sample_weight)``; scores as for
+            :meth:`DecisionRule.apply`.
+        rule: The rule.
+
+    >>> from metricfit import metrics
+    >>> from metricfit.decisions import DecisionRule
+    >>> parts = [([0, 0, 1], [0.1, 0.2, 0.35]), ([0, 1, 1], [0.4, 0.6, 0.9])]
+    >>> matrix = confusion_of_chunks(lambda: parts, DecisionRule.at_threshold(0.3))
+    >>> metrics.get("f1").compute(matrix)
+    tensor(0.8571, dtype=torch.float64)
+    """
+    plain = rule.rule if isinstance(rule, CalibratedRule) else rule
+    total: ConfusionMatrix | None = None
+    for y_true, score, *weight in chunks_of(chunks):
+        matrix = confusion_from_labels(
+            y_true, rule.apply(score), labels=plain.classes, sample_weight=(*weight, None)[0]
+        )
+        total = matrix if total is None else total + matrix
+    if total is None:
+        raise ValueError("chunks: no chunk came; the function must give the chunks anew at each call.")
+    return total
 
 
 @dataclass(frozen=True)
@@ -103,59 +128,8 @@ class _Bins:
     above: NDArray[np.float64]
 
 
-class _Stream:
-    def __init__(self, chunks: Callable[[], Iterable[Chunk]], labels: tuple[Any, ...]) -> None:
-        if not callable(chunks):
-            raise TypeError(
-                f"chunks: expected a function that gives the chunks anew for each pass, got {type(chunks).__name__}; "
-                "wrap it: lambda: chunks."
-            )
-        self.chunks, self.labels = chunks, labels
-        self.dtype: np.dtype[Any] | None = None
-
-    @property
-    def width(self) -> int:
-        """Bits of a score."""
-        return 32 if self.dtype == np.float32 else 64
-
-    def __iter__(self) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.bool_], NDArray[np.float64] | None]]:
-        found = False
-        for chunk in self.chunks():
-            found = True
-            score = _scores(chunk[1], "score")
-            target = np.asarray(chunk[0])
-            if score.ndim != 1 or target.shape != score.shape:
-                raise ValueError(f"score: expected y_true and score of shape (n,), got {target.shape}, {score.shape}.")
-            self.dtype = self.dtype or (np.dtype(np.float32) if score.dtype == np.float32 else np.dtype(np.float64))
-            if self.width == 32 and score.dtype != np.float32:
-                raise TypeError(f"score: the first chunk was float32, a later one is {score.dtype}; use one type.")
-            weight = checked_weights(chunk[2], len(target)) if len(chunk) == 3 else None
-            positive = encode_labels(target, self.labels, "y_true") == 1
-            yield _ordered(score.astype(self.dtype)), positive, weight
-        if not found:
-            raise ValueError("chunks: no chunk came; the function must give the chunks anew at each call.")
-
-    def threshold(self, key: int) -> float:
-        """Midway between the lowest score from ``key`` on and the highest below it, in one more pass."""
-        upper: int | None = None
-        lower: int | None = None
-        for keys, _, _ in self:
-            reach, below = keys[keys >= np.uint64(key)], keys[keys < np.uint64(key)] if key else keys[:0]
-            if len(reach):
-                upper = int(reach.min()) if upper is None else min(upper, int(reach.min()))
-            if len(below):
-                lower = int(below.max()) if lower is None else max(lower, int(below.max()))
-        dtype = self.dtype or np.dtype(np.float64)
-        if upper is None:
-            return float(np.nextafter(_score_of(lower or 0, dtype), np.array(np.inf, dtype)))
-        if lower is None:
-            return float(_score_of(upper, dtype))
-        scores = np.array([_score_of(upper, dtype), _score_of(lower, dtype)], dtype)
-        return Sweep(scores, np.zeros(3), np.zeros(3)).threshold(1)
-
-
 class _Search:
-    def __init__(self, goal: Goal, stream: _Stream) -> None:
+    def __init__(self, goal: Goal, stream: Stream) -> None:
         self.goal, self.stream = goal, stream
         self.total = np.zeros(2)
         self.best: _Edge | None = None
@@ -167,7 +141,8 @@ class _Search:
         while waiting:
             found = []
             for bins in waiting:
-                counts, width = self._count(bins, shift)
+                counts = self.stream.count(bins.prefixes, shift)
+                width = self.stream.width
                 if shift is None:
                     self.total = counts.sum(axis=(0, 1))
                     self._note_edges(np.zeros((1, 2)), np.array([1 << BITS], np.uint64), width - BITS)  # nobody
@@ -176,24 +151,6 @@ class _Search:
             shift = (self.stream.width - BITS if shift is None else shift) - BITS
             waiting = _batches(found) if shift >= 0 else []
         return self.best
-
-    def _count(self, bins: _Bins, shift: int | None) -> tuple[NDArray[np.float64], int]:
-        """Weights of positives and negatives, (bins, 2^BITS, 2), and the number of bits of a score."""
-        size = 1 << BITS
-        counts = np.zeros((2, len(bins.prefixes) * size))
-        for keys, positive, weight in self.stream:
-            low = np.uint64(self.stream.width - BITS if shift is None else shift)
-            inner = (keys >> low).astype(np.int64) & (size - 1)
-            if shift is not None:
-                prefix = keys >> (low + np.uint64(BITS))
-                place = np.searchsorted(bins.prefixes, prefix).clip(max=len(bins.prefixes) - 1)
-                kept = bins.prefixes[place] == prefix
-                inner, positive = (inner + place * size)[kept], positive[kept]
-                weight = None if weight is None else weight[kept]
-            for column, mask in ((0, positive), (1, ~positive)):
-                added = np.bincount(inner[mask], None if weight is None else weight[mask])
-                counts[column, : len(added)] += added
-        return counts.reshape(2, -1, size).transpose(1, 2, 0), self.stream.width
 
     def _look(self, bins: _Bins, counts: NDArray[np.float64], shift: int) -> _Bins:
         """Note the best edge of these bins, and return those inside which a better one may lie."""
@@ -258,20 +215,3 @@ def _batches(found: list[_Bins]) -> list[_Bins]:
     prefixes, above = np.concatenate([b.prefixes for b in found]), np.concatenate([b.above for b in found])
     starts = range(0, len(prefixes), MOST_BINS)
     return [_Bins(prefixes[s : s + MOST_BINS], above[s : s + MOST_BINS]) for s in starts]
-
-
-def _ordered(score: NDArray[Any]) -> NDArray[np.uint64]:
-    """Whole numbers >= 0 in the order of the scores, from their bits."""
-    wide = score.dtype == np.float64
-    bits = (score + score.dtype.type(0)).view(np.uint64 if wide else np.uint32)  # -0 and 0 are one score
-    top = bits.dtype.type(1 << (63 if wide else 31))
-    flipped: NDArray[np.uint64] = np.where(bits & top, ~bits, bits | top).astype(np.uint64)
-    return flipped
-
-
-def _score_of(key: int, dtype: np.dtype[Any]) -> Any:
-    """The score of such a number."""
-    wide = dtype == np.float64
-    top, every = (1 << 63, (1 << 64) - 1) if wide else (1 << 31, (1 << 32) - 1)
-    bits = key ^ top if key & top else key ^ every
-    return np.array(bits, np.uint64 if wide else np.uint32).view(dtype)[()]
