@@ -41,8 +41,8 @@ def best_threshold_of_chunks(
 
     It is the best of all for metrics that rise with true positives and fall with false positives, or the reverse, at
     a fixed number of the other: all named ones do where a cut-off does better than chance. For other functions of the
-    matrix it is the best of all bins' edges and of those bins whose corners promise more. For several labels and a macro
-    average, call it once for each label's column.
+    matrix it is the best of all bins' edges and of those bins whose corners promise more. For several labels and a
+    macro average, call it once for each label's column.
 
     Args:
         chunks: Called once for each pass (3 for float32, up to 5 for float64 scores); gives chunks ``(y_true, score)``
