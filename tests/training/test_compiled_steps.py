@@ -123,6 +123,13 @@ def test_short_runs_and_other_losses_are_left_to_the_loop(monkeypatch):
     assert trainer(problem(), min_steps=601, max_epochs=1).compiled is not None
 
 
+def test_large_products_are_left_to_several_threads(monkeypatch):
+    monkeypatch.setattr(module, "LARGE_PRODUCTS", 100)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert trainer(problem(members=1)).compiled is None
+    assert trainer(problem(members=2)).compiled is not None
+
+
 def test_without_numba_the_loop_serves(monkeypatch):
     monkeypatch.setattr(module, "numba_is_here", lambda: False)
     assert trainer(problem()).compiled is None

@@ -2,7 +2,7 @@
 
 Only the time they take differs from the steps of the loop: weights, moments, averages and the memory are read and
 written where they are, and random numbers are drawn in the same order. Members do not touch each other's tensors, so
-that each may have a thread of its own.
+that each may have a thread of its own, and only one.
 """
 
 from __future__ import annotations
@@ -30,16 +30,27 @@ __all__ = ["CompiledSteps", "is_worth_compiling"]
 WORTHWHILE_STEPS = 1000
 """Loading numba takes about as long as so many steps of a small network; compiling, once, ten times that."""
 
+LARGE_PRODUCTS = 1 << 25
+"""With more rows times weights than this, several threads for one product save more than the compiled steps."""
+
 STEPS_AT_ONCE = 32
 """Steps between two chances for Ctrl-C."""
 
 
-def is_worth_compiling(data: TrainingData, gradient: ObjectiveGradient, steps: int) -> bool:
-    """Whether the compiled steps cover data and objective, and are many enough.
+def is_worth_compiling(data: TrainingData, gradient: ObjectiveGradient, steps: int, products: int) -> bool:
+    """Whether the compiled steps cover data and objective, and are many enough and not too large.
 
     Covered are cross-entropy and the metrics with a closed form, on the CPU and in one process.
+
+    Args:
+        data: All rows.
+        gradient: The objective.
+        steps: Steps of the run.
+        products: Rows in a batch times weights of a member.
     """
     objective = gradient.objective
+    if products > LARGE_PRODUCTS and torch.get_num_threads() > objective.members:
+        return False
     if steps < WORTHWHILE_STEPS or not gradient.by_hand or objective.group is not None or not numba_is_here():
         return False
     is_known = closed_form(objective.metric, objective.task, objective.labels) is not None
@@ -98,9 +109,8 @@ class CompiledSteps:
             common = (self.sizes, addresses, self.data, index[member], goals[member], dropout, adamw)
             self._mlp.train_steps(member, *common, some.start, losses[member, some])
 
-        threads = torch.get_num_threads()
-        workers = min(members, threads)
-        with self.blas.limit(limits=threads // workers), ThreadPoolExecutor(workers) as pool:
+        workers = min(members, torch.get_num_threads())
+        with self.blas.limit(limits=1), ThreadPoolExecutor(workers) as pool:
             for start in range(0, steps, STEPS_AT_ONCE):
                 some = slice(start, start + STEPS_AT_ONCE)
                 list((pool.map if workers > 1 else map)(train, range(members), [some] * members))

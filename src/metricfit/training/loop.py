@@ -187,7 +187,8 @@ class _Trainer:
             if isinstance(self.network, MemberMLP):
                 self.network.use_part(self.part, self.batches.batch_size)
         steps = self.epochs * self.batches.steps
-        if self.direct is not None and is_worth_compiling(self.data, self.gradient, steps):
+        products = self.batches.batch_size * sum(p.numel() for p in self.network.parameters()) // members
+        if self.direct is not None and is_worth_compiling(self.data, self.gradient, steps, products):
             self.compiled = CompiledSteps(self.direct, self.data, self.gradient, self.optimiser, self.average)
 
     @property
