@@ -2,7 +2,8 @@
 
 ``python benchmarks/speed/roofline.py`` writes ``roofline.csv`` beside it: for one network and for five, the processor
 time of one thread that a training step of ``MetricClassifier`` on adult takes, as a multiple of its matrix products
-alone: the same shapes and library, in places that are allocated beforehand, in turn with the steps.
+alone: the same shapes, in places that are allocated beforehand, in turn with the steps. Both the compiled steps of long
+runs and those of the loop, which serve short runs and installations without the extra ``fast``.
 """
 
 from __future__ import annotations
@@ -18,94 +19,127 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from threadpoolctl import threadpool_limits
 
 from metricfit import metrics
+from metricfit._kernels import mlp
 from metricfit.data import TablePreprocessor, load
 from metricfit.training import Problem, get_recipe
-from metricfit.training.evaluation import TrainingData, take_rows
+from metricfit.training.evaluation import TrainingData
 from metricfit.training.loop import _Trainer
-from metricfit.training.optimiser import take_step
+from metricfit.training.optimiser import start_moments
 from metricfit.training.splits import split_rows
 
 RESULTS = Path(__file__).parent / "roofline.csv"
 NETWORKS = ((128, 64), (512, 256, 128), (32, 16))
+COMPILED = "whole step, compiled"
+STEPS = 32
+"""Compiled steps are timed so many at a time, as they are run."""
 
 
 def products(members: int, rows: int, sizes: tuple[int, ...]) -> Callable[[], None]:
     """All matrix products of a step: forward, gradients of weights, gradients of activations but the inputs'."""
-    activations = [torch.randn(members, rows, size) for size in sizes]
-    outputs = [torch.empty_like(activation) for activation in activations]
-    weights = [torch.randn(members, a, b) for a, b in itertools.pairwise(sizes)]
-    # The quicker layout for the few outputs of the last layer, as in training.
-    weights[-1] = weights[-1].mT.contiguous().mT
-    last = torch.empty(members, sizes[-1], sizes[-2])
-    gradients = [torch.empty_like(weight) for weight in weights]
+    random = np.random.default_rng(0)
+    activations = [random.standard_normal((members, rows, size), dtype=np.float32) for size in sizes]
+    outputs = [np.empty_like(activation) for activation in activations]
+    weights = [random.standard_normal((members, a, b), dtype=np.float32) for a, b in itertools.pairwise(sizes)]
+    gradients = [np.empty_like(weight) for weight in weights]
 
     def run() -> None:
-        for i, weight in enumerate(weights):
-            torch.bmm(activations[i], weight, out=outputs[i + 1])
-        for i in range(len(weights) - 1, -1, -1):
-            if i == len(weights) - 1:
-                torch.bmm(activations[i + 1].mT, activations[i], out=last)
-            else:
-                torch.bmm(activations[i].mT, activations[i + 1], out=gradients[i])
-            if i:
-                torch.bmm(activations[i + 1], weights[i].mT, out=outputs[i])
+        for m in range(members):
+            for i, weight in enumerate(weights):
+                np.matmul(activations[i][m], weight[m], out=outputs[i + 1][m])
+            for i in range(len(weights) - 1, -1, -1):
+                np.matmul(activations[i][m].T, activations[i + 1][m], out=gradients[i][m])
+                if i:
+                    np.matmul(activations[i + 1][m], weights[i][m].T, out=outputs[i][m])
 
     return run
 
 
+def trainer_of(data: TrainingData, members: int, hidden: tuple[int, ...], recipe: str, metric: str) -> _Trainer:
+    """A trainer in the middle of its first epoch."""
+    folds = members if members > 1 else None
+    splits = split_rows(data.target.numpy(), folds, members=1, groups=None, random=np.random.default_rng(0))
+    problem = Problem(data, splits, metrics.get(metric), "binary", (0, 1))
+    made = _Trainer(problem, get_recipe(recipe, hidden_sizes=hidden), 0, None, torch.device("cpu"), False)
+    made.network.train()
+    made._randomness(0)
+    start_moments(made.optimiser)
+    return made
+
+
+def parts(trainer: _Trainer, order: torch.Tensor) -> dict[str, Callable[[], Any]]:
+    """The parts of a compiled step by themselves, each for all members."""
+    steps, batch = trainer.compiled, order.shape[2]
+    goals, addresses, adamw = steps._goals(), steps._addresses(), steps._adamw(1000, [1e-3] * order.shape[1])
+    dropout = steps._dropout(len(order) * batch, order.shape[1])
+    sizes, index, classes = steps.sizes, order.numpy(), int(steps.sizes[-1])
+    outputs, pulled = (np.zeros(batch * int(s.sum()), np.float32) for s in (sizes, sizes[1:]))
+    gradients = np.zeros(int(((sizes[:-1] + 1) * sizes[1:]).sum()), np.float32)
+    x, logits = outputs[: batch * sizes[0]].reshape(batch, -1), outputs[-batch * classes :].reshape(batch, classes)
+    target, weight, mass = np.zeros(batch, np.int64), np.zeros(batch, np.float32), np.zeros(batch, np.float32)
+    of_logits, turn = pulled[-batch * classes :].reshape(batch, classes), iter(range(sys.maxsize))
+
+    def each(part: Callable[[int, int], Any]) -> Callable[[], None]:
+        def run() -> None:
+            step = next(turn) % order.shape[1]
+            for m in range(len(order)):
+                part(m, step)
+
+        return run
+
+    return {
+        "rows of the batch": each(
+            lambda m, step: mlp._take(steps.data, index[m, step], goals[m], x, target, weight, mass)
+        ),
+        "forward": each(lambda m, step: mlp._forward(sizes, batch, m, step, addresses, dropout, outputs)),
+        "loss and gradient": each(
+            lambda m, _: mlp.two_classes(logits, target, mass, weight, goals[m], False, of_logits)
+        ),
+        "backward": each(
+            lambda m, _: mlp._backward(sizes, batch, m, addresses, dropout.scale, outputs, pulled, gradients)
+        ),
+        "AdamW and average": each(lambda m, step: mlp._update(sizes, m, step, addresses, gradients, adamw)),
+    }
+
+
 def jobs(data: TrainingData, members: int, hidden: tuple[int, ...]) -> dict[str, Callable[[], Any]]:
     """The products, the parts of a step by themselves, and whole steps with cross-entropy and on two metrics."""
-    target = data.target.numpy()
-    splits = split_rows(
-        target, members if members > 1 else None, members=1, groups=None, random=np.random.default_rng(0)
-    )
-
-    def trainer(recipe: str, metric: str) -> _Trainer:
-        problem = Problem(data, splits, metrics.get(metric), "binary", (0, 1))
-        made = _Trainer(problem, get_recipe(recipe, hidden_sizes=hidden), 0, None, torch.device("cpu"), False)
-        made.network.train()
-        made._randomness(0)
-        return made
-
     trainers = {
-        "cross-entropy": trainer("cross_entropy", "f1"),
-        "F1": trainer("default", "f1"),
-        "MCC": trainer("default", "mcc"),
-    }
+        name: trainer_of(data, members, hidden, recipe, metric)
+        for name, recipe, metric in (
+            ("cross-entropy", "cross_entropy", "f1"), ("F1", "default", "f1"), ("MCC", "default", "mcc")
+        )
+    }  # fmt: skip
     one = trainers["F1"]
-    batches = list(one.batches.epoch(torch.Generator().manual_seed(0)))
+    order = one.batches.whole_epoch(torch.Generator().manual_seed(0))
     turn = iter(range(sys.maxsize))
-    y, w = take_rows(data.target, batches[0]), take_rows(data.weight, batches[0])
-    logits = torch.randn(*batches[0].shape, 2)
     made: dict[str, Callable[[], Any]] = {
-        "products": products(members, one.batches.batch_size, (data.features.shape[1], *hidden, 2)),
-        "rows of the batch": lambda: one.direct.take(data.features, batches[next(turn) % len(batches)]),
-        "forward": lambda: one.direct.forward(one.direct._rows),
-        "backward": lambda: one.direct.backward(logits),
+        "products": products(members, one.batches.batch_size, (data.features.shape[1], *hidden, 2))
     }
-    made |= {f"loss and gradient, {name}": lambda t=t: t.gradient(logits, y, w) for name, t in trainers.items()}
-    made["AdamW"] = lambda: take_step(one.optimiser, 1e-3)
-    made["average of the weights"] = lambda: one.average.update(1000)
+    made |= parts(one, order)
     for name, t in trainers.items():
-        made[f"whole step, {name}"] = lambda t=t: (
-            t._step(batches[next(turn) % len(batches)], 1e-3), t.average.update(1000)
+        made[f"{COMPILED}, {name}"] = lambda t=t: t.compiled.run(order[:, :STEPS], 1000, [1e-3] * STEPS)
+    for name, t in trainers.items():
+        made[f"whole step of the loop, {name}"] = lambda t=t: (
+            t._step(order[:, next(turn) % order.shape[1]], 1e-3), t.average.update(1000)
         )  # fmt: skip
     return made
 
 
 def measure(made: dict[str, Callable[[], Any]], repetitions: int, calls: int = 10) -> dict[str, list[float]]:
-    """Times over those of the products, in turn."""
+    """Times of a step over those of the products, in turn."""
     found: dict[str, list[float]] = {name: [] for name in made}
     for _ in range(repetitions):
         times = {}
         for name, job in made.items():
             job()
+            times_called, steps = (1, STEPS) if name.startswith(COMPILED) else (calls, calls)
             started = time.process_time()
-            for _ in range(calls):
+            for _ in range(times_called):
                 job()
-            times[name] = time.process_time() - started
+            times[name] = (time.process_time() - started) / steps
         for name, taken in times.items():
             found[name].append(taken / times["products"])
     return found
@@ -113,9 +147,10 @@ def measure(made: dict[str, Callable[[], Any]], repetitions: int, calls: int = 1
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--repetitions", type=int, default=9)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    threadpool_limits(1, user_api="blas")
     loaded = load("adult")
     _, codes = np.unique(np.asarray(loaded.y), return_inverse=True)
     features = torch.from_numpy(
