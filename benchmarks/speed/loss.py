@@ -107,7 +107,7 @@ def without_numba(loss):
 
 def ratios(seconds: float, clock: str) -> None:
     contestants = {"cross_entropy": F.cross_entropy, "f1": MetricLoss("f1"), "mcc": MetricLoss("mcc")}
-    contestants |= {f"{name}, torch only": without_numba(MetricLoss(name)) for name in ("f1", "mcc")}
+    contestants |= {f"{name}, without numba": without_numba(MetricLoss(name)) for name in ("f1", "mcc")}
     rows = []
     for shape in SHAPES:
         logits, target = batch(shape)
