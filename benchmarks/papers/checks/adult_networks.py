@@ -1,7 +1,8 @@
 """Does the scaling of adult's integer codes explain btg's numbers for networks on adult?
 
 ``python -m benchmarks.papers.checks.adult_networks`` trains btg's network on three splits with features that are left
-as they are or brought to [0, 1] (standardised ones are in the tables) and prints means over the thresholds 0.1 … 0.9.
+as they are or brought to [0, 1] (standardised ones are in the tables) and prints means over the thresholds 0.1 … 0.9,
+of probabilities and, as btg's code does for cross-entropy, of raw outputs.
 """
 
 from __future__ import annotations
@@ -43,8 +44,13 @@ def main() -> None:
             trainings, held = [parts.train for parts in splits], [parts.validation for parts in splits]
             fits = train_together(make, built.loss, trainings, held, settings, seeds=range(TRIALS))
             for fit, parts in zip(fits, splits, strict=True):
-                f1, accuracy = judged(outputs(fit.network, parts.test[0]), parts.test)
-                rows.append({"features": scaling, "loss": name, "f1": f1, "accuracy": accuracy, "epochs": fit.epochs})
+                logits = outputs(fit.network, parts.test[0])
+                f1, accuracy = judged(logits.sigmoid(), parts.test)
+                raw_f1, raw_accuracy = judged(logits, parts.test)
+                rows.append({
+                    "features": scaling, "loss": name, "f1": f1, "accuracy": accuracy, "raw f1": raw_f1,
+                    "raw accuracy": raw_accuracy, "epochs": fit.epochs,
+                })  # fmt: skip
             print(rows[-1], flush=True)
     table = pd.DataFrame(rows).groupby(["features", "loss"]).agg(["mean", "std"])
     table.columns = [" ".join(column) for column in table.columns]
@@ -63,9 +69,9 @@ def to_unit(parts: data.Parts) -> data.Parts:
     return replace(parts, **made)
 
 
-def judged(logits: torch.Tensor, test: Part) -> tuple[float, float]:
+def judged(output: torch.Tensor, test: Part) -> tuple[float, float]:
     """F1 and accuracy as means over the thresholds."""
-    p, y = logits.sigmoid().numpy(), test[1].numpy()
+    p, y = output.numpy(), test[1].numpy()
     decided = [(p >= threshold).astype(int) for threshold in THRESHOLDS]
     f1 = float(np.mean([f1_score(y, d, zero_division=0) for d in decided]))
     return f1, float(np.mean([np.mean(d == y) for d in decided]))
