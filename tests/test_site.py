@@ -1,7 +1,6 @@
 """The documentation site builds without a warning, leaves out no public name, has no dead link, needs no network."""
 
 import os
-import shutil
 import subprocess
 import sys
 from functools import cache
@@ -141,23 +140,16 @@ def test_every_page_is_in_the_navigation(site):
         assert built in listed, f"{built} is not in the nav of mkdocs.yml"
 
 
-def test_search_works_from_disk_without_network(site):
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; pip install -e '.[dev]'")
-    chromium = next((found for name in ("chromium", "google-chrome") if (found := shutil.which(name))), None)
-    if chromium is None:
-        pytest.skip("no Chromium on this machine, so the search is not tried in a browser")
-    with api.sync_playwright() as play:
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = play.chromium.launch(executable_path=chromium, args=[*options, "--disable-dev-shm-usage"])
-        page = browser.new_page(viewport={"width": 1300, "height": 900})
-        asked, errors = [], []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto((site / "index.html").as_uri())
-        page.locator("input.md-search__input").click()
-        page.locator("input.md-search__input").press_sequentially("TemperatureAnnealer")
-        page.locator("a.md-search-result__link").first.wait_for(timeout=30_000)
-        assert "TemperatureAnnealer" in page.locator(".md-search-result__list").inner_text()
-        browser.close()
+def test_search_works_from_disk_without_network(site, browser):
+    page = browser.new_page(viewport={"width": 1300, "height": 900})
+    asked, errors = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto((site / "index.html").as_uri())
+    page.locator("input.md-search__input").click()
+    page.locator("input.md-search__input").press_sequentially("TemperatureAnnealer")
+    page.locator("a.md-search-result__link").first.wait_for(timeout=30_000)
+    assert "TemperatureAnnealer" in page.locator(".md-search-result__list").inner_text()
+    page.close()
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     assert errors == []

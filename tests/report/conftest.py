@@ -1,33 +1,10 @@
-"""One headless browser for all tests of the page; every page opened must neither fail nor ask for anything."""
+"""Every page opened must neither fail nor ask for anything."""
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import model, program, table, trained  # noqa: F401 - fixtures
-
-
-def _chromium():
-    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
-        if found := shutil.which(name):
-            return found
-    return None
-
-
-@pytest.fixture(scope="session")
-def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; pip install -e '.[dev]'")
-    path = _chromium()
-    if path is None:
-        pytest.skip("no Chromium on this machine, so the page is not tested in a browser; apt-get install chromium")
-    with api.sync_playwright() as play:
-        # Chromium refuses its sandbox to root, as in a container.
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        opened = play.chromium.launch(executable_path=path, args=[*options, "--disable-dev-shm-usage"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture
