@@ -84,7 +84,8 @@ def convergence(config: Config, curves: pd.DataFrame, path: Path) -> None:
         for i, method in enumerate(config.methods):
             here = curves[(curves["method"] == method.name) & (curves["metric"] == metric)]
             medians = here.groupby("epoch")["value"].median()
-            axis.plot(medians.index, medians, lw=1.3, color=f"C{i}", label=method.name)
+            if len(medians):
+                axis.plot(medians.index, medians, lw=1.3, color=f"C{i}", label=method.name)
         axis.set_title(metric.replace("_", " "), fontsize=9)
         axis.set_xlabel("epoch", fontsize=8)
         axis.tick_params(labelsize=7)
