@@ -48,7 +48,9 @@ docs: $(VENV)/.installed-dev  ## Build the documentation into build/docs/index.h
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Open build/docs/index.html"
 
-test: lint  ## Lint, types, doctests and tests with the coverage floor
+test: $(VENV)/.installed-dev  ## Lint, types, doctests and tests with the coverage floor
+	@OMP_NUM_THREADS=1 $(BIN)/python -W ignore tests/compile_kernels.py & \
+	  $(MAKE) --no-print-directory lint; lint=$$?; wait; exit $$lint
 	@echo "==> Tests and doctests ($(WORKERS) workers)"
 	@OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" --cov=metricfit
 

@@ -1,0 +1,25 @@
+"""Compile the kernels once, into numba's cache; ``make test`` does it beside lint, before its workers need them all."""
+
+import importlib.util
+
+import numpy as np
+import torch
+
+from metricfit import MetricClassifier, MetricLoss
+
+
+def main():
+    if importlib.util.find_spec("numba") is None:
+        return
+    torch.set_num_threads(1)
+    # Small and large batches of few and many classes, and a fit, each take kernels of their own.
+    for n, d in ((64, 3), (200_000, 3), (64, 200)):
+        logits = torch.zeros(n, d, requires_grad=True)
+        MetricLoss("f1")(logits, torch.arange(n) % d).backward()
+    X = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)
+    classifier = MetricClassifier("f1", cv=None, min_steps=1200, batch_size=16, max_epochs=100, baseline=False)
+    classifier.fit(X, X[:, 0] > 1)
+
+
+if __name__ == "__main__":
+    main()
