@@ -2,6 +2,7 @@
 
     python benchmarks/speed/streaming.py run --rows 1 5 20 50 --folder rows    # millions; writes streaming.csv
     python benchmarks/speed/streaming.py search --scores 1 10 100                   # millions; writes search.csv
+    python benchmarks/speed/streaming.py areas --scores 1 10 100                    # millions; writes areas.csv
     python benchmarks/speed/streaming.py plots
 
 Every size runs in a process of its own; memory is the kernel's record of its largest resident size, seconds are of
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +81,15 @@ def one_training(folder: Path, millions: float) -> dict[str, object]:
     }  # fmt: skip
 
 
+def scores_in_chunks(millions: float):
+    """Labels, 5 % positive, and scores, a million at a time."""
+    for seed in range(round(millions)):
+        random = np.random.default_rng(seed)
+        y = random.random(MILLION, dtype=np.float32) < 0.05
+        score = random.standard_normal(MILLION, dtype=np.float32)
+        yield y.astype(np.int64), score + np.where(y, 1.5, 0.0).astype(np.float32)
+
+
 def one_search(millions: float, how: str) -> dict[str, object]:
     import torch
 
@@ -86,13 +97,7 @@ def one_search(millions: float, how: str) -> dict[str, object]:
 
     torch.set_num_threads(1)
 
-    def chunks():
-        for seed in range(round(millions)):
-            random = np.random.default_rng(seed)
-            y = random.random(MILLION, dtype=np.float32) < 0.05
-            score = random.standard_normal(MILLION, dtype=np.float32)
-            yield y.astype(np.int64), score + np.where(y, 1.5, 0.0).astype(np.float32)
-
+    chunks = partial(scores_in_chunks, millions)
     for _ in chunks():
         break
     before, started = peak_megabytes(), time.process_time()
@@ -104,6 +109,26 @@ def one_search(millions: float, how: str) -> dict[str, object]:
     return {
         "scores": round(millions * MILLION), "how": how, "seconds": round(time.process_time() - started, 1),
         "megabytes_more": round(peak_megabytes() - before), "threshold": best.threshold, "mcc": best.value,
+    }  # fmt: skip
+
+
+def one_area(millions: float, how: str) -> dict[str, object]:
+    from sklearn.metrics import roc_auc_score
+
+    from metricfit.decisions import area_of_chunks
+
+    chunks = partial(scores_in_chunks, millions)
+    for _ in chunks():
+        break
+    before, started = peak_megabytes(), time.process_time()
+    if how == "chunks":
+        found = area_of_chunks(chunks, "auroc")
+        value, gap, passes = found.value, found.high - found.low, found.passes
+    else:
+        value, gap, passes = roc_auc_score(*(np.concatenate(c) for c in zip(*chunks(), strict=True))), 0.0, 1
+    return {
+        "scores": round(millions * MILLION), "how": how, "seconds": round(time.process_time() - started, 1),
+        "megabytes_more": round(peak_megabytes() - before), "auroc": value, "high_minus_low": gap, "passes": passes,
     }  # fmt: skip
 
 
@@ -149,7 +174,7 @@ def plots() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "search", "plots", "one-training", "one-search"])
+    parser.add_argument("what", choices=["run", "search", "areas", "plots", "one-training", "one-search", "one-area"])
     parser.add_argument("--rows", type=float, nargs="+", default=[1, 5, 20], help="millions")
     parser.add_argument("--scores", type=float, nargs="+", default=[1, 10, 100], help="millions")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "metricfit-rows")
@@ -162,17 +187,19 @@ def main() -> None:
             rows.append(in_process("one-training", "--folder", arguments.folder, "--rows", millions))
             print(rows[-1], flush=True)
             write("streaming.csv", rows)
-    elif arguments.what == "search":
-        rows = []
+    elif arguments.what in ("search", "areas"):
+        rows, one = [], {"search": "one-search", "areas": "one-area"}[arguments.what]
         for how, largest in (("chunks", 1e9), ("memory", 10)):
             for millions in (size for size in arguments.scores if size <= largest):
-                rows.append(in_process("one-search", "--scores", millions, "--how", how))
+                rows.append(in_process(one, "--scores", millions, "--how", how))
                 print(rows[-1], flush=True)
-        write("search.csv", rows)
+        write(f"{arguments.what}.csv", rows)
     elif arguments.what == "one-training":
         print(json.dumps(one_training(arguments.folder, arguments.rows[0])))
     elif arguments.what == "one-search":
         print(json.dumps(one_search(arguments.scores[0], arguments.how)))
+    elif arguments.what == "one-area":
+        print(json.dumps(one_area(arguments.scores[0], arguments.how)))
     else:
         plots()
 
