@@ -81,6 +81,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         annealing: ``"none"``, ``"plateau"``, ``"step"``.
         cooling: Factor of a cooling.
         patience: Epochs without improvement before cooling or stopping; 0 never.
+        min_delta: Improvements that are no larger do not count as such.
         max_fruitless: Coolings without improvement before a member is finished.
         batch_size: Rows in a batch.
         stratified: Whether batches are stratified.
@@ -155,6 +156,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         annealing: str | None = None,
         cooling: float | None = None,
         patience: int | None = None,
+        min_delta: float | None = None,
         max_fruitless: int | None = None,
         batch_size: int | None = None,
         stratified: bool | None = None,
@@ -198,6 +200,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.annealing = annealing
         self.cooling = cooling
         self.patience = patience
+        self.min_delta = min_delta
         self.max_fruitless = max_fruitless
         self.batch_size = batch_size
         self.stratified = stratified

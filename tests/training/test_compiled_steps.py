@@ -63,6 +63,31 @@ def test_one_member_and_members_at_temperatures_of_their_own():
     assert_equal_epochs(problem(classes=4), annealing="step", cooling=0.5)
 
 
+def test_a_member_that_has_stopped_costs_nothing_and_the_others_train_as_ever(monkeypatch):
+    compiled, plain = trainer(problem()), trainer(problem())
+    plain.compiled = None
+    calls, steps = [], compiled.compiled._mlp.train_steps
+    monkeypatch.setattr(compiled.compiled._mlp, "train_steps", lambda k, *rest: (calls.append(k), steps(k, *rest)))
+    for t in (compiled, plain):
+        t.stopping.active[1] = False
+    before = {name: value.detach().clone() for name, value in compiled.network.named_parameters()}
+    records = [t.epoch() for t in (compiled, plain)]
+    assert set(calls) == {0, 2}
+    assert records[0].loss == pytest.approx(records[1].loss, rel=1e-5)
+    reference = dict(plain.network.named_parameters())
+    for name, value in compiled.network.named_parameters():
+        assert torch.equal(value[1], before[name][1])
+        torch.testing.assert_close(value[[0, 2]], reference[name][[0, 2]], rtol=1e-4, atol=2e-5)
+
+
+def test_few_but_large_steps_are_compiled_where_members_stop_early(monkeypatch):
+    monkeypatch.setattr(module, "WORTHWHILE_STEPS", 10**6)
+    assert trainer(problem(), "east").compiled is None
+    monkeypatch.setattr(module, "WORTHWHILE_PRODUCTS", 10**6)
+    assert trainer(problem(), "east").compiled is not None
+    assert trainer(problem(), "default").compiled is None
+
+
 def assert_equal_epochs(prob, recipe="default", **overrides):
     compiled, plain = trainer(prob, recipe, **overrides), trainer(prob, recipe, **overrides)
     assert compiled.compiled is not None

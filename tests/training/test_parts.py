@@ -305,9 +305,9 @@ def test_members_cool_and_finish_each_by_itself():
     recipe = get_recipe("east", patience=2, max_fruitless=2, cooling=0.5)
     objective = _objective(recipe)
     stopping = Stopping(recipe, objective)
-    better = torch.ones(2, dtype=torch.bool)
     for epoch in range(9):
-        stopping.validated(torch.tensor([0.5 - 0.01 * epoch, 0.5]), better)
+        loss = torch.tensor([0.5 - 0.01 * epoch, 0.5])
+        stopping.validated(loss, -loss)
     assert stopping.active.tolist() == [True, False]
     assert objective.temperature.flatten().tolist() == pytest.approx([0.2, 0.05])
 
@@ -315,9 +315,20 @@ def test_members_cool_and_finish_each_by_itself():
 def test_patience_stops_a_member_without_improvement_and_nan_stops_at_once():
     recipe = get_recipe("default", patience=3)
     stopping = Stopping(recipe, _objective(recipe, members=3))
-    for _ in range(3):
-        stopping.validated(torch.tensor([0.5, 0.5, math.nan]), torch.tensor([True, False, False]))
+    for epoch in range(4):
+        loss = torch.tensor([0.5 - 0.01 * epoch, 0.5, math.nan])
+        stopping.validated(loss, -loss)
     assert stopping.active.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("recipe", ["default", "east"])
+def test_an_improvement_no_larger_than_min_delta_does_not_keep_a_member_going(recipe):
+    recipe = get_recipe(recipe, patience=3, max_fruitless=1, min_delta=0.01)
+    stopping = Stopping(recipe, _objective(recipe))
+    for epoch in range(8):
+        loss = torch.tensor([0.5 - 0.02 * epoch, 0.5 - 0.002 * epoch])
+        stopping.validated(loss, -loss)
+    assert stopping.active.tolist() == [True, False]
 
 
 def test_step_annealing_cools_every_epoch():

@@ -30,6 +30,9 @@ __all__ = ["CompiledSteps", "is_worth_compiling"]
 WORTHWHILE_STEPS = 1000
 """Loading numba takes about as long as so many steps of a small network; compiling, once, ten times that."""
 
+WORTHWHILE_PRODUCTS = 1 << 35
+"""Of a run, by the rows of its batches times weights: some seconds, where members that have stopped cost nothing."""
+
 LARGE_PRODUCTS = 1 << 25
 """With more rows times weights than this, several threads for one product save more than the compiled steps."""
 
@@ -51,7 +54,10 @@ def is_worth_compiling(data: TrainingData, gradient: ObjectiveGradient, steps: i
     objective = gradient.objective
     if products > LARGE_PRODUCTS and torch.get_num_threads() > objective.members:
         return False
-    if steps < WORTHWHILE_STEPS or not gradient.by_hand or objective.group is not None or not numba_is_here():
+    stops_early = objective.recipe.patience and steps * products * objective.members >= WORTHWHILE_PRODUCTS
+    if steps < WORTHWHILE_STEPS and not stops_early:
+        return False
+    if not gradient.by_hand or objective.group is not None or not numba_is_here():
         return False
     is_known = closed_form(objective.metric, objective.task, objective.labels) is not None
     if not is_known and objective.recipe.loss != "cross_entropy":
@@ -91,33 +97,35 @@ class CompiledSteps:
         self.form = form or ClosedForm(None, -1, 0.0)
         self.blas = ThreadpoolController().select(user_api="blas")
 
-    def run(self, order: Tensor, taken: int, rates: Sequence[float]) -> NDArray[np.float64]:
-        """The steps of an epoch; returns their losses, (members, steps).
+    def run(self, order: Tensor, taken: int, rates: Sequence[float], active: Tensor) -> NDArray[np.float64]:
+        """The steps of an epoch; returns their losses, (members that train, steps).
 
         Args:
             order: Rows of each step, (members, steps, batch).
             taken: Steps before these.
             rates: The learning rate of each.
+            active: Which members train, (members,); the others stay as they are.
         """
         members, steps, batch = order.shape
         start_moments(self.optimiser)
         goals, addresses, adamw = self._goals(), self._addresses(), self._adamw(taken, rates)
         dropout, index = self._dropout(members * batch, steps), order.numpy()
+        training = torch.nonzero(active).flatten().tolist()
         losses = np.empty((members, steps))
 
         def train(member: int, some: slice) -> None:
             common = (self.sizes, addresses, self.data, index[member], goals[member], dropout, adamw)
             self._mlp.train_steps(member, *common, some.start, losses[member, some])
 
-        workers = min(members, torch.get_num_threads())
+        workers = min(len(training), torch.get_num_threads())
         with self.blas.limit(limits=1), ThreadPoolExecutor(workers) as pool:
             for start in range(0, steps, STEPS_AT_ONCE):
                 some = slice(start, start + STEPS_AT_ONCE)
-                list((pool.map if workers > 1 else map)(train, range(members), [some] * members))
+                list((pool.map if workers > 1 else map)(train, training, [some] * len(training)))
         for state in self.optimiser.state.values():
             state["step"] += steps
         self._remember(goals)
-        return losses
+        return losses[training]
 
     def _goals(self) -> list[Any]:
         """What each member minimises, with its memory."""

@@ -229,7 +229,7 @@ class _Trainer:
             if self.compiled is None:
                 total = self._step_by_step(order, taken, rates)
             else:
-                total = float(self.compiled.run(order, taken, rates).mean(axis=0).sum())
+                total = float(self.compiled.run(order, taken, rates, self.stopping.active).mean(axis=0).sum())
         return total / steps, rates[-1]
 
     def _step_by_step(self, order: Tensor, taken: int, rates: list[float]) -> float:
@@ -251,7 +251,7 @@ class _Trainer:
         if self.recipe.gradient_clip:
             clip_gradients(self.network.named_parameters(), self.objective.members, self.recipe.gradient_clip)
         take_step(self.optimiser, rate)
-        return losses.mean()
+        return losses[self.stopping.active.to(losses.device)].mean()
 
     def _gradients(self, index: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         features = take_rows(self.data.features, index)
@@ -273,8 +273,8 @@ class _Trainer:
             return None
         scores = self.validation.score(self.network, state, self.objective, self.stopping.active)
         scores = replace(scores, key=agreed(scores.key, self.group), loss=agreed(scores.loss, self.group))
-        better = self.best.update(scores.key, number, state, self.stopping.active)
-        self.stopping.validated(scores.loss, better)
+        self.best.update(scores.key, number, state, self.stopping.active)
+        self.stopping.validated(scores.loss, scores.key)
         return scores
 
     def _randomness(self, seed: int) -> AbstractContextManager[Any]:

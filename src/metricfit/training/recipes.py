@@ -36,6 +36,7 @@ class Recipe:
         cooling: The factor r of a cooling.
         patience: Epochs without improvement that make a plateau; then cool (``annealing="plateau"``) or stop. 0 never
             stops early.
+        min_delta: What is better by no more than this, by validation, is no improvement to ``patience``.
         max_fruitless: Coolings in a row without improvement after which a member is finished.
         batch_size: Rows in a batch.
         stratified: Whether each batch holds the classes in their overall shares.
@@ -75,6 +76,7 @@ class Recipe:
     annealing: Annealing = "none"
     cooling: float = 0.9
     patience: int = 0
+    min_delta: float = 0.0
     max_fruitless: int = 3
     batch_size: int = 512
     stratified: bool = True
@@ -163,7 +165,7 @@ def _check_numbers(recipe: Recipe) -> None:
     at_least = {
         "batch_size": 1, "max_epochs": 1, "max_steps": 1, "checkpoints": 1, "max_fruitless": 1, "min_steps": 0,
         "warm_up_steps": 0, "warm_start_epochs": 0, "patience": 0, "cross_entropy": 0, "weight_decay": 0,
-        "gradient_clip": 0, "averaging": 0,
+        "gradient_clip": 0, "averaging": 0, "min_delta": 0,
     }  # fmt: skip
     for part, least in at_least.items():
         value = getattr(recipe, part)
@@ -192,6 +194,7 @@ _EAST = Recipe(
     annealing="plateau",
     cooling=0.9,
     patience=10,
+    min_delta=1e-4,
     max_epochs=400,
     min_steps=0,
     learning_rate=1e-3,

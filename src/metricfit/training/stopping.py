@@ -38,8 +38,8 @@ class BestMembers:
         self.epoch = torch.zeros(members, dtype=torch.long)
         self.state = {name: value.detach().clone() for name, value in state.items()}
 
-    def update(self, key: Tensor, epoch: int, state: dict[str, Tensor], active: Tensor) -> Tensor:
-        """Keep the weights of the active members whose key is at least the best so far; returns which."""
+    def update(self, key: Tensor, epoch: int, state: dict[str, Tensor], active: Tensor) -> None:
+        """Keep the weights of the active members whose key is at least the best so far."""
         key = key.detach().double().cpu()
         better = (key >= self.key) & active & key.isfinite()
         self.key = torch.where(better, key, self.key)
@@ -51,7 +51,6 @@ class BestMembers:
                 kept.copy_(torch.where(rows, state[name], kept))
             elif better[member]:
                 kept.copy_(state[name])
-        return better
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint."""
@@ -88,9 +87,12 @@ class Stopping:
         self.recipe = recipe
         self.active = torch.ones(members, dtype=torch.bool)
         self.waited = torch.zeros(members, dtype=torch.long)
+        self.best = torch.full((members,), -math.inf, dtype=torch.float64)
         self.annealers: list[TemperatureAnnealer] = []
         if recipe.annealing == "plateau":
-            options: dict[str, Any] = {"patience": recipe.patience, "max_fruitless": recipe.max_fruitless}
+            options: dict[str, Any] = {
+                "patience": recipe.patience, "min_delta": recipe.min_delta, "max_fruitless": recipe.max_fruitless,
+            }  # fmt: skip
         else:
             options = {"mode": "step"}
         if recipe.annealing != "none":
@@ -105,8 +107,8 @@ class Stopping:
             for annealer in self.annealers:
                 annealer.step()
 
-    def validated(self, loss: Tensor, better: Tensor) -> None:
-        """Take the validation losses and what was an improvement; cool or finish members."""
+    def validated(self, loss: Tensor, key: Tensor) -> None:
+        """Take the validation losses, and what the selection compares (more is better); cool or finish members."""
         finite = loss.isfinite().cpu()
         if self.recipe.annealing == "plateau":
             for k, annealer in enumerate(self.annealers):
@@ -114,6 +116,9 @@ class Stopping:
                     annealer.step(float(loss[k]))
                     self.active[k] = not annealer.finished
         elif self.recipe.patience:
+            key = key.detach().double().cpu()
+            better = key > self.best + self.recipe.min_delta
+            self.best = torch.where(better, key, self.best)
             self.waited = torch.where(better, torch.zeros_like(self.waited), self.waited + 1)
             self.active &= self.waited < self.recipe.patience
         # What has become NaN stays NaN: such a member keeps what it had.
@@ -122,10 +127,10 @@ class Stopping:
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint."""
         annealers = [annealer.state_dict() for annealer in self.annealers]
-        return {"active": self.active, "waited": self.waited, "annealers": annealers}
+        return {"active": self.active, "waited": self.waited, "best": self.best, "annealers": annealers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """From a checkpoint."""
-        self.active, self.waited = state["active"], state["waited"]
+        self.active, self.waited, self.best = state["active"], state["waited"], state["best"]
         for annealer, saved in zip(self.annealers, state["annealers"], strict=True):
             annealer.load_state_dict(saved)
