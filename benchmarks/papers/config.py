@@ -45,7 +45,6 @@ class Protocol:
         history: Write down scores after every epoch.
         balanced: All losses are weighted by inverse class frequency.
         trials: Number of repetitions.
-        together: Train so many trials of a small network at the same time, as one batched network; 1 for each alone.
         rows: Take only so many rows of the data; ``None`` is all of them.
         width: Factor of the number of channels or units.
         tuned: Metrics a decision rule is tuned for on the validation part.
@@ -81,7 +80,6 @@ class Protocol:
     history: bool = False
     balanced: bool = False
     trials: int = 10
-    together: int = 1
     rows: int | None = None
     width: float = 1.0
     tuned: tuple[str, ...] = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -13,10 +12,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.papers import data, losses, networks
+from benchmarks.papers import compiled, data, losses, networks
 from benchmarks.papers.config import Experiment, Protocol, protocol
 from benchmarks.papers.evaluation import THRESHOLDS, Score, Scores, evaluate
-from benchmarks.papers.stacked import train_together
 from benchmarks.papers.training import Fit, Settings, outputs, train
 from metricfit import metrics
 
@@ -47,7 +45,6 @@ class Choice:
 class Made:
     """What comes of one trial: numbers, and for figures those of every epoch."""
 
-    trial: int
     scores: list[Score]
     curve: list[dict[str, float]]
     train_rows: int
@@ -56,10 +53,8 @@ class Made:
 def protocol_of(experiment: Experiment) -> Protocol:
     """The experiment's protocol at its size, with what its method insists on."""
     how = protocol(experiment.protocol).at(experiment.size).of_method(base(experiment.method))
-    if base(experiment.method) in RIVALS:
-        how = replace(how, together=1)
     if experiment.size == "toy" and base(experiment.method) in (*RIVALS, *how.overrides):
-        how = replace(how, together=1, trials=1)  # these are slow
+        how = replace(how, trials=1)  # these are slow
     return how
 
 
@@ -68,25 +63,20 @@ def base(method: str) -> str:
     return method.split("+")[0].split("@")[0]
 
 
-def fit(experiment: Experiment, trials: Sequence[int], choice: Choice) -> list[Made]:
-    """Train and evaluate some trials of an experiment."""
+def fit(experiment: Experiment, trial: int, choice: Choice) -> Made:
+    """Train and evaluate a trial of an experiment."""
     start = time.perf_counter()
-    made = []
     if base(experiment.method) in RIVALS:
-        made = [_rival(experiment, trial) for trial in trials]
+        made = _rival(experiment, trial)
     else:
-        fits, built = _networks(experiment, trials, choice)
-        for trial, one in zip(trials, fits, strict=True):
-            made.append(_judged(experiment, trial, one, built))
-    seconds = (time.perf_counter() - start) / len(trials)
-    for one in made:
-        one.scores.append(Score("fit", "seconds", "", round(seconds, 2)))
+        made = _judged(experiment, trial, *_network(experiment, trial, choice))
+    made.scores.append(Score("fit", "seconds", "", round(time.perf_counter() - start, 2)))
     return made
 
 
 def search_fit(experiment: Experiment, choice: Choice) -> Fit:
     """One fit of a grid search, on the split of trial 0."""
-    return _networks(experiment, [0], choice)[0][0]
+    return _network(experiment, 0, choice)[0]
 
 
 @lru_cache(maxsize=2)
@@ -102,8 +92,8 @@ def _split(
     return data.split(_problem(dataset, encoding, rows), fractions, seed=seed, scale=scale, stratified=small)
 
 
-# Ten trials of a table are trained together; one split of CIFAR-10 takes 700 MB.
-_parts_of_table, _parts_of_images = lru_cache(maxsize=10)(_split), lru_cache(maxsize=1)(_split)
+# All methods of a trial come before those of the next; one split of CIFAR-10 takes 700 MB.
+_parts_of_table, _parts_of_images = lru_cache(maxsize=2)(_split), lru_cache(maxsize=1)(_split)
 
 
 def parts_of(experiment: Experiment, trial: int) -> data.Parts:
@@ -134,7 +124,6 @@ def loss_of(experiment: Experiment) -> losses.Built:
         options["thresholds"] = THRESHOLDS
     elif beta:
         options["beta"] = float(beta)
-    # The shares of the whole set, so that one loss serves all trials.
     prior = problem.prior
     return losses.build(
         name,
@@ -150,10 +139,9 @@ def loss_of(experiment: Experiment) -> losses.Built:
     )
 
 
-def _networks(experiment: Experiment, trials: Sequence[int], choice: Choice) -> tuple[list[Fit], losses.Built]:
-    how, built = protocol_of(experiment), loss_of(experiment)
-    all_parts = [parts_of(experiment, trial) for trial in trials]
-    shape = tuple(all_parts[0].train[0].shape[1:])
+def _network(experiment: Experiment, trial: int, choice: Choice) -> tuple[Fit, losses.Built]:
+    how, built, parts = protocol_of(experiment), loss_of(experiment), parts_of(experiment, trial)
+    shape = tuple(parts.train[0].shape[1:])
     make = partial(networks.build, how.network, shape, built.n_outputs, dropout=choice.dropout, width=how.width)
     settings = Settings(
         how.optimiser,
@@ -167,18 +155,12 @@ def _networks(experiment: Experiment, trials: Sequence[int], choice: Choice) -> 
         how.fruitless,
         how.augment,
     )
-    if how.together > 1 and settings.factor is None:
-        trainings, held = [p.train for p in all_parts], [p.validation for p in all_parts]
-        return train_together(make, built.loss, trainings, held, settings, seeds=trials), built
+    if not how.history and compiled.can_train(make, built.loss, settings):
+        return compiled.train(make, built.loss, parts.train, parts.validation, settings, seed=trial), built
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    fits = []
-    for trial, parts in zip(trials, all_parts, strict=True):
-        watch = partial(_watched, built=built, parts=parts, device=device) if how.history else None
-        made = train(make, built.loss, parts.train, parts.validation, settings, seed=trial, device=device, watch=watch)
-        fits.append(made)
-        if built.annealed:
-            built.loss.set_temperature(how.temperature)
-    return fits, built
+    watch = partial(_watched, built=built, parts=parts, device=device) if how.history else None
+    fit = train(make, built.loss, parts.train, parts.validation, settings, seed=trial, device=device, watch=watch)
+    return fit, built
 
 
 def _watched(network: nn.Module, *, built: losses.Built, parts: data.Parts, device: str) -> dict[str, float]:
@@ -226,7 +208,7 @@ def _judged(experiment: Experiment, trial: int, one: Fit, built: losses.Built) -
     scores.append(Score("fit", "best_epoch", "", one.best_epoch))
     if not math.isnan(one.temperature):
         scores.append(Score("fit", "temperature", "", round(one.temperature, 6)))
-    return Made(trial, scores, one.history, len(parts.train[1]))
+    return Made(scores, one.history, len(parts.train[1]))
 
 
 def _preference(of_class: int, beta: float, n_classes: int) -> metrics.Metric:
@@ -242,7 +224,7 @@ def _rival(experiment: Experiment, trial: int) -> Made:
     predict = rivals.fit(base(experiment.method), parts, seed=trial, **cuts)
     test, validation = (Scores(_margin(np.asarray(predict(X))), y.numpy()) for X, y in (parts.test, parts.validation))
     scores = evaluate(test, validation, problem.classes, tuned=how.tuned, single=how.classes)
-    return Made(trial, scores, [], len(parts.train[1]))
+    return Made(scores, [], len(parts.train[1]))
 
 
 def _margin(scores: np.ndarray) -> np.ndarray:

@@ -86,18 +86,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """Some trials of an experiment, after the grid search it may need."""
+    """A trial of an experiment, after the grid search it may need."""
 
     experiment: Experiment
-    trials: tuple[int, ...]
+    trial: int
     grid: str
     folder: Path
     deadline: float = float("inf")
 
     @property
     def title(self) -> str:
-        numbers = f"{self.trials[0]}-{self.trials[-1]}" if len(self.trials) > 1 else str(self.trials[0])
-        return f"{self.experiment.title} trial {numbers}"
+        return f"{self.experiment.title} trial {self.trial}"
 
 
 def jobs(plan: Plan, folder: Path, deadline: float = float("inf")) -> Iterator[Job]:
@@ -105,14 +104,13 @@ def jobs(plan: Plan, folder: Path, deadline: float = float("inf")) -> Iterator[J
     there = done(folder, {name for config in plan.configs for name in config.all_protocols()})
     by_dataset: dict[str, list[Job]] = {}
     for experiment, trials in plan.wanted().items():
-        left = [trial for trial in range(trials) if (experiment, trial) not in there]
-        size = protocol_of(experiment).together
-        groups = [tuple(left[i : i + size]) for i in range(0, len(left), size)]
         by_dataset.setdefault(experiment.dataset, []).extend(
-            Job(experiment, group, plan.grid, folder, deadline) for group in groups
+            Job(experiment, trial, plan.grid, folder, deadline)
+            for trial in range(trials)
+            if (experiment, trial) not in there
         )
     for waiting in by_dataset.values():
-        yield from sorted(waiting, key=lambda job: job.trials[0])
+        yield from sorted(waiting, key=lambda job: job.trial)
 
 
 def run(plan: Plan, folder: Path, *, workers: int = 1, budget: float | None = None) -> int:
@@ -160,8 +158,7 @@ class Clock:
         """A job is over."""
         self.done += 1
         self.todo.remove(job)
-        for _ in job.trials:
-            self._note(job.experiment, seconds / len(job.trials))
+        self._note(job.experiment, seconds)
 
     def left(self) -> float:
         """Seconds left."""
@@ -170,7 +167,7 @@ class Clock:
             e = job.experiment
             for key in (e, f"{e.protocol} {e.dataset} {e.size}", e.size):
                 if key in self.seen:
-                    total += len(job.trials) * sum(self.seen[key]) / len(self.seen[key])
+                    total += sum(self.seen[key]) / len(self.seen[key])
                     break
         return total / self.workers
 
@@ -205,12 +202,11 @@ def _work(job: Job) -> None:
                 return
             grids.search(job.experiment, point, job.folder)
         choice = grids.chosen(job.experiment, name, job.folder) if len(points) > 1 else points[0]
-    for made in fit(job.experiment, job.trials, choice):
-        _write(job, choice, made)
+    _write(job, choice, fit(job.experiment, job.trial, choice))
 
 
 def _write(job: Job, choice: Choice, made: Made) -> None:
-    about = {"trial": made.trial, "seed": made.trial, "version": version(), "date": now()}
+    about = {"trial": job.trial, "seed": job.trial, "version": version(), "date": now()}
     if made.curve:
         rows = [
             about | {"epoch": epoch, "metric": name, "value": round(value, 6)}

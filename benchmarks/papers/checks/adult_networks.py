@@ -15,10 +15,9 @@ import pandas as pd
 import torch
 from sklearn.metrics import f1_score
 
-from benchmarks.papers import data, losses, networks
+from benchmarks.papers import compiled, data, losses, networks
 from benchmarks.papers.config import protocol
 from benchmarks.papers.evaluation import THRESHOLDS
-from benchmarks.papers.stacked import train_together
 from benchmarks.papers.training import Part, Settings, outputs
 
 TRIALS = 3
@@ -41,9 +40,8 @@ def main() -> None:
             make = partial(
                 networks.build, how.network, tuple(splits[0].train[0].shape[1:]), built.n_outputs, dropout=how.dropout
             )
-            trainings, held = [parts.train for parts in splits], [parts.validation for parts in splits]
-            fits = train_together(make, built.loss, trainings, held, settings, seeds=range(TRIALS))
-            for fit, parts in zip(fits, splits, strict=True):
+            for trial, parts in enumerate(splits):
+                fit = compiled.train(make, built.loss, parts.train, parts.validation, settings, seed=trial)
                 logits = outputs(fit.network, parts.test[0])
                 f1, accuracy = judged(logits.sigmoid(), parts.test)
                 raw_f1, raw_accuracy = judged(logits, parts.test)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.papers.networks import build
-from benchmarks.papers.stacked import train_together
 from benchmarks.papers.training import QuickDropout, Settings, Stopping, augmented, outputs, train
 from metricfit import MetricLoss
 
@@ -109,43 +107,6 @@ def test_an_annealed_training_ends_at_a_lower_temperature() -> None:
     assert float(loss.temperature) < 0.2
     assert fit.temperature <= 0.2
     assert fit.validation_loss < 0.4
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_a_trial_is_the_same_alone_and_with_others(dropout: float) -> None:
-    settings = Settings("adam", 0.02, 32, patience=4, max_epochs=30)
-    network = lambda: build("8-4", (4,), 1, dropout=dropout)  # noqa: E731
-    trainings = [rows(100, 2 * i) for i in range(3)]
-    validations = [rows(50, 2 * i + 1) for i in range(3)]
-    together = train_together(network, CrossEntropy(), trainings, validations, settings, seeds=[0, 1, 2])
-    for i, fit in enumerate(together):
-        alone = train_together(network, CrossEntropy(), [trainings[i]], [validations[i]], settings, seeds=[i])[0]
-        assert (fit.epochs, fit.best_epoch) == (alone.epochs, alone.best_epoch)
-        X = rows(10, 99)[0]
-        torch.testing.assert_close(outputs(fit.network, X), outputs(alone.network, X), atol=1e-4, rtol=1e-4)
-
-
-def test_stacked_training_equals_the_plain_loop_with_one_batch_an_epoch() -> None:
-    settings = Settings("adam", 0.05, 64, patience=5, max_epochs=40)
-    parts = [(rows(64, 2 * i), rows(40, 2 * i + 1)) for i in range(2)]
-    loss = MetricLoss("f1", task="binary", step="linear", delta=0.1, validate=False)
-    together = train_together(small_network, loss, [p[0] for p in parts], [p[1] for p in parts], settings, seeds=[0, 1])
-    for i, (training, validation) in enumerate(parts):
-        plain = train(small_network, loss, training, validation, settings, seed=i)
-        assert together[i].epochs == plain.epochs
-        assert together[i].validation_loss == pytest.approx(plain.validation_loss, abs=1e-4)
-
-
-def test_parts_of_different_length_and_a_loss_that_cannot_be_vectorised() -> None:
-    class Pairs(nn.Module):
-        def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-            positive, negative = logits[target == 1], logits[target == 0]
-            return F.softplus(negative[None] - positive[:, None]).mean()
-
-    settings = Settings("adam", 0.02, 32, patience=10, max_epochs=10)
-    trainings = [rows(100, 0), rows(90, 2)]
-    fits = train_together(small_network, Pairs(), trainings, [rows(50, 1)] * 2, settings, seeds=[0, 1])
-    assert all(fit.validation_loss < math.log(2) for fit in fits)
 
 
 def test_quick_dropout_keeps_each_number_with_probability_one_minus_p_and_the_mean() -> None:

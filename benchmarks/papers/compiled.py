@@ -1,0 +1,437 @@
+"""Small networks of one output, trained by compiled loops.
+
+A network of 32 and 16 units leaves a processor waiting for Python: this takes a fifth of the time of ``training.train``
+and does the same. The losses are those of :mod:`benchmarks.papers.losses`, read off the modules and written as loops.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from benchmarks.papers.losses import BinaryCrossEntropy, DicePerSample, SquaredError
+from benchmarks.papers.training import Fit, Part, Settings
+from metricfit import MetricLoss
+from metricfit._kernels.compiled import compiled
+from metricfit._kernels.mlp import AdamW, Dropout, _backward, _forward, _matrix, _update
+from metricfit.losses import DiceLoss, WMWLoss
+from metricfit.metrics import AUROC, F1, Accuracy, BalancedAccuracy, FBeta, GMean, Metric, ThresholdMean
+
+__all__ = ["Goal", "can_train", "goal_of", "loss_and_gradient", "train"]
+
+Array = np.ndarray[Any, Any]
+
+CROSS_ENTROPY, SQUARED_ERROR, DICE, DICE_PER_SAMPLE, PAIRS = range(5)
+ACCURACY, F_BETA, BALANCED_ACCURACY, G_MEAN, AREA = range(5, 10)
+"""Kinds of losses; those of the second line are made of soft counts."""
+
+TINY = float(np.finfo(np.float32).tiny)
+
+
+class Goal(NamedTuple):
+    """A loss of outputs z (n,), p = sigmoid(z).
+
+    Attributes:
+        kind: Which.
+        is_raw: Whether p is z itself.
+        weights: Of negatives and positives, (2,).
+        thresholds: Of the soft counts, (m,).
+        is_linear: Whether their step is the linear one, otherwise a sigmoid.
+        sharpness: δ or k of the step.
+        beta: Of F-beta.
+        margin: Of pairs.
+        power: Of pairs.
+    """
+
+    kind: int
+    is_raw: bool
+    weights: Array
+    thresholds: Array
+    is_linear: bool = True
+    sharpness: float = 0.1
+    beta: float = 1.0
+    margin: float = 0.0
+    power: int = 1
+
+
+def goal_of(loss: nn.Module) -> Goal | None:
+    """What a loss of one output computes, or None if it is none of those above."""
+    weights = getattr(loss, "weight", None)
+    plain: dict[str, Any] = {
+        "is_raw": False,
+        "weights": np.ones(2) if weights is None else weights.double().numpy(),
+        "thresholds": np.array([0.5]),
+    }
+    if isinstance(loss, BinaryCrossEntropy):
+        positive = 1.0 if loss.pos_weight is None else float(loss.pos_weight)
+        return Goal(CROSS_ENTROPY, **plain | {"weights": np.array([1.0, positive])})
+    if isinstance(loss, SquaredError):
+        return Goal(SQUARED_ERROR, **plain)
+    if isinstance(loss, DicePerSample):
+        return Goal(DICE_PER_SAMPLE, **plain | {"is_raw": loss.raw})
+    if isinstance(loss, DiceLoss):
+        known = loss.task == "binary" and loss.squared and not loss.smooth
+        return Goal(DICE, **plain | {"is_raw": loss.from_probabilities}) if known else None
+    if isinstance(loss, WMWLoss):
+        return Goal(PAIRS, **plain, margin=loss.margin, power=loss.power)
+    return _of_counts(loss, plain) if isinstance(loss, MetricLoss) and loss.task == "binary" else None
+
+
+def _of_counts(loss: MetricLoss, plain: dict[str, Any]) -> Goal | None:
+    metric: Metric = loss.metric
+    thresholds = (float(loss.threshold),)
+    if isinstance(metric, ThresholdMean):
+        metric, thresholds = metric._inner, metric.thresholds
+    elif isinstance(metric, AUROC):
+        thresholds = tuple(sorted(metric.thresholds, reverse=True))  # from (0, 0) to (1, 1)
+    kinds = {
+        Accuracy: ACCURACY, F1: F_BETA, FBeta: F_BETA, BalancedAccuracy: BALANCED_ACCURACY, GMean: G_MEAN, AUROC: AREA,
+    }  # fmt: skip
+    options = getattr(loss._fixed_step, "keywords", {})
+    named = {"linear": "delta", "sigmoid": "k", "amplifier": "sharpness"}.get(loss.step)
+    if type(metric) not in kinds or named not in options or metric.zero_division:
+        return None
+    return Goal(
+        kinds[type(metric)],
+        **plain | {"thresholds": np.array(thresholds)},
+        is_linear=loss.step == "linear",
+        sharpness=float(options[named]),
+        beta=float(metric.beta) if isinstance(metric, FBeta) else 1.0,
+    )
+
+
+@compiled()
+def _step(p: Any, tau: float, goal: Any) -> Any:
+    """The step and its slope."""
+    if not goal.is_linear:
+        s = 1 / (1 + math.exp(-goal.sharpness * (p - tau)))
+        return s, goal.sharpness * s * (1 - s)
+    width = min(tau, 1 - tau)
+    low, middle = goal.sharpness / (tau - width / 2), (1 - 2 * goal.sharpness) / width
+    high = goal.sharpness / (1 - tau - width / 2)
+    if p < tau - width / 2:
+        return p * low, low
+    if p > tau + width / 2:
+        return 1 - (1 - p) * high, high
+    return 0.5 + (p - tau) * middle, middle
+
+
+@compiled()
+def _metric(goal: Any, tp: Any, fp: Any, positives: float, negatives: float) -> float:
+    """1 - the metric, or its mean over the thresholds; its slopes take the place of the counts."""
+    thresholds = len(tp)
+    value = 0.0
+    if goal.kind == AREA:
+        if positives <= 0 or negatives <= 0:
+            tp[:], fp[:] = 0, 0
+            return 1.0
+        tpr, fpr = np.zeros(thresholds + 2), np.zeros(thresholds + 2)
+        tpr[1:-1], fpr[1:-1] = tp / positives, fp / negatives
+        tpr[-1], fpr[-1] = 1, 1
+        for j in range(thresholds + 1):
+            value += (fpr[j + 1] - fpr[j]) * (tpr[j + 1] + tpr[j]) / 2
+        for j in range(thresholds):
+            tp[j] = (fpr[j] - fpr[j + 2]) / (2 * positives)
+            fp[j] = (tpr[j + 2] - tpr[j]) / (2 * negatives)
+        return 1 - value
+    for j in range(thresholds):
+        hits, alarms = tp[j], fp[j]
+        tp[j] = fp[j] = 0.0
+        recall = hits / positives if positives > 0 else 0.0
+        specificity = 1 - alarms / negatives if negatives > 0 else 0.0
+        if goal.kind == ACCURACY:
+            value += (hits + negatives - alarms) / (positives + negatives)
+            tp[j], fp[j] = -1 / (positives + negatives), 1 / (positives + negatives)
+        elif goal.kind == F_BETA:
+            square = goal.beta * goal.beta
+            bottom = square * positives + hits + alarms
+            if bottom > 0:
+                value += (1 + square) * hits / bottom
+                tp[j] = -(1 + square) * (bottom - hits) / (bottom * bottom)
+                fp[j] = (1 + square) * hits / (bottom * bottom)
+        elif goal.kind == BALANCED_ACCURACY:
+            classes = (positives > 0) + (negatives > 0)
+            value += (recall + specificity) / classes
+            tp[j] = -1 / (positives * classes) if positives > 0 else 0.0
+            fp[j] = 1 / (negatives * classes) if negatives > 0 else 0.0
+        elif positives > 0 and negatives > 0:  # G-mean of two classes
+            if recall > TINY and specificity > TINY:
+                mean = math.sqrt(recall * specificity)
+                value += mean
+                tp[j], fp[j] = -mean / (2 * recall * positives), mean / (2 * specificity * negatives)
+        else:
+            value += recall + specificity
+            tp[j] = -1 / positives if positives > 0 else 0.0
+            fp[j] = 1 / negatives if negatives > 0 else 0.0
+    tp /= thresholds
+    fp /= thresholds
+    return 1 - value / thresholds
+
+
+@compiled()
+def _counted(goal: Any, p: Any, y: Any, gradient: Any) -> float:
+    thresholds = len(goal.thresholds)
+    tp, fp = np.zeros(thresholds), np.zeros(thresholds)
+    positives, negatives = 0.0, 0.0
+    for i in range(len(p)):
+        positives += goal.weights[1] * y[i]
+        negatives += goal.weights[0] * (1 - y[i])
+    for j in range(thresholds):
+        for i in range(len(p)):
+            s = _step(p[i], goal.thresholds[j], goal)[0]
+            if y[i]:
+                tp[j] += goal.weights[1] * s
+            else:
+                fp[j] += goal.weights[0] * s
+    loss = _metric(goal, tp, fp, positives, negatives)
+    for i in range(len(p)):
+        gradient[i] = 0
+    for j in range(thresholds):
+        for i in range(len(p)):
+            slope = _step(p[i], goal.thresholds[j], goal)[1]
+            gradient[i] += slope * (goal.weights[1] * tp[j] if y[i] else goal.weights[0] * fp[j])
+    return loss
+
+
+@compiled(fastmath=True)
+def _against_all(p: Any, others: Any, margin: Any, power: int, slopes: Any) -> Any:
+    """The terms of one positive with all negatives, and its slope; those of the negatives are added up."""
+    zero = margin - margin
+    loss, own = zero, zero
+    for j in range(len(others)):
+        short = max(zero, margin - p + others[j])
+        slope = short
+        for _ in range(power - 2):
+            slope *= short
+        loss += slope * short
+        own += slope
+        slopes[j] += slope
+    return loss, own
+
+
+@compiled()
+def _paired(goal: Any, p: Any, y: Any, gradient: Any) -> float:
+    """The mean of max(0, margin - (p of a positive - p of a negative))^power."""
+    others = p[y == 0]
+    slopes, loss = np.zeros_like(others), 0.0
+    pairs = len(others) * (len(p) - len(others))
+    factor = goal.power / pairs if pairs else 0.0
+    for i in range(len(p)):
+        if y[i]:
+            terms, own = _against_all(p[i], others, p.dtype.type(goal.margin), goal.power, slopes)
+            loss += terms
+            gradient[i] = -factor * own
+    at = 0
+    for i in range(len(p)):
+        if not y[i]:
+            gradient[i] = factor * slopes[at]
+            at += 1
+    return loss / pairs if pairs else 0.0
+
+
+@compiled()
+def _overlap(goal: Any, p: Any, y: Any, gradient: Any) -> float:
+    """1 - the squared Dice coefficient."""
+    overlap, sizes, positives = 0.0, 0.0, 0.0
+    for i in range(len(p)):
+        weight = goal.weights[y[i]]
+        overlap += weight * p[i] * y[i]
+        sizes += weight * (p[i] * p[i] + y[i])
+        positives += weight * y[i]
+        gradient[i] = 0
+    if positives <= 0:
+        return 1.0
+    for i in range(len(p)):
+        weight = goal.weights[y[i]]
+        gradient[i] = -2 * weight * (y[i] / sizes - 2 * p[i] * overlap / (sizes * sizes))
+    return 1 - 2 * overlap / sizes
+
+
+@compiled()
+def loss_and_gradient(goal: Goal, z: Array, y: Array, gradient: Array) -> float:
+    """The loss of a batch; the gradient of its outputs goes to the last argument.
+
+    Args:
+        goal: Which loss.
+        z: Outputs (n,), float32.
+        y: Classes (n,), 0 and 1.
+        gradient: As the outputs.
+    """
+    n = len(z)
+    loss = 0.0
+    if goal.kind == CROSS_ENTROPY:
+        for i in range(n):
+            margin = z[i] if y[i] else -z[i]
+            tail = math.exp(-abs(margin))
+            weight = goal.weights[y[i]] / n
+            loss += weight * (math.log1p(tail) + max(-margin, 0.0))
+            wrong = tail / (1 + tail) if margin > 0 else 1 / (1 + tail)
+            gradient[i] = -weight * wrong if y[i] else weight * wrong
+        return loss
+    p = z if goal.is_raw else 1 / (1 + np.exp(-z))
+    if goal.kind == SQUARED_ERROR:
+        for i in range(n):
+            loss += (p[i] - y[i]) ** 2 / n
+            gradient[i] = 2 * (p[i] - y[i]) / n
+    elif goal.kind == DICE_PER_SAMPLE:
+        for i in range(n):
+            bottom = p[i] * p[i] + y[i] + 1e-7
+            loss += (1 - p[i] * y[i] / bottom) / n
+            gradient[i] = -y[i] * (bottom - 2 * p[i] * p[i]) / (bottom * bottom * n)
+    elif goal.kind == DICE:
+        loss = _overlap(goal, p, y, gradient)
+    elif goal.kind == PAIRS:
+        loss = _paired(goal, p, y, gradient)
+    else:
+        loss = _counted(goal, p, y, gradient)
+    if not goal.is_raw:
+        for i in range(n):
+            gradient[i] *= p[i] * (1 - p[i])
+    return loss
+
+
+@compiled()
+def _draw(mask: Any, dropped: int, scale: Any, state: Any) -> None:
+    """Zeros with probability dropped / 256, otherwise the scale; eight from each number of Marsaglia's xorshift."""
+    words = np.empty((len(mask) + 7) // 8, np.uint64)
+    x = state[0]
+    for i in range(len(words)):
+        x ^= x << np.uint64(13)
+        x ^= x >> np.uint64(7)
+        x ^= x << np.uint64(17)
+        words[i] = x
+    state[0] = x
+    some, limit, zero = words.view(np.uint8), np.uint8(dropped), scale - scale
+    for i in range(len(mask)):
+        mask[i] = zero if some[i] < limit else scale
+
+
+@compiled()
+def _epoch(
+    sizes: Any, addresses: Any, X: Any, y: Any, order: Any, size: int, goal: Any, dropped: int, state: Any, adamw: Any
+) -> None:  # fmt: skip
+    units, parameters, hidden = sizes[0], 0, 0
+    for layer in range(len(sizes) - 1):
+        units += sizes[layer + 1]
+        parameters += (sizes[layer] + 1) * sizes[layer + 1]
+        hidden += sizes[layer + 1] if layer < len(sizes) - 2 else 0
+    outputs, pulled = np.empty(size * units, np.float32), np.empty(size * (units - sizes[0]), np.float32)
+    gradients, mask = np.empty(parameters, np.float32), np.empty(size * hidden, np.float32)
+    target = np.empty(size, np.int64)
+    scale = np.float32(256 / (256 - dropped))
+    starts, masks = np.zeros((1, len(sizes) - 2), np.int64), np.zeros((len(sizes) - 2) * (dropped > 0), np.int64)
+    dropout = Dropout(masks, starts, scale)
+    for step in range((len(order) + size - 1) // size):
+        index = order[step * size : (step + 1) * size]
+        batch = len(index)
+        if batch < 2:
+            continue
+        x = _matrix(outputs.ctypes.data, batch, sizes[0])
+        for i in range(batch):
+            target[i] = y[index[i]]
+            x[i] = X[index[i]]
+        at = mask.ctypes.data
+        for layer in range(len(masks)):
+            masks[layer] = at
+            at += 4 * batch * sizes[layer + 1]
+        if dropped:
+            _draw(mask[: batch * hidden], dropped, scale, state)
+        here, back = outputs[: batch * units], pulled[: batch * (units - sizes[0])]
+        _forward(sizes, batch, 0, 0, addresses, dropout, here)
+        loss_and_gradient(goal, here[-batch:], target[:batch], back[-batch:])
+        _backward(sizes, batch, 0, addresses, scale, here, back, gradients)
+        _update(sizes, 0, step, addresses, gradients, adamw)
+
+
+@compiled()
+def _value(sizes: Any, addresses: Any, X: Any, y: Any, goal: Any) -> float:
+    """The loss of all rows at once, without dropout."""
+    batch, units = len(X), 0
+    for size in sizes:
+        units += size
+    outputs = np.empty(batch * units, np.float32)
+    _matrix(outputs.ctypes.data, batch, sizes[0])[:] = X
+    dropout = Dropout(np.zeros(0, np.int64), np.zeros((1, 0), np.int64), np.float32(1))
+    _forward(sizes, batch, 0, 0, addresses, dropout, outputs)
+    return float(loss_and_gradient(goal, outputs[-batch:], y, np.empty(batch, np.float32)))
+
+
+def can_train(make_network: Callable[[], nn.Module], loss: nn.Module, settings: Settings) -> bool:
+    """Whether :func:`train` covers all of it: linear layers, ReLU, dropout, one output, a loss from above, Adam."""
+    network = _made(make_network, 0)
+    linear, odd = _layers(network)
+    known = all(isinstance(module, nn.Linear | nn.ReLU | nn.Dropout | nn.Flatten) for module in network.children())
+    rates = {module.p for module in network.children() if isinstance(module, nn.Dropout)}
+    plain = settings.optimiser == "adam" and not settings.weight_decay and settings.factor is None
+    single = bool(linear) and linear[-1].out_features == 1
+    even = len(rates) <= 1 and all((256 * rate).is_integer() for rate in rates)
+    return known and single and even and plain and not odd and goal_of(loss) is not None
+
+
+def _layers(network: nn.Module) -> tuple[list[nn.Linear], bool]:
+    """The linear layers, and whether something other than their usual order comes between them."""
+    modules = [module for module in network.children() if not isinstance(module, nn.Flatten | nn.Dropout)]
+    linear = [module for module in modules if isinstance(module, nn.Linear)]
+    odd = any(isinstance(module, nn.Linear) == bool(i % 2) for i, module in enumerate(modules))
+    return linear, odd
+
+
+def train(
+    make_network: Callable[[], nn.Module],
+    loss: nn.Module,
+    training: Part,
+    validation: Part,
+    settings: Settings,
+    *,
+    seed: int,
+) -> Fit:
+    """What ``training.train`` does, where :func:`can_train`; arguments as there."""
+    network, goal = _made(make_network, seed), goal_of(loss)
+    if goal is None:
+        raise ValueError(f"loss: {loss} is not among the compiled ones; can_train() tells.")
+    linear, _ = _layers(network)
+    dropped = round(256 * next((m.p for m in network.children() if isinstance(m, nn.Dropout)), 0.0))
+    values = [part.detach().numpy().T.copy() for layer in linear for part in (layer.weight, layer.bias)]
+    moments = [[np.zeros_like(value) for value in values] for _ in range(2)]
+    addresses = np.array([[array.ctypes.data for array in kind] for kind in (values, *moments, values)], np.int64)
+    sizes = np.array([linear[0].in_features, *(layer.out_features for layer in linear)], np.int64)
+    (X, y), (X_held, y_held) = ([part[0].numpy(), part[1].numpy()] for part in (training, validation))
+    random = np.random.default_rng(seed)
+    state = random.integers(1, 2**63, 1, dtype=np.uint64)
+    steps = -(-len(y) // settings.batch_size)
+    fit, best = Fit(network.eval()), [value.copy() for value in values]
+    while fit.epochs < settings.max_epochs and fit.epochs - fit.best_epoch < settings.patience:
+        adamw = AdamW(
+            rates=np.full(steps, settings.learning_rate),
+            taken=fit.epochs * steps,
+            beta1=0.9,
+            beta2=0.999,
+            epsilon=1e-8,
+            weight_decay=0.0,
+            clip=0.0,
+            averaging=np.zeros(0),
+        )
+        order = random.permutation(len(y))
+        _epoch(sizes, addresses, X, y, order, settings.batch_size, goal, dropped, state, adamw)
+        fit.epochs += 1
+        value = _value(sizes, addresses, X_held, y_held, goal)
+        if value < fit.validation_loss:
+            fit.validation_loss, fit.best_epoch = value, fit.epochs
+            for kept, now in zip(best, values, strict=True):
+                kept[:] = now
+    with torch.no_grad():
+        for layer, weight, bias in zip(linear, best[::2], best[1::2], strict=True):
+            layer.weight.copy_(torch.from_numpy(weight.T.copy()))
+            layer.bias.copy_(torch.from_numpy(bias))
+    return fit
+
+
+def _made(make_network: Callable[[], nn.Module], seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make_network()
