@@ -594,6 +594,78 @@ class TestMetricGradients:
         assert closed_form_of(metrics.FBeta(beta=[1.0, 2.0])) is None
 
 
+class TestOneLogit:
+    """A binary task of one logit is one of two classes with the logits 0 and z."""
+
+    @pytest.mark.usefixtures("way")
+    @pytest.mark.parametrize("spec", [spec for spec in CLOSED_FORMS if "[" not in spec])
+    @pytest.mark.parametrize("step", [{}, {"temperature": 0.05}, {"step": "linear", "delta": 0.1}], ids=str)
+    def test_value_and_gradient(self, spec, step):
+        scores, target, weight = samples(50, 2, dtype=torch.float32)
+        for options in ({}, {"absent": "count"}, {"weight": torch.tensor([0.3, 2.0])}):
+            loss = MetricLoss(spec, task="binary", **step, **options)
+            fused_and_plain(loss, scores[:, 0], target)
+            fused_and_plain(loss, scores[:, 0], target, weight)
+
+    @pytest.mark.usefixtures("way")
+    @pytest.mark.parametrize("spec", ["f1", "mcc", "precision", "recall"])
+    @pytest.mark.parametrize("only", [0, 1])
+    def test_batches_of_one_class(self, spec, only):
+        loss = MetricLoss(spec, task="binary")
+        scores, target = torch.randn(50, generator=generator()).requires_grad_(), torch.full((50,), only)
+        value, (expected, gradient) = loss(scores, target), plain_loss(loss, scores, target)
+        assert value.item() == pytest.approx(expected.item(), abs=2e-6)
+        found = torch.autograd.grad(value, scores)[0].double()
+        torch.testing.assert_close(found, gradient, rtol=2e-4, atol=1e-7)  # precision's is 0, that is rounding
+
+    @pytest.mark.usefixtures("way")
+    @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32, torch.float64])
+    def test_images_with_ignored_positions_and_targets_of_any_type(self, dtype):
+        random = generator(4)
+        scores = torch.randn(3, 5, 7, generator=random)
+        target = torch.randint(2, scores.shape, generator=random)
+        target[torch.rand(scores.shape, generator=random) < 0.3] = -100
+        fused_and_plain(MetricLoss("f1", task="binary"), scores, target.to(dtype))
+        fused_and_plain(MetricLoss("mcc", task="binary"), scores, target.clamp_min(0).bool())
+
+    @pytest.mark.usefixtures("way")
+    def test_bad_inputs_get_the_plain_paths_words(self):
+        loss = MetricLoss("f1", task="binary")
+        scores, target = torch.randn(5, generator=generator()), torch.tensor([0, 1, 1, 0, 1])
+        for wrong, message in ((target + 1, "target"), (target[:4], "target"), (target * math.nan, "target")):
+            with pytest.raises(ValueError, match=message):
+                loss(scores, wrong)
+        with pytest.raises(ValueError, match="input: NaN logits in 1 of 5"):
+            loss(scores.masked_fill(torch.arange(5) == 2, math.nan), target)
+
+    @pytest.mark.parametrize(
+        ("options", "target"),
+        [
+            ({"metric": "f1:average=macro"}, 1.0),
+            ({"metric": "f1[0]"}, 1.0),
+            ({"metric": "kappa"}, 1.0),
+            ({"metric": "f1", "threshold": 0.3}, 1.0),
+            ({"metric": "f1", "step": "sigmoid"}, 1.0),
+            ({"metric": "f1"}, 0.7),
+        ],
+    )
+    def test_what_is_not_covered_goes_the_plain_way(self, options, target):
+        scores = torch.randn(20, generator=generator()).requires_grad_()
+        targets = target * (torch.arange(20) % 2)
+        value = MetricLoss(options.pop("metric"), task="binary", **options)(scores, targets)
+        assert "FusedLoss" not in str(value.grad_fn)
+
+    def test_second_derivatives(self):
+        loss = MetricLoss("f1", task="binary")
+        scores, target, _ = samples(20, 2, dtype=torch.float32)
+        results = []
+        for way in (loss, partial(loss._plain, sample_weight=None)):
+            leaf = scores[:, 0].clone().double().requires_grad_()
+            (gradient,) = torch.autograd.grad(way(leaf, target), leaf, create_graph=True)
+            results.append(torch.autograd.grad(gradient.square().sum(), leaf)[0])
+        torch.testing.assert_close(*results, rtol=1e-5, atol=1e-8)
+
+
 def test_the_matrix_itself_is_counted_fast():
     scores, target, weight = samples(50, 6, dtype=torch.float32)
     cm = soft_confusion_matrix(scores.requires_grad_(), target, sample_weight=weight)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import get_args
@@ -259,12 +259,23 @@ class MetricLoss(nn.Module):
 
     def _fused(self, input: Tensor, target: Tensor, sample_weight: Tensor | None) -> Tensor | None:
         """The loss in one step of its own, or None where an option or the input asks for the plain way."""
-        if self.task != "multiclass" or self.cross_entropy or self.memories is not None or self.from_probabilities:
+        if self.cross_entropy or self.memories is not None or self.from_probabilities:
             return None
-        if not is_ordinary(input, target) or input.ndim < 2 or self._averages_classes(input):
+        if self.task == "multilabel" or not is_ordinary(input, target):
             return None
         closed_form, points = self._closed_form_and_points()
         if closed_form is None or points is None or (closed_form.label >= 0 and self.labels is not None):
+            return None
+        plain = partial(self._plain, target=target, sample_weight=sample_weight)
+        if self.task == "binary":
+            two = self._as_two_classes(input, target)
+            if two is None:
+                return None
+            input, target = two
+            plain = partial(_of_difference, plain)
+            # Averages were written out: a bare F1 is the positive class's.
+            closed_form = replace(closed_form, label=1) if closed_form.ratio is not None else closed_form
+        elif input.ndim < 2 or self._averages_classes(input):
             return None
         return fused_loss(
             closed_form,
@@ -273,13 +284,27 @@ class MetricLoss(nn.Module):
             target,
             self._buffers["weight"],
             sample_weight,
-            lambda other: self._plain(other, target, sample_weight),
+            plain,
             ignore_index=self.ignore_index,
             skip_absent=self.absent == "skip",
             detach_threshold=self.detach_threshold,
             validate=self.validate,
             group=group_of(self.sync, self.training),
         )
+
+    def _as_two_classes(self, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Logits (N, 2, …) and classes: sigmoid(z) is the softmax of (0, z), and its dynamic threshold is 1/2."""
+        averaged = getattr(self.metric, "average", "auto") != "auto" or getattr(self.metric, "label", None) is not None
+        if averaged or not input.ndim or input.shape != target.shape or float(self.threshold) != 0.5:
+            return None
+        if group_of(self.sync, self.training) is not None:
+            return None  # the counts of a binary task have another shape, and other processes expect that
+        if target.dtype is not torch.int64:
+            classes = target.long()
+            if target.is_floating_point() and not torch.equal(classes.to(target.dtype), target):
+                return None  # shares, or NaN
+            target = classes
+        return torch.stack([torch.zeros_like(input), input], dim=1), target
 
     def _closed_form_and_points(self) -> tuple[ClosedForm | None, FivePoints | None]:
         """What does not change from batch to batch, found anew when metric, step or temperature are others."""
@@ -409,6 +434,11 @@ class MetricLoss(nn.Module):
         if self.cross_entropy:
             parts.append(f"cross_entropy={self.cross_entropy:g}, class_weighting={self.class_weighting!r}")
         return ", ".join(parts)
+
+
+def _of_difference(loss: Callable[[Tensor], Tensor], logits: Tensor) -> Tensor:
+    """A loss of one logit, given those of two classes."""
+    return loss(logits[:, 1] - logits[:, 0])
 
 
 def _with_average(metric: Metric, average: str | int | None) -> Metric:
