@@ -595,9 +595,8 @@ class TestMetricGradients:
 
 
 class TestOneLogit:
-    """A binary task of one logit is one of two classes with the logits 0 and z."""
+    """A binary task of one logit has a kernel of its own."""
 
-    @pytest.mark.usefixtures("way")
     @pytest.mark.parametrize("spec", [spec for spec in CLOSED_FORMS if "[" not in spec])
     @pytest.mark.parametrize("step", [{}, {"temperature": 0.05}, {"step": "linear", "delta": 0.1}], ids=str)
     def test_value_and_gradient(self, spec, step):
@@ -607,7 +606,6 @@ class TestOneLogit:
             fused_and_plain(loss, scores[:, 0], target)
             fused_and_plain(loss, scores[:, 0], target, weight)
 
-    @pytest.mark.usefixtures("way")
     @pytest.mark.parametrize("spec", ["f1", "mcc", "precision", "recall"])
     @pytest.mark.parametrize("only", [0, 1])
     def test_batches_of_one_class(self, spec, only):
@@ -618,7 +616,6 @@ class TestOneLogit:
         found = torch.autograd.grad(value, scores)[0].double()
         torch.testing.assert_close(found, gradient, rtol=2e-4, atol=1e-7)  # precision's is 0, that is rounding
 
-    @pytest.mark.usefixtures("way")
     @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32, torch.float64])
     def test_images_with_ignored_positions_and_targets_of_any_type(self, dtype):
         random = generator(4)
@@ -628,7 +625,6 @@ class TestOneLogit:
         fused_and_plain(MetricLoss("f1", task="binary"), scores, target.to(dtype))
         fused_and_plain(MetricLoss("mcc", task="binary"), scores, target.clamp_min(0).bool())
 
-    @pytest.mark.usefixtures("way")
     def test_bad_inputs_get_the_plain_paths_words(self):
         loss = MetricLoss("f1", task="binary")
         scores, target = torch.randn(5, generator=generator()), torch.tensor([0, 1, 1, 0, 1])
@@ -660,10 +656,31 @@ class TestOneLogit:
         scores, target, _ = samples(20, 2, dtype=torch.float32)
         results = []
         for way in (loss, partial(loss._plain, sample_weight=None)):
-            leaf = scores[:, 0].clone().double().requires_grad_()
+            leaf = scores[:, 0].clone().requires_grad_()
             (gradient,) = torch.autograd.grad(way(leaf, target), leaf, create_graph=True)
             results.append(torch.autograd.grad(gradient.square().sum(), leaf)[0])
-        torch.testing.assert_close(*results, rtol=1e-5, atol=1e-8)
+        torch.testing.assert_close(*results, rtol=1e-3, atol=1e-6)
+
+    def test_the_gradient_scales_and_a_graph_can_be_kept(self):
+        scores, target, _ = samples(20, 2, dtype=torch.float32)
+        leaf = scores[:, 0].clone().requires_grad_()
+        value = MetricLoss("mcc", task="binary")(leaf, target)
+        (once,) = torch.autograd.grad(value, leaf, retain_graph=True)
+        (scaled,) = torch.autograd.grad(1000 * value, leaf)
+        torch.testing.assert_close(scaled, 1000 * once)
+
+    def test_nan_at_ignored_positions_and_batches_of_them(self):
+        loss = MetricLoss("f1", task="binary")
+        scores, target = torch.randn(9, generator=generator()), torch.arange(9) % 2
+        target[4] = -100
+        dirty = scores.masked_fill(target == -100, math.nan).requires_grad_()
+        clean = scores.clone().requires_grad_()
+        gradients = [torch.autograd.grad(loss(leaf, target), leaf)[0] for leaf in (dirty, clean)]
+        assert torch.equal(*gradients)
+        assert gradients[0][4] == 0
+        nothing = loss(dirty, torch.full((9,), -100))
+        assert nothing.item() == 0
+        assert (torch.autograd.grad(nothing, dirty)[0] == 0).all()
 
 
 def test_the_matrix_itself_is_counted_fast():

@@ -1,6 +1,7 @@
 """What MetricLoss costs beside F.cross_entropy: forward and backward, and how both grow with samples and classes.
 
     python benchmarks/speed/loss.py ratios   # time against F.cross_entropy, written to ratios.csv
+    python benchmarks/speed/loss.py one-logit  # binary tasks against binary cross-entropy, written to one_logit.csv
     python benchmarks/speed/loss.py growth   # exponents over n and d beside other libraries, written to growth.csv
     python benchmarks/speed/loss.py plots    # both drawn
 
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import time
 import types
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -108,22 +110,42 @@ def without_numba(loss):
 def ratios(seconds: float, clock: str) -> None:
     contestants = {"cross_entropy": F.cross_entropy, "f1": MetricLoss("f1"), "mcc": MetricLoss("mcc")}
     contestants |= {f"{name}, without numba": without_numba(MetricLoss(name)) for name in ("f1", "mcc")}
-    rows = []
-    for shape in SHAPES:
-        logits, target = batch(shape)
-        times = interleaved(contestants, logits, target, seconds, CLOCKS[clock])
-        base = times["cross_entropy"]
-        for name in contestants:
-            quotients = [mine / theirs for mine, theirs in zip(times[name], base, strict=True)]
-            low, middle, high = statistics.quantiles(quotients, n=4)
-            rows.append({
-                "shape": "x".join(map(str, shape)), "loss": name, "repetitions": len(base),
-                "milliseconds": f"{statistics.median(times[name]) * 1e3:.4g}", "ratio": f"{middle:.3f}",
-                "quartile_1": f"{low:.3f}", "quartile_3": f"{high:.3f}",
-                "ratio_of_minima": f"{min(times[name]) / min(base):.3f}", "clock": clock, **machine(),
-            })  # fmt: skip
-            print(*list(rows[-1].values())[:8], sep="\t", flush=True)
+    rows = [row for shape in SHAPES for row in compared(contestants, *batch(shape), seconds, clock)]
     write("ratios.csv", rows)
+
+
+def one_logit(seconds: float, clock: str) -> None:
+    """Binary tasks of one logit, against binary cross-entropy."""
+    losses = {name: MetricLoss(name, task="binary") for name in ("f1", "mcc")}
+    contestants = {"binary_cross_entropy": F.binary_cross_entropy_with_logits, **losses}
+    contestants |= {f"{name}, without numba": without_numba(loss) for name, loss in losses.items()}
+    contestants |= {
+        f"{name}, plain formulas": partial(loss._plain, sample_weight=None) for name, loss in losses.items()
+    }
+    rows = []
+    for n in (1024, 65536):
+        logits, target = batch((n, 2))
+        logits = logits[:, 0].detach().clone().requires_grad_()
+        rows += compared(contestants, logits, target.float(), seconds, clock)
+    write("one_logit.csv", rows)
+
+
+def compared(contestants, logits, target, seconds: float, clock: str) -> list[dict[str, object]]:
+    """The first of the contestants is the reference."""
+    times = interleaved(contestants, logits, target, seconds, CLOCKS[clock])
+    base = times[next(iter(contestants))]
+    rows = []
+    for name in contestants:
+        quotients = [mine / theirs for mine, theirs in zip(times[name], base, strict=True)]
+        low, middle, high = statistics.quantiles(quotients, n=4)
+        rows.append({
+            "shape": "x".join(map(str, logits.shape)), "loss": name, "repetitions": len(base),
+            "milliseconds": f"{statistics.median(times[name]) * 1e3:.4g}", "ratio": f"{middle:.3f}",
+            "quartile_1": f"{low:.3f}", "quartile_3": f"{high:.3f}",
+            "ratio_of_minima": f"{min(times[name]) / min(base):.3f}", "clock": clock, **machine(),
+        })  # fmt: skip
+        print(*list(rows[-1].values())[:8], sep="\t", flush=True)
+    return rows
 
 
 def write(name: str, rows) -> None:
@@ -420,7 +442,7 @@ def plots() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["ratios", "growth", "plots", "memory", "times"])
+    parser.add_argument("what", choices=["ratios", "one-logit", "growth", "plots", "memory", "times"])
     parser.add_argument("--seconds", type=float, default=20.0, help="per shape (ratios) or loss (growth)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", choices=list(CLOCKS), default="wall", help="cpu: with 1 thread, on a busy machine")
@@ -435,6 +457,8 @@ def main() -> None:
         measure_times(arguments.name, shapes, arguments.seconds, arguments.clock)
     elif arguments.what == "plots":
         plots()
+    elif arguments.what == "one-logit":
+        one_logit(arguments.seconds, arguments.clock)
     elif arguments.what == "growth":
         growth(arguments.seconds, arguments.clock)
     else:

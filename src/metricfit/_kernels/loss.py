@@ -20,7 +20,7 @@ from metricfit._kernels.torch_loss import TorchBatch
 from metricfit._numerics import accumulation_dtype
 from metricfit.distributed import sum_over_processes
 
-__all__ = ["fused_loss"]
+__all__ = ["fused_binary_loss", "fused_loss"]
 
 Array = np.ndarray[Any, Any]
 _LIMITS = LIMITS[np.dtype(np.float32)]
@@ -116,6 +116,45 @@ def fused_loss(
     return _tie(input, value, pull_back, plain)
 
 
+def fused_binary_loss(
+    metric: ClosedForm,
+    points: FivePoints,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    sample_weight: Tensor | None,
+    plain: Callable[[Tensor], Tensor],
+    *,
+    ignore_index: int,
+) -> Tensor | None:
+    """The loss of one logit a sample at the threshold 1/2, or None; arguments as in :func:`fused_loss`."""
+    if not (input.is_cpu and target.is_cpu and input.dtype is torch.float32 and numba_is_here()):
+        return None
+    if not input.numel() or target.shape != input.shape:
+        return None
+    if weight is not None and not _are_weights(weight, torch.Size([2]), input):
+        return None
+    if sample_weight is not None and not _are_weights(sample_weight, input.shape, input):
+        return None
+    classes = target.long()
+    if target.is_floating_point() and not torch.equal(classes.to(target.dtype), target):
+        return None  # shares, or NaN
+    weights = _NO_WEIGHTS if sample_weight is None else sample_weight.to(torch.float32)
+    both = _EQUAL_WEIGHTS if weight is None else weight.to(torch.float32)
+    scores = input.detach().contiguous()
+    gradient = torch.empty_like(scores)
+    value: float = _one_logit_kernel()(
+        *(tensor.reshape(-1).numpy() for tensor in (scores, classes, weights, both)),
+        ignore_index, points.delta, points.factor, _LIMITS, as_array(metric.ratio), metric.label, metric.undefined,
+        gradient.view(-1).numpy(),
+    )  # fmt: skip
+    if value != value:
+        return None
+    if not (input.requires_grad and torch.is_grad_enabled()):
+        return _as_scalar(value, input.dtype)
+    return _tie(input, value, lambda _, scale: gradient * scale, plain)
+
+
 def _are_weights(weights: Tensor, shape: torch.Size, like: Tensor) -> bool:
     return (
         is_ordinary(weights) and weights.device == like.device and weights.shape == shape and not weights.requires_grad
@@ -198,6 +237,16 @@ def _small_kernel() -> Any:
     from metricfit._kernels.small import loss_and_gradient  # brings numba
 
     return loss_and_gradient
+
+
+@cache
+def _one_logit_kernel() -> Any:
+    from metricfit._kernels.one_logit import loss_and_gradient  # brings numba
+
+    return loss_and_gradient
+
+
+_NO_WEIGHTS, _EQUAL_WEIGHTS = torch.empty(0), torch.ones(2)
 
 
 def _of_all(counts: Array, group: Any) -> Array:

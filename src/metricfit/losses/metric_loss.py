@@ -14,7 +14,7 @@ from metricfit._counting import count_each_class, count_samples
 from metricfit._inputs import Samples, Task, check_task, flatten_inputs
 from metricfit._kernels import five_points, is_ordinary
 from metricfit._kernels.batch import FivePoints
-from metricfit._kernels.loss import fused_loss
+from metricfit._kernels.loss import fused_binary_loss, fused_loss
 from metricfit._kernels.metric_gradients import ClosedForm, closed_form_of
 from metricfit.confusion import Absent, ConfusionMatrix, as_confusion_matrix
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
@@ -268,14 +268,8 @@ class MetricLoss(nn.Module):
             return None
         plain = partial(self._plain, target=target, sample_weight=sample_weight)
         if self.task == "binary":
-            two = self._as_two_classes(input, target)
-            if two is None:
-                return None
-            input, target = two
-            plain = partial(_of_difference, plain)
-            # Averages were written out: a bare F1 is the positive class's.
-            closed_form = replace(closed_form, label=1) if closed_form.ratio is not None else closed_form
-        elif input.ndim < 2 or self._averages_classes(input):
+            return self._fused_binary(closed_form, points, input, target, sample_weight, plain)
+        if input.ndim < 2 or self._averages_classes(input):
             return None
         return fused_loss(
             closed_form,
@@ -292,19 +286,29 @@ class MetricLoss(nn.Module):
             group=group_of(self.sync, self.training),
         )
 
-    def _as_two_classes(self, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Logits (N, 2, …) and classes: sigmoid(z) is the softmax of (0, z), and its dynamic threshold is 1/2."""
-        averaged = getattr(self.metric, "average", "auto") != "auto" or getattr(self.metric, "label", None) is not None
-        if averaged or not input.ndim or input.shape != target.shape or float(self.threshold) != 0.5:
+    def _fused_binary(
+        self,
+        closed_form: ClosedForm,
+        points: FivePoints,
+        input: Tensor,
+        target: Tensor,
+        sample_weight: Tensor | None,
+        plain: Callable[[Tensor], Tensor],
+    ) -> Tensor | None:
+        """The same for one logit and a metric of the positive class; other processes expect counts of another shape."""
+        bare = getattr(self.metric, "average", "auto") == "auto" and getattr(self.metric, "label", None) is None
+        if not bare or float(self.threshold) != 0.5 or group_of(self.sync, self.training) is not None:
             return None
-        if group_of(self.sync, self.training) is not None:
-            return None  # the counts of a binary task have another shape, and other processes expect that
-        if target.dtype is not torch.int64:
-            classes = target.long()
-            if target.is_floating_point() and not torch.equal(classes.to(target.dtype), target):
-                return None  # shares, or NaN
-            target = classes
-        return torch.stack([torch.zeros_like(input), input], dim=1), target
+        return fused_binary_loss(
+            replace(closed_form, label=1),
+            points,
+            input,
+            target,
+            self._buffers["weight"],
+            sample_weight,
+            plain,
+            ignore_index=self.ignore_index,
+        )
 
     def _closed_form_and_points(self) -> tuple[ClosedForm | None, FivePoints | None]:
         """What does not change from batch to batch, found anew when metric, step or temperature are others."""
@@ -434,11 +438,6 @@ class MetricLoss(nn.Module):
         if self.cross_entropy:
             parts.append(f"cross_entropy={self.cross_entropy:g}, class_weighting={self.class_weighting!r}")
         return ", ".join(parts)
-
-
-def _of_difference(loss: Callable[[Tensor], Tensor], logits: Tensor) -> Tensor:
-    """A loss of one logit, given those of two classes."""
-    return loss(logits[:, 1] - logits[:, 0])
 
 
 def _with_average(metric: Metric, average: str | int | None) -> Metric:
