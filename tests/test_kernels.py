@@ -683,6 +683,111 @@ class TestOneLogit:
         assert (torch.autograd.grad(nothing, dirty)[0] == 0).all()
 
 
+def together(loss, *batches):
+    """Values and gradients of batches one after the other, and what is remembered at the end."""
+    found = []
+    for scores, *others in batches:
+        leaf = scores.clone().requires_grad_()
+        value = loss(leaf, *others)
+        found.append((value.detach(), torch.autograd.grad(value, leaf)[0]))
+    return found, None if loss.memories is None else loss.memories[0].matrix
+
+
+MIXTURES = [
+    {"cross_entropy": 0.5},
+    {"cross_entropy": 0.5, "class_weighting": "sqrt"},
+    {"cross_entropy": 2.0, "class_weighting": "balanced"},
+    {"cross_entropy": 0.5, "class_weighting": "sqrt", "class_prior": [0.7, 0.2, 0.1]},
+    {"cross_entropy": 0.5, "class_weighting": "sqrt", "weight": [0.5, 1.0, 4.0]},
+    {"cross_entropy": 0.5, "weight": [0.5, 1.0, 4.0]},
+    {"memory": 0.9},
+    {"memory": 0.5, "weight": [0.5, 1.0, 4.0]},
+    {"cross_entropy": 0.5, "class_weighting": "sqrt", "memory": 0.9},
+]
+
+
+class TestMixtures:
+    """Cross-entropy and a memory beside the fused metric."""
+
+    @pytest.mark.parametrize("spec", ["f1", "mcc"])
+    @pytest.mark.parametrize("options", MIXTURES, ids=str)
+    @pytest.mark.parametrize("task", ["multiclass", "binary"])
+    @pytest.mark.parametrize("training", [True, False])
+    def test_values_gradients_and_memory(self, spec, options, task, training):
+        classes = 3 if task == "multiclass" else 2
+        tensors = {k: torch.tensor(v[:classes]) if isinstance(v, list) else v for k, v in options.items()}
+        batches = []
+        for seed in range(3):
+            scores, target, _ = samples(40, classes, seed=seed, dtype=torch.float32)
+            batches.append((scores if task == "multiclass" else scores[:, 0], target if seed else target * 0))
+        quick, slow = (MetricLoss(spec, task=task, **tensors).train(training) for _ in range(2))
+        leaf = batches[0][0].clone().requires_grad_()
+        assert quick._fused(leaf, batches[0][1], None) is not None
+        quick = MetricLoss(spec, task=task, **tensors).train(training)
+        slow._fused = lambda *_: None
+        (found, remembered), (expected, reference) = together(quick, *batches), together(slow, *batches)
+        for (value, gradient), (right, slope) in zip(found, expected, strict=True):
+            torch.testing.assert_close(value, right, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(gradient, slope, rtol=1e-3, atol=1e-6)
+        if reference is not None:
+            assert remembered.dtype == reference.dtype
+            torch.testing.assert_close(remembered, reference, rtol=1e-5, atol=1e-7)
+
+    @pytest.mark.parametrize("options", MIXTURES, ids=str)
+    def test_images_with_ignored_positions(self, options):
+        tensors = {k: torch.tensor(v) if isinstance(v, list) else v for k, v in options.items()}
+        random = generator(6)
+        scores = torch.randn(2, 3, 5, 7, generator=random)
+        target = torch.randint(3, (2, 5, 7), generator=random)
+        target[torch.rand(target.shape, generator=random) < 0.3] = 255
+        quick, slow = (MetricLoss("jaccard", ignore_index=255, **tensors) for _ in range(2))
+        slow._fused = lambda *_: None
+        dirty = scores.masked_fill((target == 255)[:, None], math.nan)
+        batches = [(scores, target), (dirty, target), (scores, torch.full_like(target, 255)), (scores, target)]
+        (found, _), (expected, _) = together(quick, *batches), together(slow, *batches)
+        for (value, gradient), (right, slope) in zip(found, expected, strict=True):
+            torch.testing.assert_close(value, right, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(gradient, slope, rtol=1e-3, atol=1e-6)
+
+    def test_batches_without_weight_teach_nothing(self):
+        loss = MetricLoss("f1", memory=0.9, cross_entropy=0.5)
+        scores, target, _ = samples(20, 3, dtype=torch.float32)
+        loss(scores, target)
+        before = loss.memories[0].matrix.clone()
+        assert loss(scores.requires_grad_(), torch.full_like(target, -100)).item() == 0
+        assert torch.equal(loss.memories[0].matrix, before)
+
+    def test_second_derivatives_leave_the_memory_alone(self):
+        scores, target, _ = samples(20, 3, dtype=torch.float32)
+        results = []
+        for quick in (True, False):
+            loss = MetricLoss("f1", memory=0.9, cross_entropy=0.5)
+            if not quick:
+                loss._fused = lambda *_: None
+            loss(scores.flip(0), target)
+            leaf = scores.clone().requires_grad_()
+            (gradient,) = torch.autograd.grad(loss(leaf, target), leaf, create_graph=True)
+            remembered = loss.memories[0].matrix.clone()
+            results.append((torch.autograd.grad(gradient.square().sum(), leaf)[0], remembered))
+            assert torch.equal(loss.memories[0].matrix, remembered)
+        for quick, slow in zip(*results, strict=True):
+            torch.testing.assert_close(quick, slow, rtol=1e-3, atol=1e-6)
+
+    def test_a_memory_of_other_classes_is_refused(self):
+        loss = MetricLoss("f1", memory=0.9)
+        loss(torch.zeros(4, 3), torch.arange(4) % 3)
+        with pytest.raises(
+            ValueError, match=r"memory: remembers a matrix of shape \(3, 3\), got a batch of shape \(5, 5\)"
+        ):
+            loss(torch.zeros(4, 5), torch.arange(4) % 3)
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+    def test_half_precision_keeps_its_sums_in_single(self, dtype):
+        loss = MetricLoss("f1", cross_entropy=0.5)
+        scores, target, _ = samples(60, 5, dtype=dtype)
+        assert loss(scores, target).dtype == torch.float32
+
+
 def test_the_matrix_itself_is_counted_fast():
     scores, target, weight = samples(50, 6, dtype=torch.float32)
     cm = soft_confusion_matrix(scores.requires_grad_(), target, sample_weight=weight)

@@ -26,6 +26,8 @@ Array = np.ndarray[Any, Any]
 _LIMITS = LIMITS[np.dtype(np.float32)]
 PullBack = Callable[[Tensor, Tensor], Tensor]
 """From the logits and the gradient of the loss to the gradient of the logits."""
+Blend = Callable[[Array], tuple[Array, float]]
+"""From the counts of a batch to the matrix that the metric is taken of, and its derivative with respect to them."""
 
 
 def fused_loss(
@@ -42,6 +44,7 @@ def fused_loss(
     detach_threshold: bool,
     validate: bool = True,
     group: Any = None,
+    blend: Blend | None = None,
 ) -> Tensor | None:
     """The loss of a multiclass batch of logits, or None where the plain way must be taken or finds an error.
 
@@ -58,6 +61,7 @@ def fused_loss(
         detach_threshold: Stop the gradient through the threshold.
         validate: Whether values may be looked at where that means to wait for a device.
         group: The processes whose counts are added up, from :func:`metricfit.distributed.group_of`.
+        blend: A memory of the counts.
     """
     shape, elements = input.shape, input.numel()
     positions = shape[:1] + shape[2:]
@@ -76,7 +80,7 @@ def fused_loss(
     pull_back: PullBack
     if not is_compiled:
         # Other processes expect a matrix, which this does without.
-        if group is not None or target.device != input.device or not input.is_floating_point():
+        if group is not None or target.device != input.device or not input.is_floating_point() or blend is not None:
             return None
         whole: ArrayBatch | TorchBatch
         arguments = (points, input, target, weight, sample_weight)
@@ -90,7 +94,7 @@ def fused_loss(
         if value is None:
             return None
         pull_back = whole.pull_back
-    elif is_small and group is None and input.is_contiguous() and target.is_contiguous():
+    elif is_small and group is None and blend is None and input.is_contiguous() and target.is_contiguous():
         small = _SmallBatch(metric, points, (target, _as_floats(weight), _as_floats(sample_weight)))
         value = small.loss(input, (ignore_index, detach_threshold, skip_absent), wants_gradient)
         if value != value:
@@ -104,7 +108,14 @@ def fused_loss(
             return None
         if group is not None:
             counts = _of_all(counts, group)
+        factor = 1.0
+        if blend is not None:
+            if not counts.any():
+                return None  # nothing to learn from, and nothing to remember
+            blended, factor = blend(counts.sum(axis=0, dtype=np.float64))
+            counts = blended[None].astype(counts.dtype)
         value, gradient = metric.loss_and_gradient(counts, skip_absent)
+        gradient *= factor
         if group is not None:
             gradient *= distributed.get_world_size(group)  # as in metricfit.distributed
 
@@ -126,6 +137,7 @@ def fused_binary_loss(
     plain: Callable[[Tensor], Tensor],
     *,
     ignore_index: int,
+    blend: Blend | None = None,
 ) -> Tensor | None:
     """The loss of one logit a sample at the threshold 1/2, or None; arguments as in :func:`fused_loss`."""
     if not (input.is_cpu and target.is_cpu and input.dtype is torch.float32 and numba_is_here()):
@@ -141,18 +153,25 @@ def fused_binary_loss(
         return None  # shares, or NaN
     weights = _NO_WEIGHTS if sample_weight is None else sample_weight.to(torch.float32)
     both = _EQUAL_WEIGHTS if weight is None else weight.to(torch.float32)
-    scores = input.detach().contiguous()
-    gradient = torch.empty_like(scores)
-    value: float = _one_logit_kernel()(
-        *(tensor.reshape(-1).numpy() for tensor in (scores, classes, weights, both)),
-        ignore_index, points.delta, points.factor, _LIMITS, as_array(metric.ratio), metric.label, metric.undefined,
-        gradient.view(-1).numpy(),
-    )  # fmt: skip
-    if value != value:
+    arrays = [tensor.detach().reshape(-1).numpy() for tensor in (input, classes, weights, both)]
+    counts, step = np.zeros((2, 2)), (points.delta, points.factor, _LIMITS)
+    kept = np.empty((2, input.numel()), np.float32)
+    if not _one_logit_kernels().count(*arrays, ignore_index, *step, *kept, counts):
         return None
+    if blend is not None and not counts.any():
+        return None
+    matrix, factor = (counts, 1.0) if blend is None else blend(counts)
+    value, gradient = metric.loss_and_gradient(matrix[None], True)
     if not (input.requires_grad and torch.is_grad_enabled()):
         return _as_scalar(value, input.dtype)
-    return _tie(input, value, lambda _, scale: gradient * scale, plain)
+
+    def pull_back(scores: Tensor, scale: Tensor) -> Tensor:
+        result = torch.empty(scores.shape)
+        out = result.view(-1).numpy()
+        _one_logit_kernels().pull_back(arrays[1], *step, *kept, gradient * (factor * scale.item()), out)
+        return result
+
+    return _tie(input, value, pull_back, plain)
 
 
 def _are_weights(weights: Tensor, shape: torch.Size, like: Tensor) -> bool:
@@ -240,10 +259,10 @@ def _small_kernel() -> Any:
 
 
 @cache
-def _one_logit_kernel() -> Any:
-    from metricfit._kernels.one_logit import loss_and_gradient  # brings numba
+def _one_logit_kernels() -> Any:
+    from metricfit._kernels import one_logit  # brings numba
 
-    return loss_and_gradient
+    return one_logit
 
 
 _NO_WEIGHTS, _EQUAL_WEIGHTS = torch.empty(0), torch.ones(2)

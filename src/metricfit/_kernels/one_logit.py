@@ -1,19 +1,17 @@
-"""One logit a sample, from logits to loss and gradient in one compiled call.
+"""One logit a sample at the threshold 1/2: soft counts, and the gradient of the logits, compiled.
 
 All is a function of the probability that the wrong class gets, as in :mod:`metricfit._kernels.member_loss`.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from metricfit._kernels.compiled import compiled, exponential, segments_of_step, slope_at, step_at
-from metricfit._kernels.matrices import loss_of_matrix
 
-__all__ = ["loss_and_gradient"]
+__all__ = ["count", "pull_back"]
 
 Array = np.ndarray[Any, Any]
 
@@ -38,7 +36,7 @@ def _margins(
 
 
 @compiled()
-def _wrong(margins: Any, limits: Any) -> None:
+def _probabilities(margins: Any, limits: Any) -> None:
     """From margins to the probabilities of the wrong class, in place."""
     zero, one = margins.dtype.type(0), margins.dtype.type(1)
     for i in range(len(margins)):
@@ -56,20 +54,11 @@ def _missed(wrong: Any, weights: Any, step: Any, out: Any) -> None:
 
 
 @compiled()
-def _slopes(wrong: Any, weights: Any, step: Any, out: Any) -> None:
-    one = wrong.dtype.type(1)
-    tau, half, low, middle, high = step
-    for i in range(len(wrong)):
-        p = wrong[i]
-        out[i] = weights[i] * slope_at(p, tau, half, low, middle, high) * p * (one - p)
-
-
-@compiled()
-def loss_and_gradient(
+def count(
     scores: Array, target: Array, weight: Array, class_weight: Array, ignore: int, delta: float, factor: float,
-    limits: Array, ratio: Array, label: int, undefined: float, gradient: Array,
-) -> float:  # fmt: skip
-    """The loss of a batch, or NaN where something is out of order; the gradient goes to the last argument.
+    limits: Array, wrong: Array, weights: Array, counts: Array,
+) -> bool:  # fmt: skip
+    """Soft counts of a batch; whether labels, logits and weights are in order.
 
     Args:
         scores: Logits (n,), float32.
@@ -80,27 +69,36 @@ def loss_and_gradient(
         delta: Of the step, see ``FivePoints``.
         factor: Of the step.
         limits: See :mod:`metricfit._kernels.compiled`.
-        ratio: Of the metric, see ``ClosedForm``; empty for MCC.
-        label: The class whose metric it is.
-        undefined: The value of 0/0.
-        gradient: As the logits.
+        wrong: Where the probabilities of the wrong class go, (n,).
+        weights: Where the weights go, (n,).
+        counts: Where the counts are added, (2, 2).
     """
     number = scores.dtype.type
-    wrong, weights = np.empty_like(scores), np.empty_like(scores)
     if not _margins(scores, target, weight, class_weight, ignore, wrong, weights):
-        return math.nan
-    _wrong(wrong, limits)
-    step = segments_of_step(number(0.5), number(delta), number(factor), limits)
-    _missed(wrong, weights, step, gradient)
-    counts = np.zeros((1, 2, 2))
+        return False
+    _probabilities(wrong, limits)
+    missed = np.empty_like(scores)
+    _missed(wrong, weights, segments_of_step(number(0.5), number(delta), number(factor), limits), missed)
     for i in range(len(scores)):
         row = 1 if target[i] == 1 else 0
-        counts[0, row, 1 - row] += gradient[i]
-        counts[0, row, row] += weights[i] - gradient[i]
-    loss, of_counts = loss_of_matrix(counts, ratio, label, undefined, True)
+        counts[row, 1 - row] += missed[i]
+        counts[row, row] += weights[i] - missed[i]
+    return True
+
+
+@compiled()
+def pull_back(
+    target: Array, delta: float, factor: float, limits: Array, wrong: Array, weights: Array, of_counts: Array,
+    gradient: Array,
+) -> None:  # fmt: skip
+    """The gradient of the logits, given that of the counts; arguments as above."""
+    number = wrong.dtype.type
+    one = number(1)
+    tau, half, low, middle, high = segments_of_step(number(0.5), number(delta), number(factor), limits)
+    for i in range(len(wrong)):
+        p = wrong[i]
+        gradient[i] = weights[i] * slope_at(p, tau, half, low, middle, high) * p * (one - p)
     of_negative = number(of_counts[0, 1] - of_counts[0, 0])
     of_positive = number(of_counts[1, 1] - of_counts[1, 0])
-    _slopes(wrong, weights, step, gradient)
-    for i in range(len(scores)):
+    for i in range(len(wrong)):
         gradient[i] *= of_positive if target[i] == 1 else of_negative
-    return float(loss)

@@ -14,12 +14,17 @@ from metricfit._numerics import safe_divide
 __all__ = [
     "ClassWeighting",
     "class_weights",
+    "classes_of_batch",
+    "cross_entropy_of_batch",
     "cross_entropy_of_samples",
     "cross_entropy_of_sums",
     "cross_entropy_sums",
 ]
 
 ClassWeighting = Literal["none", "sqrt", "balanced"]
+
+
+_POWERS = {"none": 0.0, "sqrt": 0.5, "balanced": 1.0}
 
 
 def class_weights(prior: Tensor, weighting: ClassWeighting) -> Tensor:
@@ -30,7 +35,7 @@ def class_weights(prior: Tensor, weighting: ClassWeighting) -> Tensor:
     >>> class_weights(torch.tensor([0.8, 0.2]), "balanced")
     tensor([0.6250, 2.5000])
     """
-    power = {"none": 0.0, "sqrt": 0.5, "balanced": 1.0}[weighting]
+    power = _POWERS[weighting]
     occurs = prior > 0
     weights = torch.where(occurs, torch.where(occurs, prior, torch.ones_like(prior)) ** -power, torch.zeros_like(prior))
     return weights * safe_divide(prior.sum(dim=-1, keepdim=True), (weights * prior).sum(dim=-1, keepdim=True))
@@ -83,6 +88,62 @@ def cross_entropy_of_sums(sums: Tensor, weighting: ClassWeighting, prior: Tensor
         weights = class_weights(mass if prior is None else prior.to(mass), weighting)
         losses, mass = weights * losses, weights * mass
     return safe_divide(losses.sum(), mass.sum())
+
+
+def classes_of_batch(input: Tensor, target: Tensor, ignore_index: int) -> Tensor | None:
+    """Targets as class indices for :func:`cross_entropy_of_batch`, or None where it would not do.
+
+    That is with half precision, shares of classes, and where the scores of ignored positions may be NaN.
+    """
+    if input.dtype not in (torch.float32, torch.float64) or not input.numel():
+        return None
+    classes = target.long()
+    if target.is_floating_point() and not torch.equal(classes.to(target.dtype), target):
+        return None
+    ignored = classes == ignore_index
+    if not bool(ignored.any()):
+        return classes
+    usual = input.shape != target.shape and not bool(ignored.all()) and bool(input.detach().sum().isfinite())
+    return classes if usual else None
+
+
+def cross_entropy_of_batch(
+    input: Tensor,
+    target: Tensor,
+    *,
+    weighting: ClassWeighting,
+    prior: Tensor | None,
+    weight: Tensor | None,
+    ignore_index: int,
+) -> Tensor:
+    """The same of an ordinary batch by torch's own losses, without the sums of each class.
+
+    Args:
+        input: Logits (N, C, …), or of the shape of the target for one logit.
+        target: Class indices, from :func:`classes_of_batch`.
+        weighting: How the classes are weighted.
+        prior: Class shares (or counts) for that; by default the batch's.
+        weight: Class weights.
+        ignore_index: Target value of positions that do not count.
+    """
+    is_binary = input.shape == target.shape
+    if weighting == "none" and weight is None:
+        if is_binary:
+            return F.binary_cross_entropy_with_logits(input, target.to(input))
+        return F.cross_entropy(input, target, ignore_index=ignore_index)
+    classes = 2 if is_binary else input.shape[1]
+    counts = torch.bincount(target[target != ignore_index], minlength=classes).to(input.dtype)
+    weights = torch.ones_like(counts) if weight is None else weight.to(counts)
+    if weighting != "none":
+        shares = counts * weights if prior is None else prior.to(counts)
+        # As class_weights, whose scale means nothing to a mean.
+        weights = weights * shares.clamp_min(torch.finfo(counts.dtype).tiny) ** -_POWERS[weighting] * (shares > 0)
+    mass = (weights * counts).sum()
+    if is_binary:
+        losses = F.binary_cross_entropy_with_logits(input, target.to(input), weights[target], reduction="sum")
+    else:
+        losses = F.cross_entropy(input, target, weights, ignore_index=ignore_index, reduction="sum")
+    return safe_divide(losses, mass)
 
 
 def _losses_and_mass(samples: Samples, task: Task, from_probabilities: bool) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from metricfit.confusion import ConfusionMatrix
@@ -51,17 +53,30 @@ class ConfusionMemory(nn.Module):
         current = cm.matrix / torch.where(total > 0, total, torch.ones_like(total))
         if self.matrix.numel() == 0:
             blended = current.detach()
-        elif self.matrix.shape != cm.matrix.shape:
-            raise ValueError(
-                f"memory: remembers a matrix of shape {tuple(self.matrix.shape)}, got a batch of shape "
-                f"{tuple(cm.matrix.shape)}; call reset() before training on other classes."
-            )
         else:
+            self._check_shape(cm.matrix.shape)
             past = self.matrix.to(current.dtype)
             blended = self.decay * past + (1 - self.decay) * current.detach()
             blended = torch.where(total > 0, blended, past)  # a batch where all is ignored teaches nothing
         self.matrix = blended.to(self.matrix.dtype) if self.matrix.numel() else blended
         return cm.with_matrix(blended + (current - current.detach()))
+
+    def blend(self, counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        """:meth:`forward` for counts (d, d) of some weight, without a graph; and the derivative of the matrix."""
+        scale = 1 / float(counts.sum())
+        current = counts * scale
+        if self.matrix.numel():
+            self._check_shape(counts.shape)
+            current = self.decay * self.matrix.double().numpy() + (1 - self.decay) * current
+        self.matrix = torch.from_numpy(current).to(self.matrix.dtype)
+        return current, scale
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        if tuple(self.matrix.shape) != tuple(shape):
+            raise ValueError(
+                f"memory: remembers a matrix of shape {tuple(self.matrix.shape)}, got a batch of shape {tuple(shape)}; "
+                "call reset() before training on other classes."
+            )
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(prefix + "matrix")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import get_args
+from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,13 @@ from metricfit._kernels.loss import fused_binary_loss, fused_loss
 from metricfit._kernels.metric_gradients import ClosedForm, closed_form_of
 from metricfit.confusion import Absent, ConfusionMatrix, as_confusion_matrix
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
-from metricfit.losses.cross_entropy import ClassWeighting, cross_entropy_of_sums, cross_entropy_sums
+from metricfit.losses.cross_entropy import (
+    ClassWeighting,
+    classes_of_batch,
+    cross_entropy_of_batch,
+    cross_entropy_of_sums,
+    cross_entropy_sums,
+)
 from metricfit.losses.diagnosis import Diagnosis, diagnose
 from metricfit.losses.memory import ConfusionMemory
 from metricfit.losses.stepping import check_temperature, choose_step
@@ -259,56 +265,73 @@ class MetricLoss(nn.Module):
 
     def _fused(self, input: Tensor, target: Tensor, sample_weight: Tensor | None) -> Tensor | None:
         """The loss in one step of its own, or None where an option or the input asks for the plain way."""
-        if self.cross_entropy or self.memories is not None or self.from_probabilities:
-            return None
-        if self.task == "multilabel" or not is_ordinary(input, target):
+        if self.task == "multilabel" or self.from_probabilities or not is_ordinary(input, target):
             return None
         closed_form, points = self._closed_form_and_points()
         if closed_form is None or points is None or (closed_form.label >= 0 and self.labels is not None):
             return None
-        plain = partial(self._plain, target=target, sample_weight=sample_weight)
-        if self.task == "binary":
-            return self._fused_binary(closed_form, points, input, target, sample_weight, plain)
-        if input.ndim < 2 or self._averages_classes(input):
+        group = group_of(self.sync, self.training)
+        memory = cast("ConfusionMemory", self.memories[0]) if self.memories is not None and self.training else None
+        is_mixed = memory is not None or bool(self.cross_entropy)
+        if is_mixed and (group is not None or not input.is_cpu):
             return None
-        return fused_loss(
-            closed_form,
-            points,
+        classes = target
+        if self.cross_entropy:
+            found = None if sample_weight is not None else classes_of_batch(input, target, self.ignore_index)
+            if found is None:
+                return None
+            classes = found
+        plain = partial(self._plain, target=target, sample_weight=sample_weight)
+        if is_mixed:
+            past = None if memory is None else memory.matrix
+            plain = partial(self._metric_again, target=target, sample_weight=sample_weight, past=past)
+        batch = (input, target, self._buffers["weight"], sample_weight, plain)
+        shared: Any = {"ignore_index": self.ignore_index, "blend": None if memory is None else memory.blend}
+        if self.task == "binary":
+            bare = getattr(self.metric, "average", "auto") == "auto" and getattr(self.metric, "label", None) is None
+            # Other processes expect counts of another shape.
+            if not bare or float(self.threshold) != 0.5 or group is not None:
+                return None
+            metric = fused_binary_loss(replace(closed_form, label=1), points, *batch, **shared)
+        elif input.ndim < 2 or self._averages_classes(input):
+            return None
+        else:
+            metric = fused_loss(
+                closed_form,
+                points,
+                *batch,
+                skip_absent=self.absent == "skip",
+                detach_threshold=self.detach_threshold,
+                validate=self.validate,
+                group=group,
+                **shared,
+            )
+        if metric is None or not self.cross_entropy:
+            return metric
+        return metric + self.cross_entropy * cross_entropy_of_batch(
             input,
-            target,
-            self._buffers["weight"],
-            sample_weight,
-            plain,
+            classes,
+            weighting=self.class_weighting,
+            prior=self.class_prior,
+            weight=self.weight,
             ignore_index=self.ignore_index,
-            skip_absent=self.absent == "skip",
-            detach_threshold=self.detach_threshold,
-            validate=self.validate,
-            group=group_of(self.sync, self.training),
         )
 
-    def _fused_binary(
-        self,
-        closed_form: ClosedForm,
-        points: FivePoints,
-        input: Tensor,
-        target: Tensor,
-        sample_weight: Tensor | None,
-        plain: Callable[[Tensor], Tensor],
-    ) -> Tensor | None:
-        """The same for one logit and a metric of the positive class; other processes expect counts of another shape."""
-        bare = getattr(self.metric, "average", "auto") == "auto" and getattr(self.metric, "label", None) is None
-        if not bare or float(self.threshold) != 0.5 or group_of(self.sync, self.training) is not None:
-            return None
-        return fused_binary_loss(
-            replace(closed_form, label=1),
-            points,
-            input,
-            target,
-            self._buffers["weight"],
-            sample_weight,
-            plain,
-            ignore_index=self.ignore_index,
-        )
+    def _metric_again(
+        self, input: Tensor, *, target: Tensor, sample_weight: Tensor | None, past: Tensor | None
+    ) -> Tensor:
+        """The metric's part along the plain formulas, with the memory as it was: for second derivatives."""
+        with torch.autocast(input.device.type, enabled=False):
+            samples = self._flatten(input, target, sample_weight)
+            counts = [self._count(samples, grid) for grid in self._grids]
+            if past is None:
+                loss = self.metric.loss(self._source(counts, remember=False))
+            else:
+                memory = self.memories[0]  # type: ignore[index]
+                now, memory.matrix = memory.matrix, past
+                loss = self.metric.loss(self._source(counts, remember=True))
+                memory.matrix = now
+            return torch.where(samples.weight.sum() > 0, loss, torch.zeros_like(loss))
 
     def _closed_form_and_points(self) -> tuple[ClosedForm | None, FivePoints | None]:
         """What does not change from batch to batch, found anew when metric, step or temperature are others."""
