@@ -62,7 +62,7 @@ test-slow: $(VENV)/.installed-integrations  ## The tests marked slow, and those 
 
 bench-speed: $(VENV)/.installed-rivals  ## Time of the loss against cross-entropy, and how it grows (about 30 min)
 	@$(BIN)/python benchmarks/speed/loss.py ratios
-	@$(BIN)/python benchmarks/speed/loss.py one-logit
+	@$(BIN)/python benchmarks/speed/loss.py options
 	@$(VENV)/rivals/bin/python benchmarks/speed/loss.py growth --threads 1 --clock cpu --seconds 8
 	@$(BIN)/python benchmarks/speed/loss.py plots
 	@$(BIN)/python benchmarks/speed/compiling.py

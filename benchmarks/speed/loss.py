@@ -1,7 +1,7 @@
 """What MetricLoss costs beside F.cross_entropy: forward and backward, and how both grow with samples and classes.
 
     python benchmarks/speed/loss.py ratios   # time against F.cross_entropy, written to ratios.csv
-    python benchmarks/speed/loss.py one-logit  # binary tasks against binary cross-entropy, written to one_logit.csv
+    python benchmarks/speed/loss.py options  # one logit, cross-entropy and memory mixed in, written to options.csv
     python benchmarks/speed/loss.py growth   # exponents over n and d beside other libraries, written to growth.csv
     python benchmarks/speed/loss.py plots    # both drawn
 
@@ -114,20 +114,26 @@ def ratios(seconds: float, clock: str) -> None:
     write("ratios.csv", rows)
 
 
-def one_logit(seconds: float, clock: str) -> None:
-    """Binary tasks of one logit, against binary cross-entropy."""
-    losses = {name: MetricLoss(name, task="binary") for name in ("f1", "mcc")}
-    contestants = {"binary_cross_entropy": F.binary_cross_entropy_with_logits, **losses}
-    contestants |= {f"{name}, without numba": without_numba(loss) for name, loss in losses.items()}
-    contestants |= {
-        f"{name}, plain formulas": partial(loss._plain, sample_weight=None) for name, loss in losses.items()
-    }
+def options(seconds: float, clock: str) -> None:
+    """One logit, and what is mixed in; also along the plain formulas."""
     rows = []
-    for n in (1024, 65536):
-        logits, target = batch((n, 2))
-        logits = logits[:, 0].detach().clone().requires_grad_()
-        rows += compared(contestants, logits, target.float(), seconds, clock)
-    write("one_logit.csv", rows)
+    for shape in ((1024,), (65536,), (1024, 2), (1024, 10), (65536, 10)):
+        task = "binary" if len(shape) == 1 else "multiclass"
+        losses = {
+            "f1": MetricLoss("f1", task=task),
+            "mcc + cross-entropy": MetricLoss("mcc", task=task, cross_entropy=0.5),
+            "f1 + weighted cross-entropy, memory": MetricLoss(
+                "f1", task=task, cross_entropy=0.5, class_weighting="sqrt", memory=0.9
+            ),
+        }
+        contestants = {"cross_entropy": F.cross_entropy, **losses}
+        contestants |= {f"{name}, plain": partial(loss._plain, sample_weight=None) for name, loss in losses.items()}
+        logits, target = batch(shape if len(shape) > 1 else (*shape, 2))
+        if task == "binary":
+            contestants["cross_entropy"] = F.binary_cross_entropy_with_logits
+            logits, target = logits[:, 0].detach().clone().requires_grad_(), target.float()
+        rows += compared(contestants, logits, target, seconds, clock)
+    write("options.csv", rows)
 
 
 def compared(contestants, logits, target, seconds: float, clock: str) -> list[dict[str, object]]:
@@ -442,7 +448,7 @@ def plots() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["ratios", "one-logit", "growth", "plots", "memory", "times"])
+    parser.add_argument("what", choices=["ratios", "options", "growth", "plots", "memory", "times"])
     parser.add_argument("--seconds", type=float, default=20.0, help="per shape (ratios) or loss (growth)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", choices=list(CLOCKS), default="wall", help="cpu: with 1 thread, on a busy machine")
@@ -457,8 +463,8 @@ def main() -> None:
         measure_times(arguments.name, shapes, arguments.seconds, arguments.clock)
     elif arguments.what == "plots":
         plots()
-    elif arguments.what == "one-logit":
-        one_logit(arguments.seconds, arguments.clock)
+    elif arguments.what == "options":
+        options(arguments.seconds, arguments.clock)
     elif arguments.what == "growth":
         growth(arguments.seconds, arguments.clock)
     else:
