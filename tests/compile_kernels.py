@@ -1,6 +1,8 @@
 """Compile the kernels once, into numba's cache; ``make test`` does it beside lint, before its workers need them all."""
 
 import importlib.util
+import sys
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,9 +18,18 @@ def main():
     for n, d in ((64, 3), (200_000, 3), (64, 200)):
         logits = torch.zeros(n, d, requires_grad=True)
         MetricLoss("f1")(logits, torch.arange(n) % d).backward()
+    MetricLoss("f1", task="binary")(logits[:, 0], torch.zeros(64)).backward()
     X = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)
     classifier = MetricClassifier("f1", cv=None, min_steps=1200, batch_size=16, max_epochs=100, baseline=False)
     classifier.fit(X, X[:, 0] > 1)
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from benchmarks.papers import compiled, losses, networks
+    from benchmarks.papers.training import Settings
+
+    part = (torch.from_numpy(X), torch.from_numpy(X[:, 0] > 1).long())
+    loss = losses.build("f1", n_classes=2, prior=0.2, single_output=True).loss
+    settings = Settings("adam", 0.01, 64, patience=1, max_epochs=1)
+    compiled.train(lambda: networks.build("4", (5,), 1), loss, part, part, settings, seed=0)
 
 
 if __name__ == "__main__":
