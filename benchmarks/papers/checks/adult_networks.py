@@ -32,10 +32,11 @@ def main() -> None:
     for scaling in ("0 to 1", "as they are"):
         splits = [data.split(problem, how.fractions, seed=trial, scale=False) for trial in range(TRIALS)]
         splits = [to_unit(parts) for parts in splits] if scaling == "0 to 1" else splits
-        for name in ("f1", "accuracy", "bce"):
+        for name in ("f1", "accuracy", "bce", "auroc", "f1+weighted", "accuracy+weighted"):
+            method, _, weighted = name.partition("+")
             built = losses.build(
-                name, approximation="linear", n_classes=2, prior=float(problem.prior[1]), single_output=True,
-                temperature=how.temperature, delta=how.delta, k=how.k, weighted=False,
+                method, approximation="linear", n_classes=2, prior=float(problem.prior[1]), single_output=True,
+                temperature=how.temperature, delta=how.delta, k=how.k, weighted=bool(weighted),
             )  # fmt: skip
             make = partial(
                 networks.build, how.network, tuple(splits[0].train[0].shape[1:]), built.n_outputs, dropout=how.dropout
