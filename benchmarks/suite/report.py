@@ -65,7 +65,7 @@ def write_report(results: Path, docs: Path) -> str:
         parts += ["## Average ranks", _verdict(comparison), "![Average ranks](images/suite-ranks.png)"]
         parts += [_rank_table(rows, comparison)]
     every = ranks(rows, list(coverage(rows).columns))
-    if every.sets and len(every.ranks.columns) > len(main):
+    if every.sets and len(every.ranks.columns) > len(main) and _too_few(every).empty:
         names = ", ".join(every.sets)
         parts += [f"With the methods that were not run on all sets, on those they have ({len(every.sets)}: {names}):"]
         parts += [_rank_table(rows, every)]
@@ -136,14 +136,19 @@ def _verdict(comparison: Comparison) -> str:
             f"\n\n**Not in the ranking**, as not all methods have run on them yet: {', '.join(left_out)}. The ranking "
             "may change with them, above all where they are larger than the others."
         )
-    planned = pd.Series({name: PLANNED_SPLITS.get(name, ENOUGH_SPLITS) for name in comparison.splits.index})
-    few = comparison.splits[comparison.splits < planned]
+    few = _too_few(comparison)
     if len(few):
         text += (
             f"\n\n**Preliminary**: on {len(few)} of the {sets} sets all methods share only {_span(few)} of "
             f"{ENOUGH_SPLITS} splits; their means are noisy. `make bench-suite` goes on from here."
         )
     return text
+
+
+def _too_few(comparison: Comparison) -> pd.Series:
+    """Numbers of splits that all methods share, of the sets where they are less than planned."""
+    planned = pd.Series({name: PLANNED_SPLITS.get(name, ENOUGH_SPLITS) for name in comparison.splits.index})
+    return comparison.splits[comparison.splits < planned]
 
 
 def _span(counts: pd.Series) -> str:
@@ -200,7 +205,16 @@ def _difference_table(rows: pd.DataFrame) -> str:
             spread = f" ± {error:.1f}" if len(table) > 1 else ""
             cells.append(f"{mean:+.1f}{spread} ({' / '.join(map(str, verdicts(table)))})")
         lines.append(f"| {METHODS[method].title} | {' | '.join(cells)} |")
+    for method in coverage(rows).columns:
+        if method not in main_methods(rows):
+            lines += ["", f"{METHODS[method].title} is unfinished: {_part_that_was_run(rows, method)}."]
     return "\n".join(lines)
+
+
+def _part_that_was_run(rows: pd.DataFrame, method: str) -> str:
+    splits = rows[rows["method"] == method].groupby(["metric", "dataset"], observed=True)["split"].nunique()
+    parts = [(TITLES[m], splits[m]) for m in METRICS if m in splits.index.get_level_values(0)]
+    return "; ".join(f"{title} on {len(some)} sets, {_span(some)} splits" for title, some in parts)
 
 
 def _set_table(rows: pd.DataFrame, dataset: str) -> str:
