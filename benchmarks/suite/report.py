@@ -71,7 +71,7 @@ def write_report(results: Path, docs: Path) -> str:
         parts += [_rank_table(rows, every)]
     if REFERENCE in main:
         parts += [_difference_table(rows)]
-    heat_map(rows, list(coverage(rows).columns), images / "suite-sets.png")
+    heat_map(rows, main, images / "suite-sets.png")
     parts += ["## Data set by data set", "![Distance from the best method](images/suite-sets.png)"]
     parts += [_set_table(rows, dataset) for dataset in rows["dataset"].cat.categories]
     text = "\n\n".join(part.strip() for part in parts) + "\n"
