@@ -45,6 +45,7 @@ def beside(config: Config, lines: list[Line], path: Path) -> None:
     handles = [
         plt.Line2D([], [], marker=marker, ls="", color=colour, label=label)
         for marker, colour, label in (("D", THEIRS, "paper"), ("o", OURS, "ours"), ("|", TUNED, "ours, tuned rule"))
+        if label != "paper" or any(line.theirs is not None for line in lines)
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     figure.suptitle(f"{config.name}: {config.title}", fontsize=10)
@@ -67,6 +68,7 @@ def _panel(config: Config, axis: Axes, title: str, here: list[Line]) -> None:
     axis.set_ylim(len(labels) - 0.4, -0.6)
     axis.set_title(title, fontsize=9)
     axis.tick_params(axis="x", labelsize=7)
+    axis.locator_params(axis="x", nbins=6)
     axis.tick_params(axis="y", length=0)
     axis.grid(axis="x", color="0.9")
     axis.set_axisbelow(True)
