@@ -90,8 +90,6 @@ def train(
     with torch.random.fork_rng(devices=[device] if device != "cpu" else []):
         torch.manual_seed(seed)
         network = with_quick_dropout(make_network()).to(device)
-        if X.ndim == 4:  # convolutions of few channels take half the time
-            network = network.to(memory_format=torch.channels_last)
         loss = loss.to(device)
         fit = Fit(network)
         optimiser = new_optimiser(network.parameters(), settings)
