@@ -329,8 +329,10 @@ class MetricLoss(nn.Module):
             else:
                 memory = self.memories[0]  # type: ignore[index]
                 now, memory.matrix = memory.matrix, past
-                loss = self.metric.loss(self._source(counts, remember=True))
-                memory.matrix = now
+                try:
+                    loss = self.metric.loss(self._source(counts, remember=True))
+                finally:
+                    memory.matrix = now
             return torch.where(samples.weight.sum() > 0, loss, torch.zeros_like(loss))
 
     def _closed_form_and_points(self) -> tuple[ClosedForm | None, FivePoints | None]:
