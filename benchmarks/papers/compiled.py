@@ -1,7 +1,9 @@
-"""Small networks of one output, trained by compiled loops.
+"""Networks for two classes, of one output or two, trained by compiled loops.
 
-A network of 32 and 16 units leaves a processor waiting for Python: this takes a fifth of the time of ``training.train``
-and does the same. The losses are those of :mod:`benchmarks.papers.losses`, read off the modules and written as loops.
+A network of 32 and 16 units leaves a processor waiting for Python: this takes a fifth of the time of
+``training.train``, with 512, 256 and 128 units two thirds of it, and does the same. The losses are those of
+:mod:`benchmarks.papers.losses`, read off the modules and written as loops. Of two outputs they need the difference
+alone: a softmax over two is the sigmoid of that, and the dynamic threshold between two classes is always one half.
 """
 
 from __future__ import annotations
@@ -14,23 +16,25 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.papers.losses import BinaryCrossEntropy, DicePerSample, SquaredError
-from benchmarks.papers.training import Fit, Part, Settings
+from benchmarks.papers.losses import BinaryCrossEntropy, DicePerSample, OfDifference, SquaredError
+from benchmarks.papers.training import Fit, Part, Settings, Stopping
 from metricfit import MetricLoss
 from metricfit._kernels.compiled import compiled
-from metricfit._kernels.mlp import AdamW, Dropout, _backward, _forward, _matrix, _update
+from metricfit._kernels.mlp import AdamW, Dropout, _adamw, _backward, _forward, _matrix, _vector
 from metricfit.losses import DiceLoss, WMWLoss
-from metricfit.metrics import AUROC, F1, Accuracy, BalancedAccuracy, FBeta, GMean, Metric, ThresholdMean
+from metricfit.metrics import AUROC, F1, MCC, Accuracy, BalancedAccuracy, FBeta, GMean, Metric, ThresholdMean
 
 __all__ = ["Goal", "can_train", "goal_of", "loss_and_gradient", "train"]
 
 Array = np.ndarray[Any, Any]
 
 CROSS_ENTROPY, SQUARED_ERROR, DICE, DICE_PER_SAMPLE, PAIRS = range(5)
-ACCURACY, F_BETA, BALANCED_ACCURACY, G_MEAN, AREA = range(5, 10)
+ACCURACY, F_BETA, BALANCED_ACCURACY, G_MEAN, AREA, CORRELATION = range(5, 11)
 """Kinds of losses; those of the second line are made of soft counts."""
 
 TINY = float(np.finfo(np.float32).tiny)
+DECAY = {"adam": 0.0, "adamw": 0.01}
+"""Torch's defaults."""
 
 
 class Goal(NamedTuple):
@@ -43,6 +47,7 @@ class Goal(NamedTuple):
         thresholds: Of the soft counts, (m,).
         is_linear: Whether their step is the linear one, otherwise a sigmoid.
         sharpness: δ or k of the step.
+        narrowing: Of the linear step's middle part, 1 without annealing.
         beta: Of F-beta.
         margin: Of pairs.
         power: Of pairs.
@@ -54,13 +59,16 @@ class Goal(NamedTuple):
     thresholds: Array
     is_linear: bool = True
     sharpness: float = 0.1
+    narrowing: float = 1.0
     beta: float = 1.0
     margin: float = 0.0
     power: int = 1
 
 
 def goal_of(loss: nn.Module) -> Goal | None:
-    """What a loss of one output computes, or None if it is none of those above."""
+    """What a loss computes of one output, or of the difference of two; None if it is none of those above."""
+    if isinstance(loss, OfDifference):
+        return goal_of(loss.loss)
     weights = getattr(loss, "weight", None)
     plain: dict[str, Any] = {
         "is_raw": False,
@@ -70,6 +78,8 @@ def goal_of(loss: nn.Module) -> Goal | None:
     if isinstance(loss, BinaryCrossEntropy):
         positive = 1.0 if loss.pos_weight is None else float(loss.pos_weight)
         return Goal(CROSS_ENTROPY, **plain | {"weights": np.array([1.0, positive])})
+    if isinstance(loss, nn.CrossEntropyLoss):
+        return Goal(CROSS_ENTROPY, **plain) if weights is None else None
     if isinstance(loss, SquaredError):
         return Goal(SQUARED_ERROR, **plain)
     if isinstance(loss, DicePerSample):
@@ -79,7 +89,7 @@ def goal_of(loss: nn.Module) -> Goal | None:
         return Goal(DICE, **plain | {"is_raw": loss.from_probabilities}) if known else None
     if isinstance(loss, WMWLoss):
         return Goal(PAIRS, **plain, margin=loss.margin, power=loss.power)
-    return _of_counts(loss, plain) if isinstance(loss, MetricLoss) and loss.task == "binary" else None
+    return _of_counts(loss, plain) if isinstance(loss, MetricLoss) else None
 
 
 def _of_counts(loss: MetricLoss, plain: dict[str, Any]) -> Goal | None:
@@ -91,18 +101,24 @@ def _of_counts(loss: MetricLoss, plain: dict[str, Any]) -> Goal | None:
         thresholds = tuple(sorted(metric.thresholds, reverse=True))  # from (0, 0) to (1, 1)
     kinds = {
         Accuracy: ACCURACY, F1: F_BETA, FBeta: F_BETA, BalancedAccuracy: BALANCED_ACCURACY, GMean: G_MEAN, AUROC: AREA,
+        MCC: CORRELATION,
     }  # fmt: skip
+    step = _parts_of_step(loss)
+    of_positives = loss.task == "binary" or type(metric) in (Accuracy, MCC) or getattr(metric, "label", None) == 1
+    if type(metric) not in kinds or not step or not of_positives or metric.zero_division:
+        return None
+    beta = float(metric.beta) if isinstance(metric, FBeta) else 1.0
+    return Goal(kinds[type(metric)], **plain | {"thresholds": np.array(thresholds)} | step, beta=beta)
+
+
+def _parts_of_step(loss: MetricLoss) -> dict[str, Any]:
+    """The step of a loss as the goal has it, empty if it is another."""
+    if loss.step == "annealed_linear" and loss.temperature is not None:
+        temperature = float(loss.temperature)
+        return {"is_linear": True, "sharpness": temperature, "narrowing": 5 * temperature}
     options = getattr(loss._fixed_step, "keywords", {})
     named = {"linear": "delta", "sigmoid": "k", "amplifier": "sharpness"}.get(loss.step)
-    if type(metric) not in kinds or named not in options or metric.zero_division:
-        return None
-    return Goal(
-        kinds[type(metric)],
-        **plain | {"thresholds": np.array(thresholds)},
-        is_linear=loss.step == "linear",
-        sharpness=float(options[named]),
-        beta=float(metric.beta) if isinstance(metric, FBeta) else 1.0,
-    )
+    return {"is_linear": loss.step == "linear", "sharpness": float(options[named])} if named in options else {}
 
 
 @compiled()
@@ -111,7 +127,7 @@ def _step(p: Any, tau: float, goal: Any) -> Any:
     if not goal.is_linear:
         s = 1 / (1 + math.exp(-goal.sharpness * (p - tau)))
         return s, goal.sharpness * s * (1 - s)
-    width = min(tau, 1 - tau)
+    width = goal.narrowing * min(tau, 1 - tau)
     low, middle = goal.sharpness / (tau - width / 2), (1 - 2 * goal.sharpness) / width
     high = goal.sharpness / (1 - tau - width / 2)
     if p < tau - width / 2:
@@ -159,6 +175,14 @@ def _metric(goal: Any, tp: Any, fp: Any, positives: float, negatives: float) -> 
             value += (recall + specificity) / classes
             tp[j] = -1 / (positives * classes) if positives > 0 else 0.0
             fp[j] = 1 / (negatives * classes) if negatives > 0 else 0.0
+        elif goal.kind == CORRELATION:  # MCC
+            called, total = hits + alarms, positives + negatives
+            square = called * (total - called) * positives * negatives
+            if square > TINY:
+                root, top = math.sqrt(square), hits * negatives - alarms * positives
+                value += top / root
+                bend = top * positives * negatives * (total - 2 * called) / (2 * root * square)
+                tp[j], fp[j] = bend - negatives / root, bend + positives / root
         elif positives > 0 and negatives > 0:  # G-mean of two classes
             if recall > TINY and specificity > TINY:
                 mean = math.sqrt(recall * specificity)
@@ -312,6 +336,28 @@ def _draw(mask: Any, dropped: int, scale: Any, state: Any) -> None:
 
 
 @compiled()
+def _differences(outputs: Any, count: int, z: Any) -> None:
+    """Of the last rows, one output or the second minus the first."""
+    n = len(z)
+    last = outputs[len(outputs) - n * count :]
+    for i in range(n):
+        z[i] = last[i] if count == 1 else last[2 * i + 1] - last[2 * i]
+
+
+@compiled()
+def _update(sizes: Any, step: int, addresses: Any, gradients: Any, adamw: Any) -> None:
+    """AdamW; the decay is that of all tensors, as in torch unless told otherwise."""
+    at = gradients.ctypes.data
+    for tensor in range(addresses.shape[1]):
+        size = sizes[tensor // 2 + 1] * (1 if tensor % 2 else sizes[tensor // 2])
+        value, gradient = _vector(addresses[0, tensor], size), _vector(at, size)
+        first, second = _vector(addresses[1, tensor], size), _vector(addresses[2, tensor], size)
+        rate, taken = adamw.rates[step], adamw.taken + step + 1
+        _adamw(value, gradient, first, second, np.float32(1), rate, adamw.weight_decay, taken, adamw)
+        at += 4 * size
+
+
+@compiled()
 def _epoch(
     sizes: Any, addresses: Any, X: Any, y: Any, order: Any, size: int, goal: Any, dropped: int, state: Any, adamw: Any
 ) -> None:  # fmt: skip
@@ -321,6 +367,7 @@ def _epoch(
         parameters += (sizes[layer] + 1) * sizes[layer + 1]
         hidden += sizes[layer + 1] if layer < len(sizes) - 2 else 0
     outputs, pulled = np.empty(size * units, np.float32), np.empty(size * (units - sizes[0]), np.float32)
+    z, slope = np.empty(size, np.float32), np.empty(size, np.float32)
     gradients, mask = np.empty(parameters, np.float32), np.empty(size * hidden, np.float32)
     target = np.empty(size, np.int64)
     scale = np.float32(256 / (256 - dropped))
@@ -343,9 +390,13 @@ def _epoch(
             _draw(mask[: batch * hidden], dropped, scale, state)
         here, back = outputs[: batch * units], pulled[: batch * (units - sizes[0])]
         _forward(sizes, batch, 0, 0, addresses, dropout, here)
-        loss_and_gradient(goal, here[-batch:], target[:batch], back[-batch:])
+        _differences(here, sizes[-1], z[:batch])
+        loss_and_gradient(goal, z[:batch], target[:batch], slope[:batch])
+        for i in range(1, batch + 1):
+            back[-sizes[-1] * i] = -slope[batch - i]
+            back[-sizes[-1] * i + sizes[-1] - 1] = slope[batch - i]
         _backward(sizes, batch, 0, addresses, scale, here, back, gradients)
-        _update(sizes, 0, step, addresses, gradients, adamw)
+        _update(sizes, step, addresses, gradients, adamw)
 
 
 @compiled()
@@ -358,19 +409,24 @@ def _value(sizes: Any, addresses: Any, X: Any, y: Any, goal: Any) -> float:
     _matrix(outputs.ctypes.data, batch, sizes[0])[:] = X
     dropout = Dropout(np.zeros(0, np.int64), np.zeros((1, 0), np.int64), np.float32(1))
     _forward(sizes, batch, 0, 0, addresses, dropout, outputs)
-    return float(loss_and_gradient(goal, outputs[-batch:], y, np.empty(batch, np.float32)))
+    z = np.empty(batch, np.float32)
+    _differences(outputs, sizes[-1], z)
+    return float(loss_and_gradient(goal, z, y, np.empty(batch, np.float32)))
 
 
 def can_train(make_network: Callable[[], nn.Module], loss: nn.Module, settings: Settings) -> bool:
-    """Whether :func:`train` covers all of it: linear layers, ReLU, dropout, one output, a loss from above, Adam."""
+    """Whether :func:`train` covers all of it: linear layers, ReLU, dropout, two classes, a loss from above, Adam."""
     network = _made(make_network, 0)
     linear, odd = _layers(network)
     known = all(isinstance(module, nn.Linear | nn.ReLU | nn.Dropout | nn.Flatten) for module in network.children())
     rates = {module.p for module in network.children() if isinstance(module, nn.Dropout)}
-    plain = settings.optimiser == "adam" and not settings.weight_decay and settings.factor is None
-    single = bool(linear) and linear[-1].out_features == 1
+    # An L2 penalty is no decay of the weights.
+    plain = settings.optimiser == "adamw" or (settings.optimiser == "adam" and not settings.weight_decay)
     even = len(rates) <= 1 and all((256 * rate).is_integer() for rate in rates)
-    return known and single and even and plain and not odd and goal_of(loss) is not None
+    if not (known and linear and even and plain and not odd):
+        return False
+    of_two = isinstance(loss, OfDifference | nn.CrossEntropyLoss) or getattr(loss, "task", None) == "multiclass"
+    return linear[-1].out_features == 1 + of_two and goal_of(loss) is not None
 
 
 def _layers(network: nn.Module) -> tuple[list[nn.Linear], bool]:
@@ -391,9 +447,8 @@ def train(
     seed: int,
 ) -> Fit:
     """What ``training.train`` does, where :func:`can_train`; arguments as there."""
-    network, goal = _made(make_network, seed), goal_of(loss)
-    if goal is None:
-        raise ValueError(f"loss: {loss} is not among the compiled ones; can_train() tells.")
+    _known_goal(loss)
+    network = _made(make_network, seed)
     linear, _ = _layers(network)
     dropped = round(256 * next((m.p for m in network.children() if isinstance(m, nn.Dropout)), 0.0))
     values = [part.detach().numpy().T.copy() for layer in linear for part in (layer.weight, layer.bias)]
@@ -405,14 +460,17 @@ def train(
     state = random.integers(1, 2**63, 1, dtype=np.uint64)
     steps = -(-len(y) // settings.batch_size)
     fit, best = Fit(network.eval()), [value.copy() for value in values]
-    while fit.epochs < settings.max_epochs and fit.epochs - fit.best_epoch < settings.patience:
+    stopping = Stopping(loss, settings)
+    decay = settings.weight_decay if settings.weight_decay is not None else DECAY[settings.optimiser]
+    while not stopping.finished and fit.epochs < settings.max_epochs:
+        goal, temperature = _known_goal(loss), stopping.temperature
         adamw = AdamW(
             rates=np.full(steps, settings.learning_rate),
             taken=fit.epochs * steps,
             beta1=0.9,
             beta2=0.999,
             epsilon=1e-8,
-            weight_decay=0.0,
+            weight_decay=decay,
             clip=0.0,
             averaging=np.zeros(0),
         )
@@ -421,14 +479,22 @@ def train(
         fit.epochs += 1
         value = _value(sizes, addresses, X_held, y_held, goal)
         if value < fit.validation_loss:
-            fit.validation_loss, fit.best_epoch = value, fit.epochs
+            fit.validation_loss, fit.best_epoch, fit.temperature = value, fit.epochs, temperature
             for kept, now in zip(best, values, strict=True):
                 kept[:] = now
+        stopping.step(value)
     with torch.no_grad():
         for layer, weight, bias in zip(linear, best[::2], best[1::2], strict=True):
             layer.weight.copy_(torch.from_numpy(weight.T.copy()))
             layer.bias.copy_(torch.from_numpy(bias))
     return fit
+
+
+def _known_goal(loss: nn.Module) -> Goal:
+    goal = goal_of(loss)
+    if goal is None:
+        raise ValueError(f"loss: {loss} is not among the compiled ones; can_train() tells.")
+    return goal
 
 
 def _made(make_network: Callable[[], nn.Module], seed: int) -> nn.Module:

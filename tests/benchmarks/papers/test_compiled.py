@@ -52,6 +52,29 @@ def test_losses_and_gradients_are_those_of_torch(
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * max(1e-3, np.abs(expected).max()))
 
 
+@pytest.mark.parametrize("method", ["f1", "f3", "accuracy", "mcc", "ce", "auroc", "anyloss_gmean"])
+@pytest.mark.parametrize("approximation", ["linear", "sigmoid", "annealed"])
+@pytest.mark.parametrize("temperature", [0.2, 0.05, 0.004])
+def test_losses_of_two_outputs_are_those_of_their_difference(
+    method: str, approximation: str, temperature: float
+) -> None:
+    loss = losses.build(
+        method, approximation=approximation, temperature=temperature, n_classes=2, prior=0.2, single_output=False
+    ).loss
+    goal = compiled.goal_of(loss)
+    assert goal is not None
+    generator = torch.Generator().manual_seed(1)
+    for spread, share in ((1.0, 0.3), (4.0, 0.1), (0.1, 0.5), (2.0, 0.0), (2.0, 1.0)):
+        logits = (spread * torch.randn(100, 2, generator=generator)).requires_grad_()
+        y = (torch.rand(100, generator=generator) < share).long()
+        value = loss(logits, y)
+        expected = torch.autograd.grad(value, logits)[0].numpy() if value.requires_grad else np.zeros((100, 2))
+        found, z = np.empty(100, np.float32), (logits[:, 1] - logits[:, 0]).detach().numpy()
+        assert compiled.loss_and_gradient(goal, z, y.numpy(), found) == pytest.approx(float(value.detach()), abs=1e-5)
+        tolerance = 1e-5 * max(1e-3, np.abs(expected).max())
+        np.testing.assert_allclose(np.stack([-found, found], 1), expected, rtol=1e-3, atol=tolerance)
+
+
 def rows(n: int, seed: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     X = torch.randn(n, 4, generator=generator)
@@ -71,6 +94,30 @@ def test_training_equals_the_plain_loop_with_one_batch_an_epoch(network: str, me
     assert quick.validation_loss == pytest.approx(plain.validation_loss, abs=1e-4)
     X = rows(30, 9)[0]
     torch.testing.assert_close(outputs(quick.network, X), outputs(plain.network, X), atol=2e-3, rtol=2e-3)
+
+
+@pytest.mark.parametrize("network", ["8-4", "linear"])
+@pytest.mark.parametrize("method", ["f1", "mcc", "ce"])
+@pytest.mark.parametrize("factor", [None, 0.8])
+def test_annealed_training_of_two_outputs_equals_the_plain_loop(
+    network: str, method: str, factor: float | None
+) -> None:
+    settings = Settings("adamw", 0.03, 64, patience=3, max_epochs=40, factor=None if method == "ce" else factor)
+    make = partial(build, network, (4,), 2)
+    training, validation = rows(64, 0), rows(40, 1)
+    approximation = "annealed" if settings.factor else "linear"
+
+    def of_two() -> nn.Module:
+        built = losses.build(method, approximation=approximation, n_classes=2, prior=0.2, single_output=False)
+        return built.loss
+
+    assert compiled.can_train(make, of_two(), settings)
+    plain, quick = (f(make, of_two(), training, validation, settings, seed=0) for f in (train, compiled.train))
+    assert (quick.epochs, quick.best_epoch) == (plain.epochs, plain.best_epoch)
+    assert quick.temperature == pytest.approx(plain.temperature, nan_ok=True)
+    assert quick.validation_loss == pytest.approx(plain.validation_loss, abs=1e-5)
+    X = rows(30, 9)[0]
+    torch.testing.assert_close(outputs(quick.network, X), outputs(plain.network, X), atol=1e-4, rtol=1e-4)
 
 
 def test_batches_and_dropout_learn_as_the_plain_loop_does() -> None:
@@ -114,7 +161,13 @@ def test_what_is_not_covered_is_left_to_the_plain_loop() -> None:
     single = partial(build, "8-4", (4,), 1)
     assert not compiled.can_train(partial(build, "8-4", (4,), 2), loss_of("f1"), settings)
     assert not compiled.can_train(partial(build, "tiny-darknet", (3, 32, 32), 1, width=0.1), loss_of("f1"), settings)
-    assert not compiled.can_train(single, loss_of("f1"), Settings("adamw", 0.01, 16, 3, 4))
+    assert not compiled.can_train(single, loss_of("f1"), Settings("sgd", 0.01, 16, 3, 4))
+    assert not compiled.can_train(single, loss_of("f1"), Settings("adam", 0.01, 16, 3, 4, weight_decay=0.1))
+    of_two = losses.build("f1", n_classes=2, prior=0.2, single_output=False).loss
+    assert compiled.can_train(partial(build, "8-4", (4,), 2), of_two, settings)
+    assert not compiled.can_train(single, of_two, settings)
+    assert not compiled.can_train(partial(build, "8-4", (4,), 3), of_two, settings)
+    assert not compiled.can_train(partial(build, "8-4", (4,), 2), MetricLoss("f1", average="macro"), settings)
     assert not compiled.can_train(single, MetricLoss("kappa", task="binary", step="linear"), settings)
     assert not compiled.can_train(partial(build, "8-4", (4,), 1, dropout=0.3), loss_of("f1"), settings)
     with pytest.raises(ValueError, match="not among the compiled"):
