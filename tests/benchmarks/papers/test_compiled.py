@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.papers import compiled, losses
+from benchmarks.papers.compiled_losses import goal_of, loss_and_gradient
 from benchmarks.papers.networks import build
 from benchmarks.papers.training import Settings, outputs, train
 from metricfit import MetricLoss
@@ -37,7 +38,7 @@ def test_losses_and_gradients_are_those_of_torch(
     except ValueError:
         assert weighted  # has no effect on some
         return
-    goal = compiled.goal_of(loss)
+    goal = goal_of(loss)
     assert goal is not None
     generator = torch.Generator().manual_seed(0)
     for spread, share in ((1.0, 0.3), (4.0, 0.1), (0.1, 0.5), (2.0, 0.0), (2.0, 1.0)):
@@ -46,7 +47,7 @@ def test_losses_and_gradients_are_those_of_torch(
         value = loss(z, y)
         expected = torch.autograd.grad(value, z)[0].numpy() if value.requires_grad else np.zeros(100)
         found = np.empty(100, np.float32)
-        assert compiled.loss_and_gradient(goal, z.detach().numpy(), y.numpy(), found) == pytest.approx(
+        assert loss_and_gradient(goal, z.detach().numpy(), y.numpy(), found) == pytest.approx(
             float(value.detach()), abs=1e-5
         )
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * max(1e-3, np.abs(expected).max()))
@@ -61,7 +62,7 @@ def test_losses_of_two_outputs_are_those_of_their_difference(
     loss = losses.build(
         method, approximation=approximation, temperature=temperature, n_classes=2, prior=0.2, single_output=False
     ).loss
-    goal = compiled.goal_of(loss)
+    goal = goal_of(loss)
     assert goal is not None
     generator = torch.Generator().manual_seed(1)
     for spread, share in ((1.0, 0.3), (4.0, 0.1), (0.1, 0.5), (2.0, 0.0), (2.0, 1.0)):
@@ -70,7 +71,7 @@ def test_losses_of_two_outputs_are_those_of_their_difference(
         value = loss(logits, y)
         expected = torch.autograd.grad(value, logits)[0].numpy() if value.requires_grad else np.zeros((100, 2))
         found, z = np.empty(100, np.float32), (logits[:, 1] - logits[:, 0]).detach().numpy()
-        assert compiled.loss_and_gradient(goal, z, y.numpy(), found) == pytest.approx(float(value.detach()), abs=1e-5)
+        assert loss_and_gradient(goal, z, y.numpy(), found) == pytest.approx(float(value.detach()), abs=1e-5)
         tolerance = 1e-5 * max(1e-3, np.abs(expected).max())
         np.testing.assert_allclose(np.stack([-found, found], 1), expected, rtol=1e-3, atol=tolerance)
 
