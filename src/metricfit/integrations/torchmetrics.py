@@ -11,7 +11,7 @@ from torch import Tensor
 from metricfit._inputs import Task, check_task
 from metricfit.confusion import Absent, as_confusion_matrix, hard_confusion_matrix
 from metricfit.integrations._annealing import missing_library
-from metricfit.losses.metric_loss import _with_average
+from metricfit.losses.options import with_average
 from metricfit.metrics import MetricLike, get
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
     ) -> None:
         super().__init__(**options)
         check_task(task)
-        self.metric = _with_average(get(metric), average)
+        self.metric = with_average(get(metric), average)
         if task == "binary":
             if num_classes not in (None, 2):
                 raise ValueError(f"num_classes: a binary task has 2, got {num_classes}.")

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
 from metricfit._counting import count_each_class, count_samples
 from metricfit._inputs import Samples, Task, check_task, flatten_inputs
-from metricfit._kernels import five_points, is_ordinary
-from metricfit._kernels.batch import FivePoints
-from metricfit._kernels.loss import fused_binary_loss, fused_loss
-from metricfit._kernels.metric_gradients import ClosedForm, closed_form_of
 from metricfit.confusion import Absent, ConfusionMatrix, as_confusion_matrix
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
-from metricfit.losses.cross_entropy import (
-    ClassWeighting,
-    classes_of_batch,
-    cross_entropy_of_batch,
-    cross_entropy_of_sums,
-    cross_entropy_sums,
-)
+from metricfit.losses.cross_entropy import ClassWeighting, cross_entropy_of_sums, cross_entropy_sums
 from metricfit.losses.diagnosis import Diagnosis, diagnose
+from metricfit.losses.fused import Known, loss_in_one_step
 from metricfit.losses.memory import ConfusionMemory
+from metricfit.losses.options import as_weights, check_options, checked_threshold, with_average
 from metricfit.losses.stepping import check_temperature, choose_step
-from metricfit.metrics import ClassMetric, Metric, MetricLike, get
+from metricfit.metrics import ClassMetric, MetricLike, get
 from metricfit.metrics.base import MatrixSource
 from metricfit.steps import Step, annealed_linear_step
 
@@ -36,10 +26,6 @@ __all__ = ["MetricLoss", "metric_loss"]
 
 MATRIX_UP_TO = 4096
 """From this many classes on the counts of each class take the place of the matrix, where they are enough."""
-
-
-_Known = tuple[Metric, Step | None, Tensor | None, float | None, tuple[ClosedForm | None, FivePoints | None]]
-"""Metric, step, temperature and its value, and what follows from them."""
 
 
 def metric_loss(
@@ -185,7 +171,7 @@ class MetricLoss(nn.Module):
     ) -> None:
         super().__init__()
         check_task(task)
-        self.metric = _with_average(get(metric), average)
+        self.metric = with_average(get(metric), average)
         self.task: Task = task
         self.ignore_index = ignore_index
         self.labels = None if labels is None else tuple(labels)
@@ -196,7 +182,7 @@ class MetricLoss(nn.Module):
         self.absent: Absent = absent
         self.validate = validate
         self.sync = check_sync(sync)
-        self._check_options(step, threshold, class_prior)
+        check_options(self, step, threshold, class_prior)
         self._fixed_step: Step | None = None
         chosen = choose_step(step, temperature=temperature, delta=delta, k=k, sharpness=sharpness)
         annealed = step == "annealed_linear"
@@ -204,38 +190,13 @@ class MetricLoss(nn.Module):
             self._fixed_step = chosen
         self.step = step if isinstance(step, str) else getattr(step, "__name__", type(step).__name__)
         self.register_buffer("temperature", torch.tensor(float(temperature)) if annealed else None)
-        self.register_buffer("threshold", _checked_threshold(threshold), persistent=False)
-        self.register_buffer("weight", None if weight is None else _as_weights(weight, "weight"), persistent=False)
-        prior = None if class_prior is None else _as_weights(class_prior, "class_prior")
+        self.register_buffer("threshold", checked_threshold(threshold), persistent=False)
+        self.register_buffer("weight", None if weight is None else as_weights(weight, "weight"), persistent=False)
+        prior = None if class_prior is None else as_weights(class_prior, "class_prior")
         self.register_buffer("class_prior", prior, persistent=False)
         self._grids = sorted(self.metric._grids(), key=lambda grid: grid or ())
-        self._known: _Known | None = None
+        self._known: Known | None = None
         self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self._grids) if memory else None
-
-    def _check_options(self, step: str | Step, threshold: object, class_prior: object) -> None:
-        if isinstance(self.metric, ClassMetric) and self.metric.average == "none":
-            raise ValueError("average: 'none' gives one value a class; a loss needs one number, choose another.")
-        if self.absent not in get_args(Absent):
-            raise ValueError(f"absent: expected 'skip' or 'count', got {self.absent!r}.")
-        if self.class_weighting not in get_args(ClassWeighting):
-            raise ValueError(f"class_weighting: expected 'none', 'sqrt' or 'balanced', got {self.class_weighting!r}.")
-        if not 0 <= self.cross_entropy < float("inf"):
-            raise ValueError(f"cross_entropy: expected a weight >= 0, got {self.cross_entropy}.")
-        if not self.cross_entropy and self.class_weighting != "none":
-            raise ValueError("class_weighting: has no effect without cross_entropy; give cross_entropy a weight.")
-        if class_prior is not None and self.class_weighting == "none":
-            raise ValueError("class_prior: has no effect without class_weighting='sqrt' or 'balanced'.")
-        plain = isinstance(threshold, (int, float)) and threshold == 0.5
-        if not plain and (self.task == "multiclass" or step in ("amplifier", "identity")):
-            fixed = "a multiclass task, whose threshold is dynamic" if self.task == "multiclass" else f"step={step!r}"
-            raise ValueError(f"threshold: has no effect with {fixed}.")
-        if self.task == "multiclass" and step == "amplifier":
-            raise ValueError(
-                "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach; use "
-                "step='sigmoid' with k=73, or task='binary'."
-            )
-        if self.detach_threshold and (self.task != "multiclass" or step in ("amplifier", "identity")):
-            raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
 
     def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The loss of a batch, a scalar.
@@ -245,7 +206,7 @@ class MetricLoss(nn.Module):
             target: Classes; see the class.
             sample_weight: Weights (N,) or one a position.
         """
-        fused = self._fused(input, target, sample_weight)
+        fused = loss_in_one_step(self, input, target, sample_weight)
         return self._plain(input, target, sample_weight) if fused is None else fused
 
     def _plain(self, input: Tensor, target: Tensor, sample_weight: Tensor | None) -> Tensor:
@@ -262,100 +223,6 @@ class MetricLoss(nn.Module):
             if self.cross_entropy:
                 loss = loss + self.cross_entropy * self._cross_entropy(statistics[-1])
             return torch.where(weight > 0, loss, torch.zeros_like(loss))
-
-    def _fused(self, input: Tensor, target: Tensor, sample_weight: Tensor | None) -> Tensor | None:
-        """The loss in one step of its own, or None where an option or the input asks for the plain way."""
-        if self.task == "multilabel" or self.from_probabilities or not is_ordinary(input, target):
-            return None
-        closed_form, points = self._closed_form_and_points()
-        if closed_form is None or points is None or (closed_form.label >= 0 and self.labels is not None):
-            return None
-        group = group_of(self.sync, self.training)
-        memory = cast("ConfusionMemory", self.memories[0]) if self.memories is not None and self.training else None
-        is_mixed = memory is not None or bool(self.cross_entropy)
-        if is_mixed and (group is not None or not input.is_cpu):
-            return None
-        classes = target
-        if self.cross_entropy:
-            found = None if sample_weight is not None else classes_of_batch(input, target, self.ignore_index)
-            if found is None:
-                return None
-            classes = found
-        plain = partial(self._plain, target=target, sample_weight=sample_weight)
-        if is_mixed:
-            past = None if memory is None else memory.matrix
-            plain = partial(self._metric_again, target=target, sample_weight=sample_weight, past=past)
-        batch = (input, target, self._buffers["weight"], sample_weight, plain)
-        shared: Any = {"ignore_index": self.ignore_index, "blend": None if memory is None else memory.blend}
-        if self.task == "binary":
-            bare = getattr(self.metric, "average", "auto") == "auto" and getattr(self.metric, "label", None) is None
-            # Other processes expect counts of another shape.
-            if not bare or float(self.threshold) != 0.5 or group is not None:
-                return None
-            metric = fused_binary_loss(replace(closed_form, label=1), points, *batch, **shared)
-        elif input.ndim < 2 or self._averages_classes(input):
-            return None
-        else:
-            metric = fused_loss(
-                closed_form,
-                points,
-                *batch,
-                skip_absent=self.absent == "skip",
-                detach_threshold=self.detach_threshold,
-                validate=self.validate,
-                group=group,
-                **shared,
-            )
-        if metric is None or not self.cross_entropy:
-            return metric
-        return metric + self.cross_entropy * cross_entropy_of_batch(
-            input,
-            classes,
-            weighting=self.class_weighting,
-            prior=self.class_prior,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-        )
-
-    def _metric_again(
-        self, input: Tensor, *, target: Tensor, sample_weight: Tensor | None, past: Tensor | None
-    ) -> Tensor:
-        """The metric's part along the plain formulas, with the memory as it was: for second derivatives."""
-        with torch.autocast(input.device.type, enabled=False):
-            samples = self._flatten(input, target, sample_weight)
-            counts = [self._count(samples, grid) for grid in self._grids]
-            if past is None:
-                loss = self.metric.loss(self._source(counts, remember=False))
-            else:
-                memory = self.memories[0]  # type: ignore[index]
-                now, memory.matrix = memory.matrix, past
-                try:
-                    loss = self.metric.loss(self._source(counts, remember=True))
-                finally:
-                    memory.matrix = now
-            return torch.where(samples.weight.sum() > 0, loss, torch.zeros_like(loss))
-
-    def _closed_form_and_points(self) -> tuple[ClosedForm | None, FivePoints | None]:
-        """What does not change from batch to batch, found anew when metric, step or temperature are others."""
-        temperature = self._buffers["temperature"]  # a module's attribute takes four times as long
-        value = None
-        if temperature is not None and not temperature.requires_grad and not temperature.ndim:
-            # A device is asked for the value only after a change.
-            value = temperature.item() if temperature.is_cpu else temperature._version
-        known = self._known
-        if (
-            known is None
-            or known[0] is not self.metric
-            or known[1] is not self._fixed_step
-            or known[2] is not temperature
-            or known[3] != value
-        ):
-            step = self._step
-            if value is not None and temperature is not None and not temperature.is_cpu:
-                step = partial(annealed_linear_step, temperature=temperature.cpu())
-            found = (closed_form_of(self.metric), five_points(step))
-            self._known = known = (self.metric, self._fixed_step, temperature, value, found)
-        return known[4]
 
     def set_temperature(self, temperature: float) -> None:
         """Change T in place: nothing is recompiled.
@@ -463,29 +330,3 @@ class MetricLoss(nn.Module):
         if self.cross_entropy:
             parts.append(f"cross_entropy={self.cross_entropy:g}, class_weighting={self.class_weighting!r}")
         return ", ".join(parts)
-
-
-def _with_average(metric: Metric, average: str | int | None) -> Metric:
-    if average is None:
-        return metric
-    if not isinstance(metric, ClassMetric):
-        raise ValueError(f"average: has no effect on {metric}; give the average inside the expression.")
-    if metric.average != "auto" or metric.label is not None:
-        raise ValueError(f"average: {metric} has one already; give it once.")
-    return replace(metric, average=average)
-
-
-def _checked_threshold(threshold: float | Sequence[float] | Tensor) -> Tensor:
-    values = torch.as_tensor(threshold, dtype=torch.float32)
-    if values.ndim > 1:
-        raise ValueError(f"threshold: expected a number or one a label, got shape {tuple(values.shape)}.")
-    if not bool(((values > 0) & (values < 1)).all()):
-        raise ValueError(f"threshold: expected numbers strictly between 0 and 1, got {threshold}.")
-    return values
-
-
-def _as_weights(values: Tensor, name: str) -> Tensor:
-    weights = torch.as_tensor(values, dtype=torch.float32 if not isinstance(values, Tensor) else None)
-    if weights.ndim != 1 or not bool((weights >= 0).all()) or not bool(weights.isfinite().all()):
-        raise ValueError(f"{name}: expected a vector of finite numbers >= 0, got {values}.")
-    return weights if weights.is_floating_point() else weights.float()
