@@ -17,6 +17,7 @@ from benchmarks.suite.summary import (
     Comparison,
     coverage,
     differences,
+    finished_sets,
     main_methods,
     one_configuration,
     ranks,
@@ -64,10 +65,12 @@ def write_report(results: Path, docs: Path) -> str:
         rank_plot(comparison, images / "suite-ranks.png")
         parts += ["## Average ranks", _verdict(comparison), "![Average ranks](images/suite-ranks.png)"]
         parts += [_rank_table(rows, comparison)]
-    every = ranks(rows, list(coverage(rows).columns))
-    if every.sets and len(every.ranks.columns) > len(main) and _too_few(every).empty:
-        names = ", ".join(every.sets)
-        parts += [f"With the methods that were not run on all sets, on those they have ({len(every.sets)}: {names}):"]
+    every = ranks(rows[rows["dataset"].isin(finished_sets(rows))], list(coverage(rows).columns))
+    if every.sets and len(every.ranks.columns) > len(main):
+        left = ", ".join(name for name in comparison.sets if name not in every.sets)
+        parts += [
+            f"With the methods that have not finished all sets, on the {len(every.sets)} that they have (not {left}):"
+        ]
         parts += [_rank_table(rows, every)]
     if REFERENCE in main:
         parts += [_difference_table(rows)]

@@ -10,7 +10,9 @@ import pandas as pd
 from benchmarks.suite.datasets import DATASETS
 from benchmarks.suite.methods import METHODS, METRICS
 
-__all__ = ["Comparison", "coverage", "differences", "main_methods", "one_configuration", "ranks", "scores"]
+__all__ = [
+    "Comparison", "coverage", "differences", "finished_sets", "main_methods", "one_configuration", "ranks", "scores",
+]  # fmt: skip
 
 FEWEST_SPLITS = 1
 ENOUGH_SPLITS = 10
@@ -47,12 +49,17 @@ def coverage(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def main_methods(rows: pd.DataFrame) -> list[str]:
-    """The methods that were run on almost all of the reference's sets; others would take sets out of the ranking."""
-    there = coverage(rows) >= FEWEST_SPLITS
-    if there.get(REFERENCE, pd.Series(False)).any():
-        there = there[there[REFERENCE]]
-    sets = there.sum()
-    return [name for name in sets.index if sets[name] >= 0.8 * sets.max()]
+    """The methods with at least half of the reference's splits on all of its sets; others would take sets out."""
+    counts = coverage(rows)
+    wanted = counts[REFERENCE] if REFERENCE in counts else counts.max(axis=1)
+    sets = counts[wanted > 0].ge((wanted[wanted > 0] / 2).clip(lower=FEWEST_SPLITS), axis=0).sum()
+    return [name for name in sets.index if sets[name] == sets.max()]
+
+
+def finished_sets(rows: pd.DataFrame) -> list[str]:
+    """The sets on which every method has all of its splits."""
+    fewest = coverage(rows).min(axis=1)
+    return [name for name, splits in fewest.items() if splits >= PLANNED_SPLITS.get(str(name), ENOUGH_SPLITS)]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from benchmarks.suite import datasets, results
 from benchmarks.suite.__main__ import main
 from benchmarks.suite.methods import METHODS, METRICS, Prediction
 from benchmarks.suite.runner import Plan, decisions, jobs
-from benchmarks.suite.summary import differences, one_configuration, ranks, verdicts
+from benchmarks.suite.summary import differences, finished_sets, main_methods, one_configuration, ranks, verdicts
 
 
 def run(folder: Path, *options: str) -> int:
@@ -124,6 +124,24 @@ def test_ranks_are_of_means_with_ties_shared_and_differences_are_paired() -> Non
     assert table.loc["iris", "error"] == pytest.approx(0.05)
     assert verdicts(table) == (1, 0, 0)
     assert verdicts(differences(frame, "f1", "hist")) == (0, 1, 0)
+
+
+def test_a_method_that_has_not_finished_takes_no_set_out_of_the_ranking() -> None:
+    splits = {("iris", "hist"): 10, ("wine", "hist"): 10, ("iris", "east"): 10, ("wine", "east"): 9}
+    splits |= {("iris", "default"): 10, ("wine", "default"): 10}
+    made = [
+        row(dataset=name, method=method, split=split, metric=metric, value=0.5)
+        for (name, method), count in splits.items()
+        for split in range(count)
+        for metric in METRICS
+    ]
+    frame = one_configuration(pd.DataFrame(made))
+    assert finished_sets(frame) == ["iris"]
+    assert main_methods(frame) == ["default", "east", "hist"]  # nine splits are a set, if a noisy one
+    without = frame[(frame["method"] != "east") | (frame["dataset"] != "wine") | (frame["split"] < 4)]
+    assert finished_sets(without) == ["iris"]
+    assert main_methods(without) == ["default", "hist"]
+    assert ranks(without, main_methods(without)).sets == ["iris", "wine"]
 
 
 def test_the_table_command_writes_page_and_plots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
