@@ -4,7 +4,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --no-compile -q -c constraints.txt
+INSTALL := $(BIN)/python -m pip install -q -c constraints.txt
 
 # Real copies of the benchmark sets, where a checkout has them beside it.
 ifneq ($(wildcard ../shared/data),)

@@ -210,7 +210,7 @@ def test_help_imports_nothing_heavy():
 
 
 def test_help_takes_little_more_than_python_itself():
-    """CPU time, which a busy machine changes least; the least of a few runs."""
+    """CPU time, the least of a few runs, beside that of importing torch, which the help must not need."""
 
     def seconds(*arguments):
         found = []
@@ -221,9 +221,10 @@ def test_help_takes_little_more_than_python_itself():
             found.append(after.children_user + after.children_system - before.children_user - before.children_system)
         return min(found)
 
-    beyond = seconds("-m", "metricfit", "--help") - seconds("-c", "pass")
-    print(f"metricfit --help: {beyond:.2f} s beyond Python's own")
-    assert beyond < 0.5
+    own = seconds("-c", "pass")
+    beyond, torch = seconds("-m", "metricfit", "--help") - own, seconds("-c", "import torch") - own
+    print(f"metricfit --help: {beyond:.2f} s beyond Python's own, import torch: {torch:.2f} s")
+    assert beyond < torch / 3
 
 
 def test_no_color_and_pipes_have_no_escapes(program, monkeypatch):
