@@ -113,6 +113,7 @@ def test_annealed_training_of_two_outputs_equals_the_plain_loop(
         return built.loss
 
     assert compiled.can_train(make, of_two(), settings)
+    # Not seed 3: with cross-entropy a unit comes within 2e-8 of its ReLU's edge there, and rounding decides its side.
     plain, quick = (f(make, of_two(), training, validation, settings, seed=0) for f in (train, compiled.train))
     assert (quick.epochs, quick.best_epoch) == (plain.epochs, plain.best_epoch)
     assert quick.temperature == pytest.approx(plain.temperature, nan_ok=True)
