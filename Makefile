@@ -49,10 +49,10 @@ docs: $(VENV)/.installed-dev  ## Build the documentation into build/docs/index.h
 	@echo "Open build/docs/index.html"
 
 test: $(VENV)/.installed-dev  ## Lint, types, doctests and tests with the coverage floor
-	@OMP_NUM_THREADS=1 $(BIN)/python -W ignore tests/compile_kernels.py & \
-	  $(MAKE) --no-print-directory lint; lint=$$?; wait; exit $$lint
+	@export OMP_NUM_THREADS=1; $(BIN)/python -W ignore tests/compile_kernels.py single & \
+	  $(MAKE) --no-print-directory lint; lint=$$?; $(BIN)/python -W ignore tests/compile_kernels.py double; wait; exit $$lint
 	@echo "==> Tests and doctests ($(WORKERS) workers)"
-	@OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" --cov=metricfit
+	@OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" --cov=metricfit
 
 test-slow: $(VENV)/.installed-integrations  ## The tests marked slow, and those of the integrations with their libraries
 	@echo "==> Integrations"
