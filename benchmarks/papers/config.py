@@ -52,6 +52,7 @@ class Protocol:
         grids: By name, the values to search: ``batch_size``, ``learning_rate``, ``dropout``, ``factor``.
         wider_batches: By data set and method, batch sizes that the grid tries in addition.
         overrides: By method, what it changes of all this.
+        shorter_patience: By data set, fewer epochs of patience.
         sizes: What ``reduced`` and ``toy`` change.
         size: Which of the sizes this is.
     """
@@ -87,6 +88,7 @@ class Protocol:
     grids: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
     wider_batches: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    shorter_patience: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     size: str = "full"
 
@@ -102,6 +104,10 @@ class Protocol:
     def of_method(self, method: str) -> Protocol:
         """With what a method insists on; at toy size that does not count."""
         return self if self.size == "toy" else replace(self, **self.overrides.get(method, {}))
+
+    def of_dataset(self, dataset: str) -> Protocol:
+        """With the patience that a data set gets."""
+        return replace(self, patience=self.shorter_patience.get(dataset, self.patience))
 
 
 @dataclass(frozen=True)

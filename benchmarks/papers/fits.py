@@ -51,8 +51,9 @@ class Made:
 
 
 def protocol_of(experiment: Experiment) -> Protocol:
-    """The experiment's protocol at its size, with what its method insists on."""
-    how = protocol(experiment.protocol).at(experiment.size).of_method(base(experiment.method))
+    """The experiment's protocol at its size, with what its data set and its method insist on."""
+    how = protocol(experiment.protocol).at(experiment.size).of_dataset(experiment.dataset)
+    how = how.of_method(base(experiment.method))
     if experiment.size == "toy" and base(experiment.method) in (*RIVALS, *how.overrides):
         how = replace(how, trials=1)  # these are slow
     return how

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from benchmarks.papers import grid, runner
+from benchmarks.papers import fits, grid, runner
 from benchmarks.papers.__main__ import main
 from benchmarks.papers.config import Experiment, read
 from benchmarks.papers.results import append, done
@@ -115,6 +115,17 @@ def test_the_full_grid_is_the_papers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grid, "loss_of", lambda e: SimpleNamespace(annealed=e.method != "ce"))
     assert [len(grid.points(e, "full")) for e in (annealed, plain, wide)] == [60, 30, 84]
     assert {p.batch_size for p in grid.points(wide, "full")} >= {4096, 8192}
+
+
+def test_patience_is_the_papers_but_where_an_epoch_takes_long() -> None:
+    patience = {
+        (one.dataset, one.size): fits.protocol_of(one).patience
+        for size in ("full", "toy")
+        for one in read("east-table1").experiments(size)
+        if one.protocol == "east-tabular"
+    }
+    assert patience.pop(("creditcard", "full")) == patience.pop(("creditcard", "toy")) == 10
+    assert set(patience.values()) == {50}
 
 
 def test_first_trials_come_first_and_shared_trainings_once() -> None:
