@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification, make_multilabel_classification
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -211,6 +212,77 @@ def test_clones_pickles_and_seeds(binary, fitted):
     assert not np.array_equal(second, other)
     again = MetricClassifier(**QUICK | {"random_state": np.random.RandomState(1), "cv": None}).fit(X, y)
     assert np.array_equal(second, again.predict_proba(X))
+
+
+def test_class_weights_are_left_out_of_the_report_and_its_baseline(binary):
+    X, y = binary
+    steps = QUICK | {"min_steps": 100}
+    weighted = MetricClassifier("f1", **steps | {"class_weight": {"benign": 1, "malignant": 50}, "baseline": True})
+    plain = MetricClassifier("f1", **steps | {"baseline": True}).fit(X, y).validation_report_.set_index("model")
+    report = weighted.fit(X, y).validation_report_.set_index("model")
+    assert report.loc["cross-entropy, arg max", "value"] == plain.loc["cross-entropy, arg max", "value"]
+    usual = MetricClassifier("f1", recipe="cross_entropy", class_weight="balanced", **steps | {"baseline": True})
+    assert list(usual.fit(X, y).validation_report_["model"])[:3] == [
+        "cross-entropy, arg max", "cross-entropy, tuned rule", "trained by cross_entropy"
+    ]  # fmt: skip
+    assert "class-weighted (class_weight) cross-entropy" in usual.explain()
+
+
+def test_a_failed_fit_leaves_no_half_of_a_model(binary):
+    X, y = binary
+    classifier = MetricClassifier(**QUICK).fit(X, y)
+    for refuse in (lambda: classifier.set_params(metric="f1[cat]").fit(X, y), lambda: classifier.predict(X)):
+        with pytest.raises((ValueError, NotFittedError)):
+            refuse()
+    assert not hasattr(classifier, "classes_")
+    with pytest.raises(NotFittedError):
+        classifier.explain()
+
+
+def test_a_fitted_model_holds_little_more_than_its_weights(binary):
+    classifier = MetricClassifier(**QUICK | {"hidden_sizes": (64, 64), "dropout": 0.25}).fit(*binary)
+    weights = sum(p.numel() * p.element_size() for p in classifier.network_.parameters())
+    assert len(pickle.dumps(classifier.network_)) < 1.3 * weights
+
+
+def test_where_no_rule_can_be_tuned_arg_max_serves(binary):
+    X, y = binary
+    constant = np.ones((len(y), 2))
+    with pytest.warns(UserWarning, match="no decision rule can be tuned, arg max is used: score: all scores are"):
+        classifier = MetricClassifier("f1", **QUICK | {"cv": None, "baseline": True}).fit(constant, y)
+    assert len(set(classifier.predict(constant))) == 1
+    weight = (y == "benign") | (np.arange(len(y)) == np.flatnonzero(y == "malignant")[0])
+    with pytest.warns(UserWarning, match="no decision rule can be tuned"):
+        MetricClassifier("f1", rule="tuned", **QUICK).fit(X, y, sample_weight=weight)
+    with pytest.raises(ValueError, match=r"rule: auroc.* judges scores, so there is no decision to tune"):
+        MetricClassifier("auroc", rule="tuned", **QUICK).fit(X, y)
+    with pytest.warns(UserWarning, match="too few rows to hold any out, so arg max is used"):
+        few = MetricClassifier("precision subject to recall >= 0.9", **QUICK).fit(X[15:23], y[15:23])
+    assert "too few rows to hold any out, so the last weights were kept" in few.explain()
+
+
+def test_the_surrogate_follows_the_class_that_the_metric_names():
+    random = np.random.default_rng(0)
+    y = np.where(random.random(600) < 0.2, "b", "a")
+    X = random.normal(size=(600, 4)) + 1.5 * (y == "b")[:, None] * np.eye(4)[0]
+    options = QUICK | {"min_steps": 200, "max_epochs": 40}
+    share = {
+        name: (
+            MetricClassifier(f"fbeta:beta=5[{name}]", recipe="surrogate_fbeta", **options).fit(X, y).predict(X) == name
+        )
+        for name in "ab"
+    }
+    assert share["a"].mean() > 0.9
+    assert share["b"].mean() > 0.4
+    with pytest.raises(ValueError, match="'surrogate_fbeta' has one beta for all classes"):
+        MetricClassifier(metrics.FBeta(beta=(1.0, 2.0), average="macro"), recipe="surrogate_fbeta", **options).fit(X, y)
+
+
+def test_read_only_arrays_are_left_alone(binary):
+    X = StandardScaler().fit_transform(binary[0]).astype(np.float32)
+    X.flags.writeable = False
+    classifier = MetricClassifier(preprocess=None, **QUICK).fit(X, binary[1])
+    assert len(classifier.predict(X)) == len(X)
 
 
 def test_weights_change_what_is_learned(binary):

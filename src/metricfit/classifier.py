@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,7 +25,7 @@ from metricfit.decisions import DecisionRule
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.metrics import Constrained, MetricLike
 from metricfit.training.callbacks import Callback, progress_bar
-from metricfit.training.checkpoint import CheckpointFile, fingerprint, read_checkpoint
+from metricfit.training.checkpoint import CheckpointFile, fingerprint, in_full, read_checkpoint
 from metricfit.training.evaluation import TrainingData, mean_probabilities
 from metricfit.training.explanation import explain
 from metricfit.training.loop import Problem, TrainingResult, train
@@ -66,7 +67,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_members: Networks that share a split, started from different weights.
         baseline: Whether to train the same network with cross-entropy for ``validation_report_``, for twice the time;
             ``"auto"`` does so up to 20,000 rows.
-        class_weight: ``None``, ``"balanced"`` or ``{class: weight}``; takes the place of ``class_weighting``.
+        class_weight: ``None``, ``"balanced"`` or ``{class: weight}``; takes the place of ``class_weighting``. As in
+            scikit-learn a weight of the rows: of the loss, metric included, and of ``history_``. The validation
+            report, its baseline and ``score`` go without it.
         preprocess: ``"auto"``, or a transformer to a dense array, or ``None`` for X that is one already.
         network: ``"mlp"``, ``"linear"``, a module, or a factory ``(in_features, out_features) -> module``.
         hidden_sizes: Widths of the hidden layers.
@@ -238,6 +241,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with the model that one process would have trained. Only the first one writes checkpoints and shows progress.
         """
         join_processes()
+        self._forget()
         recipe = self._read_recipe()
         validate_data(self, X, y, skip_check_array=True)
         rows = _row_count(X)
@@ -247,15 +251,20 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed, fixed = draw_seed(self.random_state)
         if not fixed:
             seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group_of("auto", training=True)))
+        if recipe.rule == "tuned" and self.metric_.judges_scores:
+            raise ValueError(
+                f"rule: {self.metric_} judges scores, so there is no decision to tune for it; use rule='argmax'."
+            )
         features = self._fit_features(X, target, seed)
         splits, why = self._split(target, groups, seed)
         tensors = (torch.from_numpy(a) for a in (features, target.codes, weight))
         problem = Problem(TrainingData(*tensors), splits, self.metric_, target.task, target.labels)
         self.classes_, self.recipe_, self.task_, self.seed_ = target.classes, recipe, target.task, seed
         self.choices_ = [choice for choice in (meant, why) if choice]
-        settings, data = self._identity(recipe, fixed, problem)
-        result = self._train(problem, recipe, self.network, "metric", settings, data)
-        baseline = self._train_baseline(problem, result, settings, data)
+        identity = self._identity(recipe, fixed, problem)
+        result = self._train(problem, recipe, self.network, "metric", identity)
+        unweighted = replace(problem, data=replace(problem.data, weight=torch.from_numpy(evaluation_weight)))
+        baseline = self._train_baseline(unweighted, result, identity)
         self._keep(target, problem, result, baseline, evaluation_weight.astype(np.float64))
         return self
 
@@ -266,7 +275,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_raw_proba(self, X: Any) -> NDArray[np.float64]:
         """The ensemble's mean probabilities, before any decision rule."""
-        check_is_fitted(self)
+        check_is_fitted(self, "network_")
         features = self._features(X)
         return mean_probabilities(self.network_, features, self.task_, next(self.network_.parameters()).device)
 
@@ -279,7 +288,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """The metric of the predictions; its negative if less is better, as scikit-learn's scorers have it."""
-        check_is_fitted(self)
+        check_is_fitted(self, "network_")
         ranking = self.metric_.judges_scores
         if ranking:
             proba = self.predict_raw_proba(X)
@@ -292,8 +301,13 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def explain(self) -> str:
         """What was trained, what was decided without asking, and what it bought, in words."""
-        check_is_fitted(self)
+        check_is_fitted(self, "network_")
         return explain(self)
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit left: where this one fails, there is no model, not half of each."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
 
     def _labels_in(self, truth: NDArray[Any], predicted: NDArray[Any]) -> tuple[Any, ...]:
         """The classes that count: for several classes those that occur, as in scikit-learn, and those named."""
@@ -354,12 +368,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         recipe: Recipe,
         network: Any,
         run: str,
-        settings: str,
-        data: str,
+        identity: dict[str, str],
     ) -> TrainingResult:
-        checkpoint = None
-        if self.checkpoint_dir is not None:
-            checkpoint = CheckpointFile(self.checkpoint_dir, run, {"settings": settings, "data": data})
+        checkpoint = None if self.checkpoint_dir is None else CheckpointFile(self.checkpoint_dir, run, identity)
         with progress_bar(self.verbose and is_first_process(), f"{recipe.name} ({self.metric_})") as bar:
             return train(
                 problem,
@@ -374,13 +385,12 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def _train_baseline(
-        self, problem: Problem, result: TrainingResult, settings: str, data: str
+        self, problem: Problem, result: TrainingResult, identity: dict[str, str]
     ) -> TrainingResult | None:
         recipe = self.recipe_
         wanted = self.baseline is True or (self.baseline == "auto" and len(problem.data.target) <= BASELINE_ROWS)
         has_validation = any(len(split.validation) for split in problem.splits)
-        already = recipe.loss == "cross_entropy" and recipe.class_weighting == "none"
-        if not wanted or already or result.interrupted or not has_validation:
+        if not wanted or self._is_plain_cross_entropy() or result.interrupted or not has_validation:
             if self.baseline == "auto" and not wanted:
                 self.choices_.append(
                     f"no cross-entropy baseline was trained: there are more than {BASELINE_ROWS:,} rows; baseline=True "
@@ -389,7 +399,17 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return None
         shared = {part: value for part, value in asdict(recipe).items() if part not in _BASELINE_DIFFERS}
         usual = get_recipe("cross_entropy", **shared)
-        return self._train(problem, usual, self.network, "baseline", settings, data)
+        baseline = self._train(problem, usual, self.network, "baseline", identity)
+        if baseline.interrupted:
+            self.choices_.append(
+                f"training of the cross-entropy baseline was interrupted after {len(baseline.history.records)} epochs, "
+                "so the comparison with it is not fair"
+            )
+        return baseline
+
+    def _is_plain_cross_entropy(self) -> bool:
+        recipe = self.recipe_
+        return recipe.loss == "cross_entropy" and recipe.class_weighting == "none" and self.class_weight is None
 
     def _keep(
         self,
@@ -408,11 +428,13 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         usual = held_out(splits, baseline.validation, self.n_members) if baseline else None
         tunes = self.recipe_.rule == "tuned" or isinstance(self.metric_, Constrained)
         self.decision_rule_: DecisionRule = argmax_rule(truth, labels)
+        if isinstance(self.metric_, Constrained) and held is None:
+            told = "X: too few rows to hold any out, so arg max is used, and no rule was tuned for the constraints."
+            warnings.warn(told, UserWarning, stacklevel=3)
         if tunes and held is not None:
             proba = held.single if held.ensemble is None else held.ensemble
             self.decision_rule_ = tuned_rule(truth[held.rows], proba, self.metric_, labels, weight[held.rows])
-        plain = self.recipe_.loss == "cross_entropy" and self.recipe_.class_weighting == "none"
-        if plain:
+        if self._is_plain_cross_entropy():
             name = "cross-entropy, tuned rule" if tunes else "cross-entropy, arg max"
         else:
             name = "trained on the metric" if self.recipe_.loss == "metric" else f"trained by {self.recipe_.name}"
@@ -426,21 +448,23 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             target, weight, trained=held, baseline=usual, decisions=decisions, trained_on=name, tuned=tunes
         )
 
-    def _identity(self, recipe: Recipe, fixed: bool, problem: Problem) -> tuple[str, str]:
+    def _identity(self, recipe: Recipe, fixed: bool, problem: Problem) -> dict[str, str]:
         if self.checkpoint_dir is None:
-            return "", ""
-        network = self.network if isinstance(self.network, str | nn.Module) else getattr(self.network, "__name__", "")
-        settings: dict[str, Any] = {
-            "metric": str(self.metric_),
+            return {}
+        settings = {
+            "metric": [str(self.metric_), in_full(self.metric)],
             "recipe": asdict(recipe),
-            "network": str(network),
-            "cv": str(self.cv),
+            "network": in_full(self.network),
+            "seed": self.seed_ if fixed else None,
+            "labels": list(map(str, problem.labels)),
         }
-        settings |= {"seed": self.seed_ if fixed else None, "labels": list(map(str, problem.labels))}
         folds = [part for split in problem.splits for part in (split.train, split.validation)]
         tensors = problem.data
         arrays = (tensors.features, tensors.target, tensors.weight)
-        return json.dumps(settings, sort_keys=True), fingerprint(*(t.numpy() for t in arrays), *folds)
+        return {
+            "settings": json.dumps(settings, sort_keys=True, default=in_full),
+            "data": fingerprint(*(t.numpy() for t in arrays), *folds),
+        }
 
     def _seed_of_checkpoint(self, seed: int) -> int:
         """An unseeded run that was stopped goes on with the seed it was started with."""
@@ -483,7 +507,8 @@ def _dense(features: Any, name: str) -> NDArray[np.float32]:
     """Features as a C-contiguous float32 array without gaps."""
     if sparse.issparse(features):
         features = features.toarray()  # type: ignore[attr-defined]
-    return np.ascontiguousarray(check_array(features, dtype=np.float32, estimator=name, input_name="X"))
+    dense = np.ascontiguousarray(check_array(features, dtype=np.float32, estimator=name, input_name="X"))
+    return dense if dense.flags.writeable else dense.copy()  # torch shares the memory of writable arrays alone
 
 
 def _device(device: str | torch.device) -> torch.device:

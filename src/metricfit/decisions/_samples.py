@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricfit._labels import as_label_array, checked_weights, class_labels, encode_labels
 
-__all__ = ["BinarySamples", "ClassSamples", "LabelSamples", "binary_samples", "class_samples", "label_samples"]
+__all__ = [
+    "BinarySamples", "ClassSamples", "LabelSamples", "UntunableError", "binary_samples", "class_samples",
+    "label_samples",
+]  # fmt: skip
+
+
+class UntunableError(ValueError):
+    """Samples that no decision rule can be tuned on: one class only, or scores that are all the same."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ def binary_samples(
     _check_length(scores, true, "score")
     classes = class_labels(true, labels=labels)
     if len(classes) == 1:
-        raise ValueError(f"y_true: only the class {classes[0]!r} occurs; a cut-off needs samples of both classes.")
+        raise UntunableError(f"y_true: only the class {classes[0]!r} occurs; a cut-off needs samples of both classes.")
     if len(classes) != 2:
         raise ValueError(f"y_true: expected two classes, got {len(classes)}; use best_offsets for several classes.")
     if pos_label is not None:
@@ -78,9 +85,9 @@ def binary_samples(
     counted = positive if weight is None else positive[weight > 0]
     if counted.all() or not counted.any():
         only = classes[int(counted.all())]
-        raise ValueError(f"y_true: only the class {only!r} occurs (with a weight); a cut-off needs both classes.")
+        raise UntunableError(f"y_true: only the class {only!r} occurs (with a weight); a cut-off needs both classes.")
     if scores.min() == scores.max():
-        raise ValueError(
+        raise UntunableError(
             f"score: all scores are {scores[0]:g}; no cut-off can separate the classes. Is the model fitted?"
         )
     return BinarySamples(positive, scores, weight, classes)
@@ -111,10 +118,12 @@ def class_samples(
     weight = checked_weights(sample_weight, len(true))
     weight = np.ones(len(true)) if weight is None else weight
     if len(np.unique(target[weight > 0])) < 2:
-        raise ValueError(f"y_true: only the class {classes[target[0]]!r} occurs; a decision rule needs at least two.")
+        raise UntunableError(
+            f"y_true: only the class {classes[target[0]]!r} occurs; a decision rule needs at least two."
+        )
     check_probabilities(scores, "proba")
     if (scores == scores[0]).all():
-        raise ValueError("proba: all rows are the same; no rule can separate the classes. Is the model fitted?")
+        raise UntunableError("proba: all rows are the same; no rule can separate the classes. Is the model fitted?")
     return ClassSamples(target, np.asarray(scores, dtype=np.float64), weight, classes)
 
 
@@ -136,9 +145,9 @@ def label_samples(
         raise ValueError(f"y_true: a multi-label array of shape {true.shape} must hold 0 and 1 only.")
     positive = true.astype(bool)
     if positive.all() or not positive.any():
-        raise ValueError(f"y_true: every entry is {int(positive.all())}; a cut-off needs both 0 and 1.")
+        raise UntunableError(f"y_true: every entry is {int(positive.all())}; a cut-off needs both 0 and 1.")
     if (scores.min(axis=0) == scores.max(axis=0)).all():
-        raise ValueError("score: every label's scores are constant; no cut-off can separate. Is the model fitted?")
+        raise UntunableError("score: every label's scores are constant; no cut-off can separate. Is the model fitted?")
     names = None if labels is None else class_labels(true, labels=labels)
     if names is not None and len(names) != true.shape[1]:
         raise ValueError(f"labels: expected {true.shape[1]} of them, got {len(names)}: {list(names)}.")

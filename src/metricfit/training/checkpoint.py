@@ -6,17 +6,21 @@ import contextlib
 import hashlib
 import io
 import os
-import pickle
+import re
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["CheckpointFile", "fingerprint"]
+from metricfit.metrics import CallableMetric
+
+__all__ = ["CheckpointFile", "fingerprint", "in_full"]
 
 _FORMAT = "metricfit.checkpoint"
 _VERSION = 1
@@ -36,6 +40,39 @@ def fingerprint(*arrays: NDArray[Any] | None) -> str:
         digest.update(f"{array.shape}{array.dtype.str};".encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b"")
     return digest.hexdigest()
+
+
+def in_full(value: Any) -> str:
+    """What a setting is, as a text that two settings share only if they do the same.
+
+    Functions are told by their code and what they close over: two lambdas have one name.
+
+    >>> in_full(lambda x: x + 1) == in_full(lambda x: x + 2)
+    False
+    >>> in_full(np.float32(0.5))
+    '0.5'
+    """
+    if isinstance(value, CallableMetric):
+        value = value.function
+    if isinstance(value, partial):
+        parts = [value.func, *value.args, *sorted(value.keywords.items())]
+        return f"partial({', '.join(map(in_full, parts))})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(in_full, value))})"
+    if isinstance(value, FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        bound = [*(value.__defaults__ or ()), *sorted((value.__kwdefaults__ or {}).items()), *cells]
+        told = [_code_in_full(value.__code__), *map(in_full, bound)]
+        return f"{value.__qualname__} {hashlib.sha256(';'.join(told).encode()).hexdigest()}"
+    if isinstance(value, np.generic):
+        return str(value)
+    # An address in memory says nothing, and differs from run to run.
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
+
+
+def _code_in_full(code: CodeType) -> str:
+    constants = [_code_in_full(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"
 
 
 class CheckpointFile:
@@ -102,7 +139,9 @@ def read_checkpoint(path: Path) -> dict[str, Any] | None:
         return None
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # the reader of a file that is none may stumble over anything
         raise ValueError(f"checkpoint_dir: {path} is not a checkpoint that can be read; delete it.") from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT or content.get("version") != _VERSION:
         raise ValueError(f"checkpoint_dir: {path} is not a checkpoint of this version of metricfit; delete it.")

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from metricfit.decisions import DecisionRule
+from metricfit.metrics import F1, Constrained, FBeta
 from metricfit.training.recipes import Recipe
 
 __all__ = ["explain", "rule_in_words"]
@@ -19,7 +20,7 @@ def explain(classifier: Any) -> str:
     lines = [
         f"Metric: {classifier.metric_}.",
         *(f"  {choice[0].upper()}{choice[1:]}." for choice in classifier.choices_),
-        f"Recipe: {recipe.name}. {_loss_in_words(recipe)}",
+        f"Recipe: {recipe.name}. {_loss_in_words(recipe, classifier)}",
         f"  {_network_in_words(recipe, classifier)}",
         f"  {_training_in_words(recipe, classifier)}",
         f"Decision: {rule_in_words(classifier.decision_rule_, 'tuned out of fold')}",
@@ -28,16 +29,23 @@ def explain(classifier: Any) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _loss_in_words(recipe: Recipe) -> str:
+def _loss_in_words(recipe: Recipe, classifier: Any) -> str:
     weighting = {"none": "unweighted", "sqrt": "√-weighted", "balanced": "class-balanced"}[recipe.class_weighting]
+    if classifier.class_weight is not None:
+        weighting = "class-weighted (class_weight)"
     if recipe.loss == "cross_entropy":
         return f"The loss is {weighting} cross-entropy; the metric only judges."
     if recipe.loss == "surrogate_fbeta":
-        return "The loss is the surrogate F-beta loss."
+        beta = classifier.metric_.beta if isinstance(classifier.metric_, FBeta) else 1
+        told = "" if isinstance(classifier.metric_, FBeta | F1) else "; the metric only judges"
+        return f"The loss is the surrogate F-beta loss with beta = {beta:g}{told}."
     text = "The loss is the metric's distance from perfect on the soft confusion matrix"
     if recipe.cross_entropy:
         text += f", plus {recipe.cross_entropy:g} times {weighting} cross-entropy"
-    if recipe.memory:
+    constrained = isinstance(classifier.metric_, Constrained)
+    if constrained:
+        text += ", plus a multiplier of each constraint, which grows while that is missed, times what is missing"
+    if recipe.memory and not constrained:
         text += f", with a memory of {recipe.memory:g} across batches"
     if recipe.annealing != "none":
         text += f"; the temperature starts at {recipe.temperature:g} and is cooled by {recipe.cooling:g}"
@@ -67,6 +75,8 @@ def _training_in_words(recipe: Recipe, classifier: Any) -> str:
         "loss": "the loss",
         "last": "nothing, the last weights were kept",
     }[recipe.selection]
+    if classifier.held_out_ is None:
+        return f"{epochs} epochs; too few rows to hold any out, so the last weights were kept."
     return f"{epochs} epochs; weights picked by {chosen} on validation rows, from epoch {kept}."
 
 

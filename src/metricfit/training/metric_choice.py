@@ -34,6 +34,11 @@ def resolve_metric(metric: MetricLike, labels: tuple[Any, ...], task: Task) -> t
 
 def check_metric(metric: Metric, labels: tuple[Any, ...], task: Task) -> None:
     """Ask the metric for a value, so that a class that does not exist is told before training."""
+    if len(metric._grids()) > 1 and None in metric._grids():
+        raise ValueError(
+            f"metric: {metric} combines metrics of scores with metrics of decisions, and no prediction is judged by "
+            "both; choose one of them."
+        )
     size = len(labels)
     shape = (3, size, 2, 2) if task == "multilabel" else (3, size, size)
     cm = ConfusionMatrix(torch.ones(shape), task, labels)

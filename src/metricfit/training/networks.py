@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -155,10 +156,12 @@ class MemberMLP(nn.Module):
         return output
 
     def use_generator(self, generator: torch.Generator | None) -> None:
-        """Draw dropout from this generator."""
+        """Draw dropout from this generator; without one the masks, several times the weights, are let go."""
         for module in self.modules():
             if isinstance(module, MemberDropout):
                 module.generator = generator
+                if generator is None:
+                    module.long = torch.empty(0)
 
     def use_part(self, rows: slice, batch: int) -> None:
         """Batches are these rows of larger ones, whose other rows other processes have."""
@@ -259,15 +262,24 @@ def _check_outputs(stacked: StackedNetworks, in_features: int, out_features: int
 
 
 class lent_seed:  # noqa: N801 - reads as a statement
-    """torch's global generator with a seed for a while, for modules that use it; afterwards as it was."""
+    """torch's global generator with a seed for a while, for modules that use it; afterwards as it was.
+
+    One thread at a time: there is one such generator.
+    """
+
+    lock = threading.RLock()
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self.seed = seed
         self.fork = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
     def __enter__(self) -> None:
+        self.lock.acquire()
         self.fork.__enter__()
         torch.manual_seed(self.seed)
 
     def __exit__(self, *error: Any) -> None:
-        self.fork.__exit__(*error)
+        try:
+            self.fork.__exit__(*error)
+        finally:
+            self.lock.release()

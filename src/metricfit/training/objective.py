@@ -162,6 +162,8 @@ class MemberObjective(nn.Module):
         """The surrogate F-beta losses (their mean, once a member)."""
         # Members (times labels) take the place of labels, which the surrogate treats one by one; it returns their mean.
         scores = logits if self.task == "multilabel" else (logits[..., 1] - logits[..., 0])[..., None]
+        if self.task == "binary" and getattr(self.metric, "label", None) == self.labels[0]:
+            scores, target = -scores, 1 - target  # the metric's positives are the first class
         members, n, labels = scores.shape
         as_labels = scores.transpose(0, 1).reshape(n, members * labels)
         truth = target.reshape(scores.shape).transpose(0, 1).reshape(n, members * labels)
@@ -186,5 +188,7 @@ def _surrogate(recipe: Recipe, metric: Metric, task: Task, prior: Tensor) -> Sur
             "recipe: 'surrogate_fbeta' is a loss of positives against negatives and y has more than two classes; use "
             "another recipe, or one label a class."
         )
-    beta = metric.beta if isinstance(metric, FBeta) and isinstance(metric.beta, (int, float)) else 1.0
+    beta = metric.beta if isinstance(metric, FBeta) else 1.0
+    if not isinstance(beta, int | float):
+        raise ValueError(f"recipe: 'surrogate_fbeta' has one beta for all classes, got {metric}; use another recipe.")
     return SurrogateFBetaLoss(beta, task="multilabel", validate=False)

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from metricfit.decisions import DecisionRule, InfeasibleError, best_rule
+from metricfit.decisions._samples import UntunableError
 from metricfit.metrics import Constrained, Metric
 from metricfit.training.scores import HeldOutScores, plain_decisions
 from metricfit.training.splits import Split
@@ -55,12 +56,14 @@ def held_out(splits: Sequence[Split], probabilities: Sequence[Array], members: i
 def tuned_rule(
     y: NDArray[Any], proba: Array, metric: Metric, labels: tuple[Any, ...], weight: NDArray[Any] | None
 ) -> DecisionRule:
-    """The rule that is best for the metric; arg max, with a warning, where no rule meets its constraints."""
+    """The best rule for the metric; arg max, with a warning, where none can be tuned or meets its constraints."""
     try:
         return best_rule(y, proba, metric, labels=labels, sample_weight=weight).rule
     except InfeasibleError as error:
         warnings.warn(f"no decision rule meets the constraints, arg max is used: {error}", UserWarning, stacklevel=2)
-        return argmax_rule(y, labels)
+    except UntunableError as error:
+        warnings.warn(f"no decision rule can be tuned, arg max is used: {error}", UserWarning, stacklevel=2)
+    return argmax_rule(y, labels)
 
 
 def argmax_rule(y: NDArray[Any], labels: tuple[Any, ...]) -> DecisionRule:

@@ -1,0 +1,69 @@
+"""What makes a run this run."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import ShuffleSplit
+from torch import nn
+
+from metricfit import MetricClassifier, metrics
+from metricfit.training.checkpoint import in_full
+
+QUICK = {"min_steps": 20, "max_epochs": 2, "hidden_sizes": (8,), "baseline": False, "random_state": 0}
+
+
+def scaled(factor):
+    return lambda cm: factor * cm.tp[1]
+
+
+def test_functions_are_told_by_what_they_do():
+    assert in_full(scaled(1)) == in_full(scaled(1))
+    assert in_full(scaled(1)) != in_full(scaled(2))
+    assert in_full(lambda cm: cm.tp[1]) != in_full(lambda cm: cm.tp[0])
+    assert in_full(lambda cm: cm.tp) != in_full(lambda cm: cm.fn)
+    assert in_full(lambda cm, k=1: cm) != in_full(lambda cm, k=2: cm)
+    assert in_full(lambda cm: (lambda: 1)()) != in_full(lambda cm: (lambda: 2)())
+    assert in_full(partial(scaled, 1)) == in_full(partial(scaled, 1)) != in_full(partial(scaled, 2))
+    assert in_full(metrics.CallableMetric(scaled(1))) == in_full(scaled(1))
+
+
+def test_addresses_do_not_count():
+    assert in_full(object()) == in_full(object())
+    assert in_full(partial(scaled, object())) == in_full(partial(scaled, object()))
+
+
+def one_layer(activation):
+    return lambda inputs, outputs: nn.Sequential(nn.Linear(inputs, 4), activation(), nn.Linear(4, outputs))
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        ({"metric": lambda cm: cm.tp[0] / cm.support[0]}, {"metric": lambda cm: cm.tp[1] / cm.support[1]}),
+        ({"network": one_layer(nn.ReLU)}, {"network": one_layer(nn.Tanh)}),
+    ],
+)
+def test_another_function_is_another_run(first, other, tmp_path):
+    X, y = load_breast_cancer(return_X_y=True)
+    fit = partial(MetricClassifier, checkpoint_dir=tmp_path, **QUICK)
+    proba = fit(**first).fit(X, y).predict_proba(X)
+    assert np.array_equal(fit(**first).fit(X, y).predict_proba(X), proba)
+    with pytest.raises(ValueError, match="a checkpoint of another run, with other settings"):
+        fit(**other).fit(X, y)
+
+
+def test_whatever_settings_fit_can_be_checkpointed(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True)
+    for _ in range(2):
+        splitter = ShuffleSplit(2, random_state=np.random.RandomState(0))
+        options = QUICK | {"cv": splitter, "learning_rate": np.float32(0.01)}
+        MetricClassifier("f1", checkpoint_dir=tmp_path, **options).fit(X, y)
+
+
+def test_a_file_that_is_no_checkpoint_is_told(tmp_path):
+    (tmp_path / "metric.pt").write_text("hello")
+    X, y = load_breast_cancer(return_X_y=True)
+    with pytest.raises(ValueError, match="is not a checkpoint that can be read; delete it"):
+        MetricClassifier("f1", checkpoint_dir=tmp_path, **QUICK).fit(X, y)
