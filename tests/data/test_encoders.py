@@ -175,6 +175,7 @@ def test_category_encoder_survives_a_copy_with_odd_levels() -> None:
         (pd.Series([1, "a"], dtype=object), "category"),
         (pd.Series(pd.Categorical([1, 2])), "category"),
         (pd.Series(pd.period_range("2020-01", periods=2, freq="M")), "date"),
+        (pd.Series(["2024-01-31"]).astype("datetime64[s]").astype("date32[pyarrow]"), "date"),
     ],
 )
 def test_kinds_of_columns(values: pd.Series, kind: str) -> None:
@@ -209,6 +210,25 @@ def test_dates_are_read_as_wall_clock_time() -> None:
     for values in (zoned, zoned.dt.tz_localize(None), pd.Series(["2024-07-01 09:30"]), zoned.astype(object)):
         assert as_dates(values, "x").tolist() == [expected.item()]
     assert np.isnat(as_dates(pd.Series(["soon", None]), "x")).all()
+
+
+def test_the_wall_clock_time_of_a_row_does_not_depend_on_the_zones_of_others() -> None:
+    written = ["2024-01-01T00:00:00+01:00", "2024-01-01T06:30:00.25-0530", "2024-01-01 23:00Z", "2024-01-01", None]
+    expected = np.array(
+        ["2024-01-01T00:00", "2024-01-01T06:30:00.25", "2024-01-01T23:00", "2024-01-01", "NaT"], dtype="datetime64[us]"
+    )
+    objects = [None if text is None else pd.Timestamp(text) for text in written]
+    for values in (pd.Series(written), pd.Series(objects, dtype=object)):
+        np.testing.assert_array_equal(as_dates(values, "x"), expected)
+        for i in range(len(values)):
+            np.testing.assert_array_equal(as_dates(values[i : i + 1], "x"), expected[i : i + 1])
+    assert infer_kind(pd.Series(written)) == ("date", "text in which every value is an ISO date")
+
+
+@pytest.mark.parametrize("dtype", ["date32[pyarrow]", "date64[pyarrow]", "timestamp[us][pyarrow]"])
+def test_dates_of_arrow_are_read(dtype: str) -> None:
+    plain = pd.Series(pd.to_datetime(["2024-07-01", None, "1999-12-31"]))
+    np.testing.assert_array_equal(as_dates(plain.astype(dtype), "x"), plain.to_numpy().astype("datetime64[us]"))
 
 
 def test_calendar_parts_equal_python_dates() -> None:

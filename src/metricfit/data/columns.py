@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import warnings
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ Kind = Literal["number", "category", "date", "empty"]
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "boolean", "timedelta", "timedelta64")
 _DATES = ("datetime64", "datetime", "date", "period")
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+_UTC_OFFSET = re.compile(r"([T ]\d{2}[\d:.,]*) ?(?:Z|[+-]\d{2}(?::?\d{2})?)$")
 _LOOKED_AT = 1000
 
 
@@ -100,6 +102,8 @@ def as_dates(values: Column, name: str) -> NDArray[np.datetime64]:
         raise ValueError(f"X: column {name!r} held dates in fit, now holds numbers ({values.dtype}).")
     if isinstance(values.dtype, pd.PeriodDtype):
         values = pd.Series(values.dt.to_timestamp())
+    elif isinstance(values.dtype, pd.ArrowDtype) and values.dtype.type is datetime.date:
+        values = values.astype("datetime64[us]")
     elif not pd.api.types.is_datetime64_any_dtype(values.dtype):
         values = _parse(values.astype(object))
     if getattr(values.dt, "tz", None) is not None:
@@ -111,10 +115,16 @@ def _parse(values: pd.Series[Any]) -> pd.Series[Any]:
     # Years outside the range of a type, or nonsense, become gaps rather than errors: they come at predict time too.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        try:
-            return pd.to_datetime(values, errors="coerce", format="ISO8601")
-        except ValueError:  # time zones that differ from row to row have no common wall-clock time
-            return pd.to_datetime(values, errors="coerce", format="ISO8601", utc=True)
+        return pd.to_datetime(values.map(_without_offset), errors="coerce", format="ISO8601")
+
+
+def _without_offset(value: Any) -> Any:
+    # Value by value, so that no row's time depends on the time zones of other rows.
+    if isinstance(value, str):
+        return _UTC_OFFSET.sub(r"\1", value)
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.replace(tzinfo=None)
+    return value
 
 
 def as_keys(values: Column, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
