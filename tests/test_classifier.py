@@ -9,11 +9,12 @@ import torch
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification, make_multilabel_classification
 from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 from torch import nn
@@ -371,6 +372,38 @@ def test_plain_arrays_and_own_transformers():
     assert np.allclose(plain.predict_proba(scaled), own.predict_proba(X), atol=1e-5)
     with pytest.raises(ValueError, match="NaN"):
         MetricClassifier(preprocess=None, **QUICK).fit(np.where(X > 7, np.nan, X), y)
+
+
+@pytest.mark.parametrize("own", [FunctionTransformer(), make_pipeline(FunctionTransformer()), StandardScaler()])
+def test_columns_for_own_transformers_are_checked(binary, own):
+    X, y = binary
+    frame = pd.DataFrame(X[:, :4], columns=list("abcd"))
+    classifier = MetricClassifier(preprocess=own, **QUICK | {"cv": None}).fit(frame, y)
+    assert classifier.predict(frame).shape == y.shape
+    with pytest.raises(ValueError, match="Feature names must be in the same order"):
+        classifier.predict(frame[list("dcba")])
+    with pytest.raises(ValueError, match="Feature names seen at fit time, yet now missing"):
+        classifier.predict(frame[list("abc")])
+
+
+def test_own_column_transformers_match_frames_by_name(binary):
+    X, y = binary
+    frame = pd.DataFrame(X[:, :4], columns=list("abcd"))
+    for own in (scale := make_column_transformer((StandardScaler(), ["a", "c"])), make_pipeline(scale)):
+        classifier = MetricClassifier(preprocess=own, **QUICK | {"cv": None}).fit(frame, y)
+        turned = frame[list("dcba")].assign(extra=1.0)
+        assert np.array_equal(classifier.predict_proba(turned), classifier.predict_proba(frame))
+        with pytest.raises(ValueError, match="'c'"):
+            classifier.predict(frame.drop(columns="c"))
+
+
+def test_a_transformer_that_changes_its_width_is_told(binary):
+    X, y = binary
+    widths = iter([4, 3])
+    own = FunctionTransformer(lambda X: X[:, : next(widths)])
+    classifier = MetricClassifier(preprocess=own, **QUICK | {"cv": None}).fit(StandardScaler().fit_transform(X), y)
+    with pytest.raises(ValueError, match="preprocess: expected 4 features, as in fit, got 3"):
+        classifier.predict(X)
 
 
 def test_large_data_get_a_hold_out_and_no_baseline(monkeypatch):
