@@ -357,7 +357,10 @@ def test_odd_but_usable_data_work():
     constant = np.hstack([X, np.ones((len(X), 2))])
     assert MetricClassifier(**QUICK).fit(constant, y).score(constant, y) > 0.8
     many = pd.DataFrame({"id": [f"level {i}" for i in range(len(X))], "x": X[:, 2]})
-    assert MetricClassifier(**QUICK).fit(many, y).score(many, y) > 0.5
+    with pytest.warns(UserWarning, match="X: column 'id' not used: an identifier or free text"):
+        told = MetricClassifier(**QUICK).fit(many, y)
+    assert told.score(many, y) > 0.5
+    assert "Column 'id' not used: an identifier or free text" in told.explain()
     few = MetricClassifier(**QUICK).fit(X[[0, 1, 60, 61]], y[[0, 1, 60, 61]])
     assert few.predict(X).shape == y.shape
     assert "Nothing held out: 4 rows are too few" in few.explain()
@@ -372,6 +375,22 @@ def test_plain_arrays_and_own_transformers():
     assert np.allclose(plain.predict_proba(scaled), own.predict_proba(X), atol=1e-5)
     with pytest.raises(ValueError, match="NaN"):
         MetricClassifier(preprocess=None, **QUICK).fit(np.where(X > 7, np.nan, X), y)
+
+
+def test_numbers_written_as_text_are_learned_from():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, :4] + np.arange(len(X))[:, None] * 1e-9
+    numbers = MetricClassifier(**QUICK | {"cv": None}).fit(X, y)
+    text = MetricClassifier(**QUICK | {"cv": None}).fit(X.astype(str), y)
+    assert np.allclose(text.predict_proba(X.astype(str)), numbers.predict_proba(X), atol=1e-5)
+    assert "Columns 'x0', 'x1', 'x2', 'x3' written as text were read as numbers." in text.explain()
+
+
+def test_a_table_without_a_usable_column_is_told():
+    X = pd.DataFrame({"id": [f"row {i}" for i in range(60)], "same": 1.0})
+    with pytest.warns(UserWarning, match=r"X: no column can be used, .*'id' not used: .*'same' not used: constant"):
+        classifier = MetricClassifier(**QUICK | {"cv": None}).fit(X, np.arange(60) % 2)
+    assert len(np.unique(classifier.predict_proba(X)[:, 1])) == 1
 
 
 @pytest.mark.parametrize("own", [FunctionTransformer(), make_pipeline(FunctionTransformer()), StandardScaler()])

@@ -22,6 +22,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from torch import nn
 
 from metricfit.data import TablePreprocessor
+from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.decisions import DecisionRule
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.metrics import Constrained, MetricLike
@@ -254,7 +255,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tensors = (torch.from_numpy(a) for a in (features, target.codes, weight))
         problem = Problem(TrainingData(*tensors), splits, self.metric_, target.task, target.labels)
         self.classes_, self.recipe_, self.task_, self.seed_ = target.classes, recipe, target.task, seed
-        self.choices_ = [choice for choice in (meant, why) if choice]
+        self.choices_ = [choice for choice in (meant, why, *columns_in_words(self.preprocessor_)) if choice]
         settings, data = self._identity(recipe, fixed, problem)
         result = self._train(problem, recipe, self.network, "metric", settings, data)
         baseline = self._train_baseline(problem, result, settings, data)
@@ -342,7 +343,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.preprocessor_ = TablePreprocessor(random_state=seed)
         else:
             self.preprocessor_ = clone(self.preprocess)
-        return _dense(self.preprocessor_.fit_transform(X, target.truth), self.__class__.__name__)
+        features = self.preprocessor_.fit_transform(X, target.truth)
+        warn_of_unused(self.preprocessor_, stacklevel=3)
+        return _dense(features, self.__class__.__name__)
 
     def _features(self, X: Any) -> NDArray[np.float32]:
         _check_two_dimensions(X)

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from metricfit.data.categories import CategoryEncoder, Folds, target_scores
-from metricfit.data.columns import as_dates, as_keys, as_numbers, infer_kind
+from metricfit.data.columns import as_dates, as_keys, as_numbers, infer_kind, numbers_in_keys
 from metricfit.data.dates import calendar_parts
 from metricfit.data.numbers import NumberEncoder, normal_score_curve
 
@@ -229,6 +229,23 @@ def test_the_wall_clock_time_of_a_row_does_not_depend_on_the_zones_of_others() -
 def test_dates_of_arrow_are_read(dtype: str) -> None:
     plain = pd.Series(pd.to_datetime(["2024-07-01", None, "1999-12-31"]))
     np.testing.assert_array_equal(as_dates(plain.astype(dtype), "x"), plain.to_numpy().astype("datetime64[us]"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "numbers"),
+    [
+        (["1", " 2.5 ", "-3e2"], [1.0, 2.5, -300.0]),
+        (["1", "nan", "", "None", "<NA>"], [1.0, np.nan, np.nan, np.nan, np.nan]),
+        (["1", "two"], None),
+        (["1", "inf"], None),
+        (["1", "007"], None),
+        (["1", "0.5", "0"], [1.0, 0.5, 0.0]),
+        ([*map(str, range(2000)), "x"], None),
+    ],
+)
+def test_numbers_are_read_from_text_only_if_all_of_it_is(keys: list[str], numbers: list[float] | None) -> None:
+    found = numbers_in_keys(np.array(keys, dtype=object))
+    assert (found is None) if numbers is None else np.array_equal(found, numbers, equal_nan=True)
 
 
 def test_calendar_parts_equal_python_dates() -> None:
