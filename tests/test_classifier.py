@@ -9,12 +9,13 @@ import torch
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 from torch import nn
@@ -247,9 +248,9 @@ def test_a_fitted_model_holds_little_more_than_its_weights(binary):
 
 def test_where_no_rule_can_be_tuned_arg_max_serves(binary):
     X, y = binary
-    constant = np.ones((len(y), 2))
+    constant, own = np.ones((len(y), 2)), QUICK | {"cv": None, "baseline": True, "preprocess": None}
     with pytest.warns(UserWarning, match="no decision rule can be tuned, arg max is used: score: all scores are"):
-        classifier = MetricClassifier("f1", **QUICK | {"cv": None, "baseline": True}).fit(constant, y)
+        classifier = MetricClassifier("f1", **own).fit(constant, y)
     assert len(set(classifier.predict(constant))) == 1
     weight = (y == "benign") | (np.arange(len(y)) == np.flatnonzero(y == "malignant")[0])
     with pytest.warns(UserWarning, match="no decision rule can be tuned"):
@@ -428,7 +429,10 @@ def test_odd_but_usable_data_work():
     constant = np.hstack([X, np.ones((len(X), 2))])
     assert MetricClassifier(**QUICK).fit(constant, y).score(constant, y) > 0.8
     many = pd.DataFrame({"id": [f"level {i}" for i in range(len(X))], "x": X[:, 2]})
-    assert MetricClassifier(**QUICK).fit(many, y).score(many, y) > 0.5
+    with pytest.warns(UserWarning, match="X: column 'id' not used: an identifier or free text"):
+        told = MetricClassifier(**QUICK).fit(many, y)
+    assert told.score(many, y) > 0.5
+    assert "Column 'id' not used: an identifier or free text" in told.explain()
     few = MetricClassifier(**QUICK).fit(X[[0, 1, 60, 61]], y[[0, 1, 60, 61]])
     assert few.predict(X).shape == y.shape
     assert "Nothing held out: 4 rows are too few" in few.explain()
@@ -443,6 +447,54 @@ def test_plain_arrays_and_own_transformers():
     assert np.allclose(plain.predict_proba(scaled), own.predict_proba(X), atol=1e-5)
     with pytest.raises(ValueError, match="NaN"):
         MetricClassifier(preprocess=None, **QUICK).fit(np.where(X > 7, np.nan, X), y)
+
+
+def test_numbers_written_as_text_are_learned_from():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, :4] + np.arange(len(X))[:, None] * 1e-9
+    numbers = MetricClassifier(**QUICK | {"cv": None}).fit(X, y)
+    text = MetricClassifier(**QUICK | {"cv": None}).fit(X.astype(str), y)
+    assert np.allclose(text.predict_proba(X.astype(str)), numbers.predict_proba(X), atol=1e-5)
+    assert "Columns 'x0', 'x1', 'x2', 'x3' written as text were read as numbers." in text.explain()
+
+
+def test_a_table_without_a_usable_column_is_told():
+    X = pd.DataFrame({"id": [f"row {i}" for i in range(60)], "same": 1.0})
+    with pytest.warns(UserWarning, match=r"X: no column can be used, .*'id' not used: .*'same' not used: constant"):
+        classifier = MetricClassifier(**QUICK | {"cv": None}).fit(X, np.arange(60) % 2)
+    assert len(np.unique(classifier.predict_proba(X)[:, 1])) == 1
+
+
+@pytest.mark.parametrize("own", [FunctionTransformer(), make_pipeline(FunctionTransformer()), StandardScaler()])
+def test_columns_for_own_transformers_are_checked(binary, own):
+    X, y = binary
+    frame = pd.DataFrame(X[:, :4], columns=list("abcd"))
+    classifier = MetricClassifier(preprocess=own, **QUICK | {"cv": None}).fit(frame, y)
+    assert classifier.predict(frame).shape == y.shape
+    with pytest.raises(ValueError, match="Feature names must be in the same order"):
+        classifier.predict(frame[list("dcba")])
+    with pytest.raises(ValueError, match="Feature names seen at fit time, yet now missing"):
+        classifier.predict(frame[list("abc")])
+
+
+def test_own_column_transformers_match_frames_by_name(binary):
+    X, y = binary
+    frame = pd.DataFrame(X[:, :4], columns=list("abcd"))
+    for own in (scale := make_column_transformer((StandardScaler(), ["a", "c"])), make_pipeline(scale)):
+        classifier = MetricClassifier(preprocess=own, **QUICK | {"cv": None}).fit(frame, y)
+        turned = frame[list("dcba")].assign(extra=1.0)
+        assert np.array_equal(classifier.predict_proba(turned), classifier.predict_proba(frame))
+        with pytest.raises(ValueError, match="'c'"):
+            classifier.predict(frame.drop(columns="c"))
+
+
+def test_a_transformer_that_changes_its_width_is_told(binary):
+    X, y = binary
+    widths = iter([4, 3])
+    own = FunctionTransformer(lambda X: X[:, : next(widths)])
+    classifier = MetricClassifier(preprocess=own, **QUICK | {"cv": None}).fit(StandardScaler().fit_transform(X), y)
+    with pytest.raises(ValueError, match="preprocess: expected 4 features, as in fit, got 3"):
+        classifier.predict(X)
 
 
 def test_large_data_get_a_hold_out_and_no_baseline(monkeypatch):

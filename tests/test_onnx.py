@@ -12,6 +12,8 @@ from metricfit.store.onnx import onnx_inputs, to_onnx
 
 QUICK = {"cv": 2, "baseline": False, "min_steps": 40, "max_epochs": 1, "random_state": 0, "verbose": False}
 
+pytestmark = pytest.mark.filterwarnings("ignore:X. column 'name' not used")
+
 
 def mixed_table(rows, seed=0, unseen=False):
     rng = np.random.default_rng(seed)
@@ -28,6 +30,7 @@ def mixed_table(rows, seed=0, unseen=False):
             "paid": rng.random(rows) < 0.5,
             "constant": 1,
             "name": [f"row {seed} {i}" for i in range(rows)],
+            "written": ["n/a" if unseen and v > 1 else f"{v:.9f}" for v in rng.normal(size=rows)],
         }
     )
 

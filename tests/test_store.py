@@ -20,6 +20,8 @@ from metricfit.store.folder import write_folder
 
 QUICK = {"cv": 2, "baseline": True, "min_steps": 20, "max_epochs": 1, "random_state": 0, "verbose": False}
 
+pytestmark = pytest.mark.filterwarnings("ignore:X. column 'name' not used")
+
 
 def mixed_table(rows=120, seed=0):
     rng = np.random.default_rng(seed)
@@ -30,6 +32,7 @@ def mixed_table(rows=120, seed=0):
             "day": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 400, rows), "D"),
             "name": [f"person {i}" for i in range(rows)],
             "paid": rng.random(rows) < 0.5,
+            "written": [f"{value:.9f}" for value in rng.normal(size=rows)],
         }
     )
 

@@ -16,11 +16,14 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 from torch import nn
 
 from metricfit.data import TablePreprocessor
+from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.decisions import DecisionRule
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.metrics import Constrained, MetricLike
@@ -260,7 +263,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tensors = (torch.from_numpy(a) for a in (features, target.codes, weight))
         problem = Problem(TrainingData(*tensors), splits, self.metric_, target.task, target.labels)
         self.classes_, self.recipe_, self.task_, self.seed_ = target.classes, recipe, target.task, seed
-        self.choices_ = [choice for choice in (meant, why) if choice]
+        self.choices_ = [choice for choice in (meant, why, *columns_in_words(self.preprocessor_)) if choice]
         identity = self._identity(recipe, fixed, problem)
         result = self._train(problem, recipe, self.network, "metric", identity)
         unweighted = replace(problem, data=replace(problem.data, weight=torch.from_numpy(evaluation_weight)))
@@ -354,13 +357,22 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.preprocessor_ = TablePreprocessor(random_state=seed)
         else:
             self.preprocessor_ = clone(self.preprocess)
-        return _dense(self.preprocessor_.fit_transform(X, target.truth), self.__class__.__name__)
+        features = self.preprocessor_.fit_transform(X, target.truth)
+        warn_of_unused(self.preprocessor_, stacklevel=3)
+        return _dense(features, self.__class__.__name__)
 
     def _features(self, X: Any) -> NDArray[np.float32]:
         _check_two_dimensions(X)
-        if self.preprocessor_ is None or not hasattr(X, "columns"):
+        if not hasattr(X, "columns") or not _matches_names(self.preprocessor_):
             validate_data(self, X, reset=False, skip_check_array=True)
-        return _dense(X if self.preprocessor_ is None else self.preprocessor_.transform(X), self.__class__.__name__)
+        made = X if self.preprocessor_ is None else self.preprocessor_.transform(X)
+        features = _dense(made, self.__class__.__name__)
+        if features.shape[1] != self.n_network_inputs_:
+            raise ValueError(
+                f"preprocess: expected {self.n_network_inputs_} features, as in fit, got {features.shape[1]}; give X "
+                "the columns that it had in fit, or take a transformer whose output keeps its width."
+            )
+        return features
 
     def _train(
         self,
@@ -501,6 +513,12 @@ def _check_two_dimensions(X: Any) -> None:
             "X: Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) for one row, "
             "X.reshape(-1, 1) for one column."
         )
+
+
+def _matches_names(preprocessor: Any) -> bool:
+    """Whether a preprocessor picks the columns of a frame by name, whatever their order, and misses none silently."""
+    first = preprocessor.steps[0][1] if isinstance(preprocessor, Pipeline) else preprocessor
+    return isinstance(first, TablePreprocessor | ColumnTransformer)
 
 
 def _dense(features: Any, name: str) -> NDArray[np.float32]:

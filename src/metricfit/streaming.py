@@ -23,6 +23,7 @@ from metricfit.classifier import MetricClassifier, _device
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, frame_of, share_of_rows
+from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.training.batches import BatchOrder
 from metricfit.training.callbacks import EpochEnd, progress_bar
@@ -174,6 +175,7 @@ def _fit(
     # they are a small part.
     small_part = stream.rows >= 10 * len(sample)
     preprocessor.fit(sample[stream.columns], sample[stream.target] if small_part else None)
+    warn_of_unused(preprocessor, stacklevel=3)
     del sample
     classifier.preprocessor_ = preprocessor
     rows = min(buffer_rows, stream.rows - len(held))
@@ -186,6 +188,7 @@ def _fit(
     classifier.choices_.append(
         f"{stream.rows:,} rows were streamed through a buffer of {rows:,}; {len(held):,} random rows validated"
     )
+    classifier.choices_ += columns_in_words(preprocessor)
     trainer = _StreamTrainer(
         problem, recipe, stream.seed, classifier.network, _device(classifier.device), classifier.mixed_precision
     )

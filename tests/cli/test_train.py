@@ -53,6 +53,7 @@ def test_a_messy_table_works_first_time_and_says_what_it_took(program, tmp_path)
         "'Notiz' not used: an identifier", "dates written as %d.%m.%Y", "'leer' not used",
     ):  # fmt: skip
         assert told in program.err, told
+    assert program.err.count("'Notiz'") == 1
     assert "f1[ja, sofort] on 120 held-out rows" in program.out
     assert str(out / "report.html") in program.out
     page = (out / "report.html").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from metricfit.data.categories import CategoryEncoder, Folds, target_scores
-from metricfit.data.columns import as_dates, as_keys, as_numbers, infer_kind
+from metricfit.data.columns import as_dates, as_keys, as_numbers, infer_kind, numbers_in_keys
 from metricfit.data.dates import calendar_parts
 from metricfit.data.numbers import NumberEncoder, normal_score_curve
 
@@ -175,6 +175,7 @@ def test_category_encoder_survives_a_copy_with_odd_levels() -> None:
         (pd.Series([1, "a"], dtype=object), "category"),
         (pd.Series(pd.Categorical([1, 2])), "category"),
         (pd.Series(pd.period_range("2020-01", periods=2, freq="M")), "date"),
+        (pd.Series(["2024-01-31"]).astype("datetime64[s]").astype("date32[pyarrow]"), "date"),
     ],
 )
 def test_kinds_of_columns(values: pd.Series, kind: str) -> None:
@@ -209,6 +210,42 @@ def test_dates_are_read_as_wall_clock_time() -> None:
     for values in (zoned, zoned.dt.tz_localize(None), pd.Series(["2024-07-01 09:30"]), zoned.astype(object)):
         assert as_dates(values, "x").tolist() == [expected.item()]
     assert np.isnat(as_dates(pd.Series(["soon", None]), "x")).all()
+
+
+def test_the_wall_clock_time_of_a_row_does_not_depend_on_the_zones_of_others() -> None:
+    written = ["2024-01-01T00:00:00+01:00", "2024-01-01T06:30:00.25-0530", "2024-01-01 23:00Z", "2024-01-01", None]
+    expected = np.array(
+        ["2024-01-01T00:00", "2024-01-01T06:30:00.25", "2024-01-01T23:00", "2024-01-01", "NaT"], dtype="datetime64[us]"
+    )
+    objects = [None if text is None else pd.Timestamp(text) for text in written]
+    for values in (pd.Series(written), pd.Series(objects, dtype=object)):
+        np.testing.assert_array_equal(as_dates(values, "x"), expected)
+        for i in range(len(values)):
+            np.testing.assert_array_equal(as_dates(values[i : i + 1], "x"), expected[i : i + 1])
+    assert infer_kind(pd.Series(written)) == ("date", "text in which every value is an ISO date")
+
+
+@pytest.mark.parametrize("dtype", ["date32[pyarrow]", "date64[pyarrow]", "timestamp[us][pyarrow]"])
+def test_dates_of_arrow_are_read(dtype: str) -> None:
+    plain = pd.Series(pd.to_datetime(["2024-07-01", None, "1999-12-31"]))
+    np.testing.assert_array_equal(as_dates(plain.astype(dtype), "x"), plain.to_numpy().astype("datetime64[us]"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "numbers"),
+    [
+        (["1", " 2.5 ", "-3e2"], [1.0, 2.5, -300.0]),
+        (["1", "nan", "", "None", "<NA>"], [1.0, np.nan, np.nan, np.nan, np.nan]),
+        (["1", "two"], None),
+        (["1", "inf"], None),
+        (["1", "007"], None),
+        (["1", "0.5", "0"], [1.0, 0.5, 0.0]),
+        ([*map(str, range(2000)), "x"], None),
+    ],
+)
+def test_numbers_are_read_from_text_only_if_all_of_it_is(keys: list[str], numbers: list[float] | None) -> None:
+    found = numbers_in_keys(np.array(keys, dtype=object))
+    assert (found is None) if numbers is None else np.array_equal(found, numbers, equal_nan=True)
 
 
 def test_calendar_parts_equal_python_dates() -> None:

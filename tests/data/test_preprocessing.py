@@ -186,6 +186,35 @@ def test_infinities_are_errors_that_name_the_column(fitted: TablePreprocessor, b
         TablePreprocessor().fit([[1.0, bad], [2.0, 3.0]])
 
 
+def test_numbers_written_as_text_give_the_features_of_numbers() -> None:
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    X[::3, 1] = np.nan
+    expected = TablePreprocessor().fit(X)
+    for text in (X.astype(str), X.astype(str).astype(object), X.astype(str).tolist(), pd.DataFrame(X).astype(str)):
+        preprocessor = TablePreprocessor()
+        features = preprocessor.fit_transform(text)
+        np.testing.assert_allclose(features, expected.transform(X), atol=1e-6)
+        assert {c.kind for c in preprocessor.describe()} == {"number"}
+        assert preprocessor.describe()[0].reason.startswith("text in which every value is a number")
+        gaps = np.array([["n/a", "?", "soon"]], dtype=object)
+        np.testing.assert_array_equal(preprocessor.transform(gaps), preprocessor.transform([[None] * 3]))
+        np.testing.assert_allclose(preprocessor.transform(X), features, atol=1e-6)
+
+
+def test_text_of_few_numbers_codes_and_named_categories_stay_categories() -> None:
+    frame = pd.DataFrame(
+        {
+            "few": [str(i % 7) for i in range(100)],
+            "code": [f"{i:05d}" for i in range(100)],
+            "named": [str(i) for i in range(100)],
+            "declared": pd.Categorical([str(i) for i in range(100)]),
+        }
+    )
+    found = TablePreprocessor(categorical_features=["named"]).fit(frame).describe()
+    assert {c.kind for c in found} == {"category"}
+    assert [bool(c.dropped) for c in found] == [False, True, True, True]
+
+
 def test_a_table_that_says_nothing_gives_one_constant_feature() -> None:
     preprocessor = TablePreprocessor().fit(np.ones((3, 2)))
     np.testing.assert_array_equal(preprocessor.transform(np.full((2, 2), 7.0)), [[0], [0]])

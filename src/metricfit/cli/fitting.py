@@ -28,6 +28,7 @@ from metricfit.cli.options import seconds
 from metricfit.cli.output import Output, interval, number
 from metricfit.cli.prepare import Prepared, Roles, prepare
 from metricfit.cli.tables import open_table
+from metricfit.data.unused import unused_in_words
 from metricfit.distributed import is_first_process, join_processes, wait_for_all
 from metricfit.metrics import Constrained
 from metricfit.report.about import describe_table
@@ -99,9 +100,11 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
                 checkpoint_dir=checkpoint / "cross-entropy", callbacks=[TimeLimit(share)], **common,
             )  # fmt: skip
             _fit(usual, table, groups)
+    unused = unused_in_words(classifier.preprocessor_)
     told = [
         f"{choice} (--folds, --group, --time)" if "fold" in choice or "hold-out" in choice else choice
         for choice in classifier.choices_
+        if choice not in unused
     ]
     told += _dropped(classifier)
     output.choices(told)
@@ -224,6 +227,8 @@ def _told_warnings(output: Output) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         warnings.simplefilter("always", RuntimeWarning)
+        # The choices tell of these columns.
+        warnings.filterwarnings("ignore", r"(?s)X: columns? .* not used", UserWarning)
         yield
     for text in dict.fromkeys(str(w.message) for w in caught):
         output.warn(text)
@@ -231,17 +236,11 @@ def _told_warnings(output: Output) -> Iterator[None]:
 
 def _dropped(classifier: MetricClassifier) -> list[str]:
     preprocessor: Any = classifier.preprocessor_
-    dropped = [c for c in preprocessor.describe() if c.dropped]
     kinds = [c for c in preprocessor.describe() if not c.dropped]
     counts = {kind: sum(c.kind == kind for c in kinds) for kind in ("number", "category", "date")}
     shown = ", ".join(f"{n} as {kind}" for kind, n in counts.items() if n)
     told = [f"columns taken by what they hold: {shown} (--categorical); the report lists each"]
-    for reason in dict.fromkeys(c.dropped for c in dropped):
-        names = [repr(c.name) for c in dropped if c.dropped == reason]
-        some = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        plural = "s" if len(names) > 1 else ""
-        told.append(f"column{plural} {some} not used: {reason} (--categorical, --ignore)")
-    return told
+    return told + [f"{unused} (--categorical, --ignore)" for unused in unused_in_words(preprocessor)]
 
 
 def _cross_validated(classifier: MetricClassifier) -> list[dict[str, Any]]:

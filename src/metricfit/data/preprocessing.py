@@ -8,18 +8,25 @@ from dataclasses import dataclass
 from typing import Any, Self, get_args
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from metricfit.data.categories import CategoryEncoder, Folds
-from metricfit.data.columns import as_dates, as_keys, as_numbers, infer_kind
+from metricfit.data.columns import as_dates, as_keys, as_numbers, infer_kind, numbers_in_keys
 from metricfit.data.dates import DateEncoder
 from metricfit.data.numbers import NumberEncoder, NumericMode
 from metricfit.data.tables import Column, Table, is_frame
 
-__all__ = ["ColumnSummary", "TablePreprocessor"]
+__all__ = ["IDENTIFIER", "WRITTEN_NUMBERS", "ColumnSummary", "TablePreprocessor"]
+
+IDENTIFIER = "an identifier or free text: hardly a value occurs twice"
+"""Why a column of text was dropped."""
+
+WRITTEN_NUMBERS = "text in which every value is a number, and hardly one occurs twice"
+"""Why a column of text was taken for numbers."""
 
 _QUANTILE_ROWS = 100_000
 _TARGET_FOLDS = 5
@@ -58,6 +65,7 @@ class _FittedColumn:
     levels: int | None
     dropped: str
     encoder: Any
+    written: bool = False  # numbers that were text
 
 
 class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -70,7 +78,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
       occurs in it; for the training rows that is cross-fitted, so train on what ``fit_transform`` returns.
     * Dates (also text in which every value is an ISO date) become elapsed days, year, month, day, weekday, hour.
     * Gaps (NaN, None, NaT, pd.NA) are filled by the median; a column that had some in ``fit`` gets an indicator.
-    * Constant and empty columns, and text in which hardly a value occurs twice, are dropped; :meth:`describe` tells.
+    * Text in which hardly a value occurs twice is read as numbers if every value is one (and text that is none is a
+      gap at predict time), else dropped, as are constant and empty columns; :meth:`describe` tells.
 
     At predict time gaps, unseen categories and empty columns are welcome everywhere. Frames are matched by name, as
     :class:`sklearn.compose.ColumnTransformer` does: the order does not matter, further columns are ignored, a
@@ -193,9 +202,15 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             kind, reason = "category", "named in categorical_features"
         details: dict[str, Any] = {"name": name, "mode": self.numeric, "integer_levels": self.integer_levels}
         encoder: NumberEncoder | DateEncoder | CategoryEncoder
-        levels, dropped = None, ""
+        levels, dropped, numbers = None, "", None
         if kind == "category":
             codes, keys = as_keys(values, name)
+            if not category and not isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
+                numbers = self._written_numbers(codes, keys)
+        written = numbers is not None
+        if written:
+            kind, reason = "number", WRITTEN_NUMBERS
+        if kind == "category":
             gaps, levels = int((codes < 0).sum()), len(np.unique(codes[codes >= 0]))
             many = levels > self.max_one_hot
             encoder = CategoryEncoder.fit(
@@ -207,20 +222,38 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 folds=folds if many else None,
             )
             if not encoder.shown:
-                dropped = "constant" if levels < 2 else "an identifier or free text: hardly a value occurs twice"
+                dropped = "constant" if levels < 2 else IDENTIFIER
         elif kind == "date":
             dates = as_dates(values, name)
             gaps = int(np.isnat(dates).sum())
             encoder = DateEncoder.fit(dates, sample, **details)
             dropped = "" if encoder.parts else "constant"
         elif kind == "number":
-            numbers = as_numbers(values, name)
+            numbers = as_numbers(values, name) if numbers is None else numbers
             gaps = int(np.isnan(numbers).sum()) if numbers.dtype.kind == "f" else 0
             encoder = NumberEncoder.fit(numbers, sample, **details)
             dropped = "" if encoder.scale else "constant"
         if kind == "empty" or gaps == len(values):
             encoder, gaps, dropped = NumberEncoder(), len(values), "no value at all"
-        return _FittedColumn(name, kind, reason, gaps, levels, dropped, encoder)
+        return _FittedColumn(name, kind, reason, gaps, levels, dropped, encoder, written)
+
+    def _written_numbers(self, codes: NDArray[np.intp], keys: NDArray[Any]) -> NDArray[np.float64] | None:
+        """The numbers in a column of text that would say nothing as categories, else None."""
+        spelled = numbers_in_keys(keys)
+        if spelled is None:
+            return None
+        numbers = np.append(spelled, np.nan)[codes]
+        present = np.where(np.isnan(numbers), -1, codes)
+        encoder = CategoryEncoder.fit(
+            present,
+            keys,
+            max_one_hot=self.max_one_hot,
+            min_frequency=self.min_frequency,
+            frequency=False,
+            folds=None,
+        )
+        constant = len(np.unique(present[present >= 0])) < 2
+        return None if constant or encoder.shown else numbers
 
     def _write(self, table: Table, positions: list[int], folds: Folds | None) -> NDArray[np.float32]:
         widths = [len(column.encoder.suffixes) for column in self.columns_]
@@ -283,7 +316,7 @@ def _write_column(column: _FittedColumn, values: Column, out: NDArray[np.float32
     elif isinstance(encoder, DateEncoder):
         encoder.write(as_dates(values, name), out, name)
     else:
-        encoder.write(as_numbers(values, name), out, name)
+        encoder.write(as_numbers(values, name, written=column.written), out, name)
 
 
 def _folds(y: ArrayLike, rows: int, random: np.random.RandomState) -> Folds:

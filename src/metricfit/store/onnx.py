@@ -98,7 +98,8 @@ def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]
         elif isinstance(column.encoder, DateEncoder):
             found[column.name] = calendar_parts(as_dates(values, column.name))["days"][:, None]
         else:
-            found[column.name] = np.asarray(as_numbers(values, column.name), dtype=np.float64)[:, None]
+            numbers = as_numbers(values, column.name, written=column.written)
+            found[column.name] = np.asarray(numbers, dtype=np.float64)[:, None]
     return found
 
 
