@@ -96,7 +96,8 @@ def _trees(build: Callable[[int], Any], *, tuned: bool) -> Method:
         if tuned and not part.metric.judges_scores:
             held = np.zeros((len(X), len(part.classes)))
             random = np.random.default_rng(part.seed)
-            for split in split_rows(codes, 5, members=1, groups=part.groups, random=random):
+            folds = 5 if part.groups is None else max(2, min(5, len(pd.unique(part.groups))))
+            for split in split_rows(codes, folds, members=1, groups=part.groups, random=random):
                 held[split.validation] = probabilities(split.train, X[split.validation])
             # Where no rule meets the constraints it stays arg max, as the network's does.
             with suppress(InfeasibleError):
