@@ -157,6 +157,44 @@ def test_multilabel(recipe):
     assert np.array_equal(named.predict(X), named.decision_rule_.apply(named.predict_raw_proba(X)))
 
 
+@pytest.fixture(scope="module")
+def labelled():
+    X, Y = make_multilabel_classification(200, n_classes=3, n_labels=1, random_state=0)
+    frame = pd.DataFrame(Y, columns=["a", "b", "c"])
+    return X, frame, MetricClassifier(**QUICK | {"cv": None}).fit(X, frame)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda frame: frame.astype("Int64"),
+        lambda frame: frame.astype("boolean"),
+        lambda frame: frame.astype(bool).astype(object),
+        lambda frame: frame.assign(b=frame["b"].astype("boolean")),
+        lambda frame: frame[["c", "a", "b"]],
+        lambda frame: sparse.csr_matrix(frame.to_numpy()),
+        lambda frame: pd.DataFrame(frame.to_numpy()),
+    ],
+)
+def test_indicators_of_every_kind_are_fitted_and_scored_alike(labelled, convert):
+    X, frame, classifier = labelled
+    expected = classifier.score(X, frame)
+    assert expected == pytest.approx(f1_score(frame, classifier.predict(X), average="macro"))
+    assert classifier.score(X, convert(frame)) == expected
+    again = MetricClassifier(**QUICK | {"cv": None}).fit(X, convert(frame))
+    assert again.task_ == "multilabel"
+    assert again.score(X, convert(frame)) == again.score(X, frame)
+
+
+def test_indicators_that_do_not_fit_are_told_by_score(labelled):
+    X, frame, classifier = labelled
+    with pytest.raises(ValueError, match=r"y: expected the columns \['a', 'b', 'c'\], as at fit, .* 'd' is not among"):
+        classifier.score(X, frame.rename(columns={"c": "d"}))
+    for wrong in (frame["a"], frame[["a", "b"]]):
+        with pytest.raises(ValueError, match=r"y: expected 0/1 indicators of shape \(n, 3\)"):
+            classifier.score(X, wrong)
+
+
 def test_a_mixed_table_with_gaps_goes_in_and_anything_comes_back():
     random = np.random.default_rng(0)
     n = 300
@@ -313,6 +351,52 @@ def test_groups_splitters_and_hold_outs(binary):
     assert "One stratified hold-out of 20 %, as asked for" in one.explain()
 
 
+def test_masks_split_the_rows(binary):
+    X, y = binary
+    held = np.arange(len(X)) % 5 == 0
+    masks = MetricClassifier(**QUICK | {"cv": [(~held, held)]}).fit(X, y)
+    assert np.array_equal(np.sort(masks.held_out_.rows), np.flatnonzero(held))
+
+
+def test_few_groups_are_enough_and_wrong_ones_are_told(binary):
+    X, y = binary
+    groups = np.arange(len(X)) % 3
+    three = MetricClassifier(**QUICK).fit(X, y, groups=groups)
+    assert three.network_.members == 3
+    assert "3-fold ensemble: there are no more than 3 groups" in three.explain()
+    one = MetricClassifier(**QUICK | {"cv": None}).fit(X, y, groups=groups)
+    assert "One hold-out of one of the 3 groups, as asked for" in one.explain()
+    rows = [0, 1, 2, 19, 20, 21]
+    for cv in ("auto", [([0, 1, 3, 4], [2, 5])]):
+        with pytest.raises(ValueError, match="groups: expected one group a row"):
+            MetricClassifier(**QUICK | {"cv": cv}).fit(X[rows], y[rows], groups=[1, 2])
+
+
+def test_numbers_of_numpy_are_parameters(binary, tmp_path):
+    X, y = binary
+    grid = {"batch_size": np.array([64, 128]), "learning_rate": np.array([0.01])}
+    search = GridSearchCV(MetricClassifier(**QUICK | {"cv": None}), grid, cv=2, error_score="raise").fit(X, y)
+    assert search.best_score_ > 0.8
+    options = QUICK | {"cv": None, "checkpoint_dir": tmp_path, "n_members": np.int64(1), "random_state": np.int64(0)}
+    numpy = MetricClassifier(batch_size=np.int64(64), stratified=np.True_, **options).fit(X, y)
+    plain = MetricClassifier(batch_size=64, stratified=True, **options).fit(X, y)
+    assert np.array_equal(numpy.predict_proba(X), plain.predict_proba(X))
+
+
+@pytest.mark.parametrize(("baseline", "trained"), [(np.True_, True), (1, True), (np.False_, False), (0, False)])
+def test_a_baseline_is_trained_for_every_kind_of_true(binary, baseline, trained):
+    classifier = MetricClassifier(**QUICK | {"baseline": baseline, "cv": None}).fit(*binary)
+    assert ("cross-entropy, arg max" in classifier.validation_report_["model"].tolist()) is trained
+
+
+def test_one_callback_needs_no_list(binary):
+    seen = []
+    MetricClassifier(**QUICK | {"cv": None, "callbacks": lambda event: seen.append(event.record.epoch)}).fit(*binary)
+    assert seen[:2] == [1, 2]
+    with pytest.raises(TypeError, match="callbacks: expected functions"):
+        MetricClassifier(**QUICK | {"callbacks": 3}).fit(*binary)
+
+
 def test_recipes_and_overrides_reach_the_training(binary):
     X, y = binary
     east = MetricClassifier(recipe="east", **QUICK | {"max_epochs": 3, "patience": 1}).fit(X, y)
@@ -371,6 +455,10 @@ def test_history_has_a_row_an_epoch(fitted):
     assert fitted.history_["epoch"].tolist() == list(range(1, len(fitted.history_) + 1))
 
 
+def _labels(y, names):
+    return pd.DataFrame(np.eye(3, dtype=int)[y.astype(int)], columns=names)
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -383,6 +471,13 @@ def test_history_has_a_row_an_epoch(fitted):
         (lambda X, y: (X[:, 0], y), ValueError, "Reshape your data"),
         (lambda X, y: (X, X), ValueError, "y: expected labels of shape"),
         (lambda X, y: (X, X[:, 0]), ValueError, "Unknown label type"),
+        (
+            lambda X, y: (X, np.eye(3)[y.astype(int)] * 2),
+            ValueError,
+            r"y: expected labels .* with the values \[0.0, 2.0",
+        ),
+        (lambda X, y: (X, _labels(y, ["a", "b", "a"])), ValueError, "y: expected columns of different names, got 'a'"),
+        (lambda X, y: (X, _labels(y, [("a", 1), ("b", 1), ("c", 1)])), ValueError, "y: expected columns named by text"),
         (lambda X, y: (X, np.array([1, "a"] * (len(X) // 2), dtype=object)), TypeError, "y: labels of mixed types"),
     ],
 )
@@ -403,6 +498,10 @@ def test_bad_input_is_told(change, error, message):
         ({"baseline": "yes"}, "baseline: expected True, False or 'auto'"),
         ({"preprocess": "no"}, "preprocess: expected 'auto'"),
         ({"random_state": -1}, "random_state: expected None, a seed"),
+        ({"random_state": 2**40}, r"random_state: expected None, a seed from 0 to 2\*\*32 - 1"),
+        ({"class_weight": {0: 1, 1: -2, 2: 1}}, "class_weight: expected finite weights >= 0, got -2 for class 1"),
+        ({"class_weight": {0: np.inf, 1: 2, 2: 1}}, "class_weight: expected finite weights >= 0, got inf"),
+        ({"class_weight": {0: 1, 1: "a", 2: 1}}, "class_weight: expected finite weights >= 0, got 'a'"),
         ({"class_weight": "balanced", "class_weighting": "sqrt"}, "class_weight: takes the place of class_weighting"),
         ({"recipe": "surrogate_fbeta"}, "more than two classes"),
     ],

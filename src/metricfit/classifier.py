@@ -27,7 +27,7 @@ from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.decisions import DecisionRule
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.metrics import Constrained, MetricLike
-from metricfit.training.callbacks import Callback, progress_bar
+from metricfit.training.callbacks import Callback, callback_list, progress_bar
 from metricfit.training.checkpoint import CheckpointFile, fingerprint, in_full, read_checkpoint
 from metricfit.training.evaluation import TrainingData, mean_probabilities
 from metricfit.training.explanation import explain
@@ -35,8 +35,8 @@ from metricfit.training.loop import Problem, TrainingResult, train
 from metricfit.training.metric_choice import check_metric, resolve_metric
 from metricfit.training.recipes import Recipe, get_recipe
 from metricfit.training.report import argmax_rule, held_out, held_out_scores, tuned_rule, validation_report
-from metricfit.training.splits import Split, choose_cv, given_splits, split_rows
-from metricfit.training.targets import Target, combined_weights, draw_seed, read_target
+from metricfit.training.splits import Split, choose_cv, given_splits, group_codes, split_rows
+from metricfit.training.targets import Target, combined_weights, draw_seed, read_target, read_truth
 
 __all__ = ["MetricClassifier"]
 
@@ -74,7 +74,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             scikit-learn a weight of the rows: of the loss, metric included, and of ``history_``. The validation
             report, its baseline and ``score`` go without it.
         preprocess: ``"auto"``, or a transformer to a dense array, or ``None`` for X that is one already.
-        network: ``"mlp"``, ``"linear"``, a module, or a factory ``(in_features, out_features) -> module``.
+        network: ``"mlp"``, ``"linear"``, a factory ``(in_features, out_features) -> module``, or a module. A module
+            is a template: each member is a copy whose layers draw their weights anew (``reset_parameters``), so
+            trained weights are not kept; a factory's are.
         hidden_sizes: Widths of the hidden layers.
         dropout: Share of activations dropped.
         loss: ``"metric"``, ``"cross_entropy"`` or ``"surrogate_fbeta"``.
@@ -108,7 +110,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         mixed_precision: bfloat16 on a GPU that has it.
         checkpoint_dir: Where to save the state of training. The same fit started again goes on from there and ends
             with exactly the same model, wherever it was stopped.
-        callbacks: Functions of :class:`metricfit.training.EpochEnd`, called after each epoch; true ends training.
+        callbacks: A function of :class:`metricfit.training.EpochEnd`, or several, called after each epoch; true ends
+            training.
         verbose: Show progress on stderr, if that is a terminal.
         random_state: Seed; global seeds are neither read nor changed.
 
@@ -182,7 +185,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device: str | torch.device = "auto",
         mixed_precision: bool = True,
         checkpoint_dir: str | os.PathLike[str] | None = None,
-        callbacks: Sequence[Callback] = (),
+        callbacks: Callback | Sequence[Callback] = (),
         verbose: bool = True,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
     ) -> None:
@@ -298,7 +301,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             predicted = proba[:, 1] if self.task_ == "binary" else proba
         else:
             predicted = self.predict(X)
-        truth = np.asarray(y)
+        truth = read_truth(y, self.task_, self.classes_)
         value = float(self.metric_.score(truth, predicted, sample_weight, labels=self._labels_in(truth, predicted)))
         return value if self.metric_.greater_is_better else -value
 
@@ -337,13 +340,16 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"n_members: expected a whole number >= 1, got {self.n_members!r}.")
         if self.baseline not in (True, False, "auto"):
             raise ValueError(f"baseline: expected True, False or 'auto', got {self.baseline!r}.")
+        callback_list(self.callbacks)
         return get_recipe(self.recipe, **parts)
 
     def _split(self, target: Target, groups: ArrayLike | None, seed: int) -> tuple[list[Split], str]:
+        rows = len(target.codes)
+        found = None if groups is None else int(group_codes(groups, rows).max()) + 1
         given = given_splits(self.cv, target.codes, groups)
         if given is not None:
             return [split for split in given for _ in range(self.n_members)], f"{len(given)} splits, as given"
-        folds, why = choose_cv(self.cv, len(target.codes), target.smallest_class)
+        folds, why = choose_cv(self.cv, rows, target.smallest_class, found)
         random = np.random.default_rng(seed)
         return split_rows(target.codes, folds, members=self.n_members, groups=groups, random=random), why
 
@@ -392,7 +398,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 device=_device(self.device),
                 mixed_precision=self.mixed_precision,
                 checkpoint=checkpoint,
-                callbacks=[bar, *self.callbacks],
+                callbacks=[bar, *callback_list(self.callbacks)],
                 run=run,
             )
 
@@ -400,10 +406,11 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, problem: Problem, result: TrainingResult, identity: dict[str, str]
     ) -> TrainingResult | None:
         recipe = self.recipe_
-        wanted = self.baseline is True or (self.baseline == "auto" and len(problem.data.target) <= BASELINE_ROWS)
+        auto = isinstance(self.baseline, str)
+        wanted = len(problem.data.target) <= BASELINE_ROWS if auto else bool(self.baseline)
         has_validation = any(len(split.validation) for split in problem.splits)
         if not wanted or self._is_plain_cross_entropy() or result.interrupted or not has_validation:
-            if self.baseline == "auto" and not wanted:
+            if auto and not wanted:
                 self.choices_.append(
                     f"no cross-entropy baseline was trained: there are more than {BASELINE_ROWS:,} rows; baseline=True "
                     "trains one for the validation report"

@@ -26,7 +26,7 @@ from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, frame_of, s
 from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.training.batches import BatchOrder
-from metricfit.training.callbacks import EpochEnd, progress_bar
+from metricfit.training.callbacks import EpochEnd, callback_list, progress_bar
 from metricfit.training.evaluation import TrainingData
 from metricfit.training.history import EpochRecord
 from metricfit.training.loop import Problem, _Trainer
@@ -196,7 +196,7 @@ def _fit(
     with progress_bar(classifier.verbose and is_first_process(), f"{recipe.name} ({classifier.metric_})") as bar:
         while not trainer.finished:
             event = EpochEnd("metric", trainer.epoch(), trainer.epochs)
-            answers = [callback(event) for callback in (bar, *classifier.callbacks)]
+            answers = [callback(event) for callback in (bar, *callback_list(classifier.callbacks))]
             trainer.stopped = bool(agreed(torch.tensor(any(answers)), trainer.group))
     known = Target(task, stream.classes, problem.data.target.numpy())
     classifier._keep(known, problem, trainer.result(interrupted=False), None, np.ones(len(known.codes)))

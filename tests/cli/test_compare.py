@@ -6,12 +6,14 @@ import sys
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 from joblib._parallel_backends import ThreadingBackend
 from scipy import stats
 
+from metricfit import metrics
 from metricfit.cli.comparing import leaderboard
-from metricfit.cli.rivals import METHODS, available_methods
+from metricfit.cli.rivals import METHODS, Part, available_methods
 from tests.cli.helper import customers, write_csv
 
 QUICK = ("--methods", "metricfit,cross-entropy-tuned", "--methods", "boosting-tuned", "--splits", 2, "--max-epochs", 2)
@@ -48,6 +50,14 @@ def test_results_of_other_data_are_not_mixed(program, table, tmp_path):
     program("compare", other, *quick, code=2)
     assert "another comparison" in program.err
     program("compare", other, *quick, "--overwrite")
+
+
+def test_trees_are_tuned_with_few_groups():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(90, 2)), columns=["a", "b"])
+    y = (X["a"] > 0).to_numpy().astype(int)
+    part = Part(X, y, None, np.arange(90) % 3, X, np.array([0, 1]), metrics.get("f1[1]"), 0, None)
+    assert (METHODS["random-forest-tuned"][1](part).labels == y).mean() > 0.9
 
 
 def test_names_of_methods(program, table, tmp_path):

@@ -1,6 +1,8 @@
 """The parts of training by themselves: recipes, networks, splits, batches, optimiser, stopping."""
 
+import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -11,11 +13,12 @@ from torch import nn
 
 from metricfit import metrics
 from metricfit.training.batches import BatchOrder
+from metricfit.training.callbacks import callback_list
 from metricfit.training.networks import MemberDropout, MemberLinear, MemberMLP, build_network
 from metricfit.training.objective import MemberObjective
 from metricfit.training.optimiser import WeightAverage, clip_gradients, learning_rate_at, make_optimiser
 from metricfit.training.recipes import RECIPES, Recipe, get_recipe
-from metricfit.training.splits import choose_cv, given_splits, split_rows, strata
+from metricfit.training.splits import choose_cv, given_splits, group_codes, split_rows, strata
 from metricfit.training.stopping import BestMembers, Stopping
 
 
@@ -36,7 +39,16 @@ def test_recipes_know_their_name_and_can_be_overridden(name):
         ("memory", -0.1, "memory: expected a number in"),
         ("cooling", 1.0, "cooling: expected a factor strictly between 0 and 1"),
         ("learning_rate", 0.0, "learning_rate: expected a number > 0"),
+        ("learning_rate", "a", "learning_rate: expected a number, got 'a'"),
+        ("learning_rate", math.inf, "learning_rate: expected a number, got inf"),
+        ("dropout", "a", "dropout: expected a number, got 'a'"),
+        ("batch_size", True, "batch_size: expected a number >= 1, got True"),
+        ("batch_size", np.float64(2.5), "batch_size: expected a whole number"),
+        ("stratified", "no", "stratified: expected True or False, got 'no'"),
         ("hidden_sizes", (8, 0), "hidden_sizes: expected widths >= 1"),
+        ("hidden_sizes", (16.7,), r"hidden_sizes: expected widths >= 1, whole numbers, got \(16.7,\)"),
+        ("hidden_sizes", 16, r"hidden_sizes: expected a sequence of widths, such as \(128, 64\), got 16"),
+        ("hidden_sizes", "16", "hidden_sizes: expected a sequence of widths"),
         ("temperature", 0.5, "temperature: expected 0 < T <= 0.4"),
         ("annealing", "plateau", "patience: annealing='plateau' needs a patience"),
         ("step", "stairs", "step: expected"),
@@ -45,6 +57,19 @@ def test_recipes_know_their_name_and_can_be_overridden(name):
 def test_a_wrong_part_of_a_recipe_is_named(part, value, message):
     with pytest.raises(ValueError, match=message):
         get_recipe("default", **{part: value})
+
+
+def test_numbers_of_numpy_become_plain_ones():
+    numpy = Recipe(
+        batch_size=np.int64(64), patience=np.int32(3), learning_rate=np.float64(0.25), dropout=np.float32(0.5),
+        temperature=np.float64(0.1), stratified=np.False_, hidden_sizes=np.array([8, 4]), schedule=np.str_("constant"),
+    )  # fmt: skip
+    plain = Recipe(
+        batch_size=64, patience=3, learning_rate=0.25, dropout=0.5, temperature=0.1, stratified=False,
+        hidden_sizes=(8, 4), schedule="constant",
+    )  # fmt: skip
+    assert json.dumps(asdict(numpy)) == json.dumps(asdict(plain))
+    assert {type(value) for value in asdict(numpy).values()} == {str, int, float, bool, tuple}
 
 
 def test_annealing_without_a_temperature_is_refused():
@@ -105,6 +130,20 @@ def test_networks_by_name_module_and_factory():
     again = build_network(nn.Linear, **options)
     torch.testing.assert_close(again(torch.ones(5, 3)), build_network(nn.Linear, **options)(torch.ones(5, 3)))
     assert build_network(lambda: nn.Linear(3, 2), **options).members == 2
+    assert build_network(lambda *sizes: nn.Linear(*sizes), **options).members == 2
+
+
+def test_lazy_layers_are_started_for_each_member_from_the_seed():
+    options = {"members": 3, "in_features": 3, "out_features": 2, "hidden_sizes": (4,), "dropout": 0.0, "seed": 1}
+    module = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(2))
+    stacked = build_network(module, **options)
+    outputs = stacked(torch.ones(5, 3))
+    assert outputs.shape == (3, 5, 2)
+    torch.testing.assert_close(build_network(module, **options)(torch.ones(5, 3)), outputs)
+    first, second = (dict(n.named_parameters())["0.weight"] for n in stacked.networks[:2])
+    assert not torch.equal(first, second)
+    normed = build_network(lambda i, o: nn.Sequential(nn.LazyBatchNorm1d(), nn.LazyLinear(o)), **options)
+    assert normed(torch.ones(5, 3)).shape == (3, 5, 2)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +152,9 @@ def test_networks_by_name_module_and_factory():
         ("mpl", ValueError, "network: expected 'mlp', 'linear', a module or a factory"),
         (3, TypeError, "network: expected a name, a module or a factory, got int"),
         (lambda a, b: "x", TypeError, "the factory must return a torch.nn.Module, got str"),
+        (lambda n: nn.Linear(n, 2), TypeError, r"factory\(in_features, out_features\), or without .* parameters \(n\)"),
+        (lambda *, n: nn.Linear(n, 2), TypeError, r"expected a factory to be called as factory\(in_features"),
+        (nn.LazyBatchNorm1d(), ValueError, "a module that can be copied for each member; give a factory"),
         (nn.Linear(7, 2), ValueError, r"fails on a batch of shape \(2, 3\)"),
         (nn.Linear(3, 5), ValueError, r"expected logits of shape \(n, 2\), got \(2, 5\)"),
     ],
@@ -163,6 +205,74 @@ def test_groups_are_never_split():
         split_rows(y, 5, members=1, groups=y, random=random)
     with pytest.raises(ValueError, match="groups: expected one group a row"):
         split_rows(y, 5, members=1, groups=[1, 2], random=random)
+
+
+@pytest.mark.parametrize("found", [2, 3, 4])
+def test_few_groups_make_few_folds_and_that_is_said(found):
+    groups = np.array(["a", "b", "c", "d"])[np.arange(60) % found]
+    y = np.arange(60) // 7 % 2
+    folds, why = choose_cv("auto", 60, 25, found)
+    assert (folds, why.split(":")[0]) == (found, f"{found}-fold ensemble")
+    assert f"no more than {found} groups" in why
+    assert choose_cv(None, 60, 25, found) == (None, f"one hold-out of one of the {found} groups, as asked for")
+    (split,) = split_rows(y, None, members=1, groups=groups, random=np.random.default_rng(0))
+    assert len(set(groups[split.validation])) == 1
+    assert len(set(groups[split.train])) == found - 1
+
+
+def test_groups_that_cannot_be_held_out_are_told():
+    assert choose_cv("auto", 60, 25, 7) == choose_cv("auto", 60, 25)
+    with pytest.raises(ValueError, match="groups: 5 folds need at least as many groups, got 3; lower cv"):
+        choose_cv(5, 60, 25, 3)
+    for cv in ("auto", None):
+        with pytest.raises(ValueError, match=r"groups: expected at least 2 groups, .*, got 1; leave groups out"):
+            choose_cv(cv, 60, 25, 1)
+    for missing in ([1.0, np.nan, 2.0], ["a", None, "b"], [1, None, "b"]):
+        with pytest.raises(ValueError, match=r"groups: expected a group for every row, got 1 of 3 without one"):
+            group_codes(missing, 3)
+    with pytest.raises(ValueError, match=r"groups: expected one group a row, shape \(3,\), got \(2,\)"):
+        group_codes([1, 2], 3)
+
+
+def test_given_splits_are_masks_or_row_numbers():
+    y, mask = np.arange(6) % 2, np.array([True, True, False, True, False, False])
+    for train, validation in [
+        (mask, ~mask),
+        (mask.tolist(), (~mask).astype(object)),
+        ([0, 1, 3], [2, -2, -1]),
+        (np.array([0, 1, 3], dtype=np.uint8), range(2, 6, 1)[::2]),
+    ]:
+        (split,) = given_splits([(train, validation)], y, None)
+        assert split.train.tolist() == [0, 1, 3]
+        assert set(split.validation) <= {2, 4, 5}
+        assert len(split.validation) >= 2
+    (split,) = given_splits([(np.arange(6), [])], y, None)
+    assert not len(split.validation)
+
+
+@pytest.mark.parametrize(
+    ("cv", "message"),
+    [
+        ([0, 1, 2], r"cv: expected pairs \(training rows, validation rows\), got 0 for one"),
+        ([([0.0, 1.0], [2])], "cv: expected training rows as whole numbers or as a mask of 6 rows, got .* float64"),
+        ([([0, 1], [[2, 3]])], r"cv: expected validation rows as whole numbers .* shape \(1, 2\)"),
+        ([([True, False], [2])], "cv: expected training rows as whole numbers or as a mask of 6 rows"),
+        ([([0, 1], [2, 6])], "cv: expected validation rows from -6 to 5, got 6"),
+        ([([-7, 1], [2])], "cv: expected training rows from -6 to 5, got -7"),
+        ([([0, 1, 5], [2, -1])], "cv: expected validation rows that are held out, got 1 that are training rows"),
+    ],
+)
+def test_a_split_that_cannot_be_meant_is_told(cv, message):
+    with pytest.raises(ValueError, match=message):
+        given_splits(cv, np.arange(6) % 2, None)
+
+
+def test_callbacks_are_one_or_several():
+    assert callback_list(print) == callback_list([print]) == [print]
+    assert callback_list(None) == []
+    for wrong in (3, [3], "ab"):
+        with pytest.raises(TypeError, match="callbacks: expected functions of an EpochEnd"):
+            callback_list(wrong)
 
 
 def test_cv_is_chosen_by_size_and_said():

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
 from metricfit.decisions import InfeasibleError, best_rule
+from metricfit.decisions._samples import UntunableError
 from metricfit.metrics import Metric
 from metricfit.training.report import argmax_rule
 from metricfit.training.splits import split_rows
@@ -96,10 +97,11 @@ def _trees(build: Callable[[int], Any], *, tuned: bool) -> Method:
         if tuned and not part.metric.judges_scores:
             held = np.zeros((len(X), len(part.classes)))
             random = np.random.default_rng(part.seed)
-            for split in split_rows(codes, 5, members=1, groups=part.groups, random=random):
+            folds = 5 if part.groups is None else max(2, min(5, len(pd.unique(part.groups))))
+            for split in split_rows(codes, folds, members=1, groups=part.groups, random=random):
                 held[split.validation] = probabilities(split.train, X[split.validation])
-            # Where no rule meets the constraints it stays arg max, as the network's does.
-            with suppress(InfeasibleError):
+            # Where no rule can be tuned or meets the constraints it stays arg max, as the network's does.
+            with suppress(InfeasibleError, UntunableError):
                 rule = best_rule(part.y, held, part.metric, labels=labels, sample_weight=part.weight).rule
         return Decided(rule.apply(proba), proba)
 

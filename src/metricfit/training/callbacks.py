@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from metricfit.training.history import EpochRecord
 
-__all__ = ["Callback", "EpochEnd", "progress_bar"]
+__all__ = ["Callback", "EpochEnd", "callback_list", "progress_bar"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,23 @@ class EpochEnd:
 
 Callback = Callable[[EpochEnd], bool | None]
 """Called after each epoch; a true result ends the training with the best weights so far."""
+
+
+def callback_list(callbacks: Any) -> list[Callback]:
+    """One callback, several or None as a list.
+
+    >>> len(callback_list(print))
+    1
+    """
+    if callable(callbacks):
+        return [callbacks]
+    if callbacks is None:
+        return []
+    found = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    wrong = [each for each in found if not callable(each)]
+    if wrong:
+        raise TypeError(f"callbacks: expected functions of an EpochEnd, in a list, got {type(wrong[0]).__name__}.")
+    return found
 
 
 @contextlib.contextmanager

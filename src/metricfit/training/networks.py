@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import math
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 __all__ = ["MemberLinear", "MemberMLP", "StackedNetworks", "build_network", "lent_seed"]
 
@@ -221,30 +223,57 @@ def build_network(
         return MemberMLP(members, in_features, out_features, sizes, dropout, generator=generator)
     # Foreign modules draw their weights from torch's global generator: lend it a seed and give it back as it was.
     with lent_seed(seed, torch.device("cpu")):
-        stacked = StackedNetworks([_one_network(network, in_features, out_features) for _ in range(members)])
-    _check_outputs(stacked, in_features, out_features)
-    return stacked
+        networks = [_one_network(network, in_features, out_features) for _ in range(members)]
+        for place, made in enumerate(networks):
+            if not place or _is_lazy(made):
+                _check_outputs(made, in_features, out_features)
+    return StackedNetworks(networks)
 
 
 def _one_network(network: Any, in_features: int, out_features: int) -> nn.Module:
     if isinstance(network, nn.Module):
-        made = copy.deepcopy(network)
+        try:
+            made = copy.deepcopy(network)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"network: expected a module that can be copied for each member; give a factory (in_features, "
+                f"out_features) -> module instead. The error: {error}"
+            ) from error
         for module in made.modules():
             if callable(reset := getattr(module, "reset_parameters", None)):
                 reset()
         return made
     if not callable(network):
         raise TypeError(f"network: expected a name, a module or a factory, got {type(network).__name__}.")
-    names = list(inspect.signature(network).parameters)
-    made = network(in_features, out_features) if len(names) >= 2 else network()
+    made = network(*_factory_arguments(network, in_features, out_features))
     if not isinstance(made, nn.Module):
         raise TypeError(f"network: the factory must return a torch.nn.Module, got {type(made).__name__}.")
     return made
 
 
-def _check_outputs(stacked: StackedNetworks, in_features: int, out_features: int) -> None:
-    """Ask the first module for one batch, so that a wrong shape is told before training starts."""
-    network = stacked.networks[0]
+def _factory_arguments(factory: Callable[..., Any], *sizes: int) -> tuple[int, ...]:
+    """Both sizes where the factory takes them, otherwise none."""
+    try:
+        signature = inspect.signature(factory)
+    except ValueError:  # some built-in functions have none
+        return sizes
+    for arguments in (sizes, ()):
+        with contextlib.suppress(TypeError):
+            signature.bind(*arguments)
+            return arguments
+    raise TypeError(
+        f"network: expected a factory to be called as factory(in_features, out_features), or without arguments, got "
+        f"one with the parameters {signature}; wrap it: lambda in_features, out_features: …"
+    )
+
+
+def _is_lazy(network: nn.Module) -> bool:
+    """Whether it has weights whose shape only a first batch decides."""
+    return any(is_lazy(tensor) for tensor in (*network.parameters(), *network.buffers()))
+
+
+def _check_outputs(network: nn.Module, in_features: int, out_features: int) -> None:
+    """Ask a module for one batch, so that a wrong shape is told before training starts."""
     training = network.training
     try:
         with torch.no_grad():

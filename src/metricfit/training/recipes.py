@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
+import numbers
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from metricfit.losses.cross_entropy import ClassWeighting
 from metricfit.losses.stepping import check_temperature, choose_step
@@ -98,8 +103,9 @@ class Recipe:
     rule: Rule = "argmax"
 
     def __post_init__(self) -> None:
-        """Check every part and that the parts fit together."""
-        object.__setattr__(self, "hidden_sizes", tuple(int(size) for size in self.hidden_sizes))
+        """Check every part and that the parts fit together; NumPy's numbers become Python's."""
+        for field in fields(self):
+            object.__setattr__(self, field.name, _plain(field.name, getattr(self, field.name), field.default))
         _check_choices(self)
         _check_numbers(self)
         choose_step(self.step)
@@ -161,18 +167,51 @@ def _check_choices(recipe: Recipe) -> None:
             raise ValueError(f"{part}: expected one of {', '.join(map(repr, get_args(literal)))}, got {value!r}.")
 
 
-def _check_numbers(recipe: Recipe) -> None:
-    at_least = {
-        "batch_size": 1, "max_epochs": 1, "max_steps": 1, "checkpoints": 1, "max_fruitless": 1, "min_steps": 0,
-        "warm_up_steps": 0, "warm_start_epochs": 0, "patience": 0, "cross_entropy": 0, "weight_decay": 0,
-        "gradient_clip": 0, "averaging": 0, "min_delta": 0,
-    }  # fmt: skip
-    for part, least in at_least.items():
-        value = getattr(recipe, part)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < float("inf"):
-            raise ValueError(f"{part}: expected a number >= {least}, got {value!r}.")
-        if isinstance(Recipe.__dataclass_fields__[part].default, int) and int(value) != value:
+_AT_LEAST = {
+    "batch_size": 1, "max_epochs": 1, "max_steps": 1, "checkpoints": 1, "max_fruitless": 1, "min_steps": 0,
+    "warm_up_steps": 0, "warm_start_epochs": 0, "patience": 0, "cross_entropy": 0, "weight_decay": 0,
+    "gradient_clip": 0, "averaging": 0, "min_delta": 0,
+}  # fmt: skip
+
+
+def _plain(part: str, value: Any, default: Any) -> Any:
+    """A part's value as the plain Python type of its default."""
+    if isinstance(default, bool):
+        if not isinstance(value, bool | np.bool_ | numbers.Integral) or value not in (0, 1):
+            raise ValueError(f"{part}: expected True or False, got {value!r}.")
+        return bool(value)
+    if isinstance(default, tuple):
+        return _plain_sizes(part, value)
+    if isinstance(default, int | float):
+        if not _is_number(value):
+            bound = f" >= {_AT_LEAST[part]}" if part in _AT_LEAST else ""
+            raise ValueError(f"{part}: expected a number{bound}, got {value!r}.")
+        if isinstance(default, float):
+            return float(value)
+        if int(value) != value:
             raise ValueError(f"{part}: expected a whole number, got {value!r}.")
+        return int(value)
+    return str(value) if isinstance(value, str) else value
+
+
+def _plain_sizes(part: str, value: Any) -> tuple[int, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:
+        raise ValueError(f"{part}: expected a sequence of widths, such as (128, 64), got {value!r}.")
+    sizes = tuple(value)
+    if any(not _is_number(size) or int(size) != size or size < 1 for size in sizes):
+        raise ValueError(f"{part}: expected widths >= 1, whole numbers, got {sizes}.")
+    return tuple(int(size) for size in sizes)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a finite number, of Python or NumPy, and no truth value."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_) and math.isfinite(value)
+
+
+def _check_numbers(recipe: Recipe) -> None:
+    for part, least in _AT_LEAST.items():
+        if getattr(recipe, part) < least:
+            raise ValueError(f"{part}: expected a number >= {least}, got {getattr(recipe, part)!r}.")
     if not recipe.learning_rate > 0:
         raise ValueError(f"learning_rate: expected a number > 0, got {recipe.learning_rate!r}.")
     for part in ("memory", "dropout"):
@@ -180,8 +219,6 @@ def _check_numbers(recipe: Recipe) -> None:
             raise ValueError(f"{part}: expected a number in [0, 1), got {getattr(recipe, part)!r}.")
     if not 0 < recipe.cooling < 1:
         raise ValueError(f"cooling: expected a factor strictly between 0 and 1, got {recipe.cooling!r}.")
-    if any(size < 1 for size in recipe.hidden_sizes):
-        raise ValueError(f"hidden_sizes: expected widths >= 1, got {recipe.hidden_sizes}.")
     if recipe.loss == "cross_entropy" and not recipe.cross_entropy:
         raise ValueError("cross_entropy: its weight is 0 and loss='cross_entropy': nothing would be trained.")
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
-__all__ = ["Split", "choose_cv", "given_splits", "split_rows", "strata"]
+__all__ = ["Split", "choose_cv", "given_splits", "group_codes", "split_rows", "strata"]
 
 Rows = NDArray[np.intp]
 
@@ -23,7 +25,8 @@ FEW_OF_A_CLASS = 1_000
 TOO_FEW_ROWS = 10
 """Below this many rows nothing is held out."""
 
-HOLD_OUT_SHARE = 0.2
+FOLDS = 5
+"""Folds of the ensemble; a hold-out is one of so many parts."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,19 @@ class Split:
     validation: Rows
 
 
-def choose_cv(cv: Any, rows: int, smallest_class: int) -> tuple[int | None, str]:
+def choose_cv(cv: Any, rows: int, smallest_class: int, groups: int | None = None) -> tuple[int | None, str]:
     """The number of folds (``None``: a hold-out, 0: nothing held out) and why.
+
+    Args:
+        cv: As given to the classifier.
+        rows: Rows there are.
+        smallest_class: Rows of the rarest class.
+        groups: Groups there are, if rows of one stay together.
 
     >>> choose_cv("auto", 5_000, 200)
     (5, '5-fold ensemble: up to 100,000 rows every row is used for training and for validation')
+    >>> choose_cv("auto", 5_000, 200, groups=3)
+    (3, '3-fold ensemble: there are no more than 3 groups, and the rows of one stay together')
     """
     if cv is not None and not (isinstance(cv, str) and cv == "auto"):
         if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
@@ -53,17 +64,26 @@ def choose_cv(cv: Any, rows: int, smallest_class: int) -> tuple[int | None, str]
             )
         if rows < 2 * cv:
             raise ValueError(f"cv: {cv} folds need at least {2 * cv} rows, got {rows}.")
+        if groups is not None and groups < cv:
+            raise ValueError(f"groups: {cv} folds need at least as many groups, got {groups}; lower cv.")
         return int(cv), f"{cv}-fold ensemble, as asked for"
     if rows < TOO_FEW_ROWS:
         return 0, f"nothing held out: {rows} rows are too few"
+    hold_out, few_groups = "one stratified hold-out of 20 %", ""
+    if groups is not None and groups < FOLDS:
+        _check_two_groups(groups)
+        few_groups = f"there are no more than {groups} groups, and the rows of one stay together"
+        hold_out = f"one hold-out of one of the {groups} groups"
     if cv is None:
-        return None, "one stratified hold-out of 20 %, as asked for"
+        return None, f"{hold_out}, as asked for"
     if rows <= PLENTY_OF_ROWS:
         why = f"up to {PLENTY_OF_ROWS:,} rows every row is used for training and for validation"
-        return 5, f"5-fold ensemble: {why}"
-    if rows <= 3 * PLENTY_OF_ROWS and smallest_class < FEW_OF_A_CLASS:
-        return 5, f"5-fold ensemble: the rarest class has {smallest_class} rows, too few to hold out a fifth of them"
-    return None, f"one stratified hold-out of 20 %: {rows:,} rows are plenty"
+    elif rows <= 3 * PLENTY_OF_ROWS and smallest_class < FEW_OF_A_CLASS:
+        why = f"the rarest class has {smallest_class} rows, too few to hold out a fifth of them"
+    else:
+        return None, f"{hold_out}: {rows:,} rows are plenty"
+    folds = FOLDS if groups is None else min(FOLDS, groups)
+    return folds, f"{folds}-fold ensemble: {few_groups or why}"
 
 
 def strata(y: NDArray[Any]) -> NDArray[np.intp]:
@@ -79,18 +99,86 @@ def strata(y: NDArray[Any]) -> NDArray[np.intp]:
     return np.where(y.any(axis=1), rarity.argmax(axis=1) + 1, 0).astype(np.intp)
 
 
+def group_codes(groups: ArrayLike, rows: int) -> Rows:
+    """The group of each row as a number from 0, in the order of the groups' names.
+
+    >>> group_codes(["b", "a", "b"], 3)
+    array([1, 0, 1])
+    """
+    names = np.asarray(groups)
+    if names.shape != (rows,):
+        raise ValueError(f"groups: expected one group a row, shape ({rows},), got {names.shape}.")
+    missing = int(pd.isna(names).sum())
+    if missing:
+        raise ValueError(
+            f"groups: expected a group for every row, got {missing} of {rows} without one (None or NaN); drop these "
+            "rows or name a group for each."
+        )
+    codes, _ = pd.factorize(names, sort=True)
+    return codes.astype(np.intp)
+
+
 def given_splits(cv: Any, y: NDArray[Any], groups: ArrayLike | None) -> list[Split] | None:
-    """Splits of a scikit-learn splitter or an iterable of (training rows, validation rows); None if cv is neither."""
+    """Splits of a scikit-learn splitter or an iterable of (training rows, validation rows); None if cv is neither.
+
+    Rows are numbers, also negative ones, which count from the end, or masks.
+
+    >>> (split,) = given_splits([([True, True, False], [-1])], np.array([0, 1, 0]), None)
+    >>> split.train, split.validation
+    (array([0, 1]), array([2]))
+    """
     if hasattr(cv, "split") and not isinstance(cv, str):
         pairs = list(cv.split(np.zeros((len(y), 1)), y, groups))
     elif isinstance(cv, Iterable) and not isinstance(cv, str):
         pairs = list(cv)
     else:
         return None
-    splits = [Split(np.asarray(train, dtype=np.intp), np.asarray(test, dtype=np.intp)) for train, test in pairs]
+    splits = [_given_split(pair, len(y)) for pair in pairs]
     if not splits or any(not len(split.train) for split in splits):
         raise ValueError("cv: expected at least one split, each with training rows.")
     return splits
+
+
+def _given_split(pair: Any, rows: int) -> Split:
+    try:
+        train, validation = pair
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"cv: expected pairs (training rows, validation rows), got {reprlib.repr(pair)} for one; give a list "
+            "such as [(training rows, validation rows)]."
+        ) from None
+    split = Split(_given_rows(train, rows, "training"), _given_rows(validation, rows, "validation"))
+    shared = len(np.intersect1d(split.train, split.validation))
+    if shared:
+        raise ValueError(
+            f"cv: expected validation rows that are held out, got {shared} that are training rows of the same split; "
+            "take them out of one of the two."
+        )
+    return split
+
+
+def _given_rows(values: Any, count: int, kind: str) -> Rows:
+    """Row numbers from row numbers or a mask."""
+    try:
+        array = np.asarray(values)
+        if array.dtype == object:
+            array = np.array(array.tolist())
+    except ValueError:
+        array = np.empty((0, 0))
+    if array.shape == (0,):
+        return np.empty(0, dtype=np.intp)
+    if array.dtype == bool and array.shape == (count,):
+        return np.flatnonzero(array)
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise ValueError(
+            f"cv: expected {kind} rows as whole numbers or as a mask of {count} rows, got {reprlib.repr(values)} "
+            f"of type {array.dtype} and shape {array.shape}."
+        )
+    wrong = array[(array < -count) | (array >= count)]
+    if len(wrong):
+        raise ValueError(f"cv: expected {kind} rows from {-count} to {count - 1}, got {wrong[0]}.")
+    array = array.astype(np.intp)
+    return np.where(array < 0, array + count, array)
 
 
 def split_rows(
@@ -108,13 +196,22 @@ def split_rows(
     every = np.arange(len(y))
     if folds == 0:
         return [Split(every, every[:0])] * members
-    fold = _fold_of_row(strata(y), folds or round(1 / HOLD_OUT_SHARE), groups, random, keep_rare=folds is None)
+    parts, codes = folds or FOLDS, None
+    if groups is not None:
+        codes = group_codes(groups, len(y))
+        found = int(codes.max()) + 1
+        if folds is None:
+            _check_two_groups(found)
+            parts = min(FOLDS, found)
+        elif found < folds:
+            raise ValueError(f"groups: {folds} folds need at least as many groups, got {found}; lower cv.")
+    fold = _fold_of_row(strata(y), parts, codes, random, keep_rare=folds is None)
     kept = range(folds or 1)
     return [Split(every[fold != k], every[fold == k]) for k in kept for _ in range(members)]
 
 
 def _fold_of_row(
-    stratum: NDArray[np.intp], folds: int, groups: ArrayLike | None, random: np.random.Generator, *, keep_rare: bool
+    stratum: NDArray[np.intp], folds: int, groups: Rows | None, random: np.random.Generator, *, keep_rare: bool
 ) -> NDArray[np.intp]:
     if groups is not None:
         return _grouped_folds(stratum, folds, groups, random)
@@ -132,20 +229,22 @@ def _fold_of_row(
     return fold
 
 
+def _check_two_groups(found: int) -> None:
+    if found < 2:
+        raise ValueError(
+            f"groups: expected at least 2 groups, so that one can be held out, got {found}; leave groups out, or give "
+            "cv a list of splits."
+        )
+
+
 def _grouped_folds(
-    stratum: NDArray[np.intp], folds: int, groups: ArrayLike, random: np.random.Generator
+    stratum: NDArray[np.intp], folds: int, groups: Rows, random: np.random.Generator
 ) -> NDArray[np.intp]:
-    names = np.asarray(groups)
-    if names.shape != stratum.shape:
-        raise ValueError(f"groups: expected one group a row, shape {stratum.shape}, got {names.shape}.")
-    found = len(np.unique(names))
-    if found < folds:
-        raise ValueError(f"groups: {folds} folds need at least as many groups, got {found}; lower cv.")
     # scikit-learn warns of classes with fewer rows than folds; merged here, they need not be spread.
     counts = np.bincount(stratum)
     merged = np.where(counts[stratum] < folds, counts.argmax(), stratum)
     splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=int(random.integers(2**31)))
     fold = np.empty(len(stratum), dtype=np.intp)
-    for k, (_, validation) in enumerate(splitter.split(np.zeros(len(stratum)), merged, names)):
+    for k, (_, validation) in enumerate(splitter.split(np.zeros(len(stratum)), merged, groups)):
         fold[validation] = k
     return fold

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from metricfit._inputs import Task
 
-__all__ = ["Target", "combined_weights", "draw_seed", "read_target"]
+__all__ = ["Target", "combined_weights", "draw_seed", "read_target", "read_truth"]
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,14 @@ def read_target(y: Any, rows: int) -> Target:
     >>> read_target(["b", "a", "b"], 3).codes
     array([1, 0, 1])
     """
-    names = np.asarray(y.columns) if hasattr(y, "columns") else None
-    array = np.asarray(y.toarray() if sparse.issparse(y) else y)  # type: ignore[attr-defined]
+    array = _plain_array(y)
     if array.dtype == object or array.dtype.kind in "fc":
         _check_gaps(array)
     if array.ndim == 2 and array.shape[1] > 1:
-        return _read_indicators(array, names, rows)
+        _check_length(len(array), rows)
+        names = _column_names(y)
+        classes = np.arange(array.shape[1]) if names is None else np.asarray(y.columns)
+        return Target("multilabel", classes, _read_indicators(array))
     array = column_or_1d(array, warn=True)
     _check_length(len(array), rows)
     if array.dtype == object:
@@ -72,16 +75,81 @@ def read_target(y: Any, rows: int) -> Target:
     return Target("binary" if len(classes) == 2 else "multiclass", classes, codes.astype(np.int64))
 
 
-def _read_indicators(array: NDArray[Any], names: NDArray[Any] | None, rows: int) -> Target:
-    _check_length(len(array), rows)
-    kind = type_of_target(array)
-    if kind != "multilabel-indicator":
+def read_truth(y: Any, task: Task, classes: NDArray[Any]) -> NDArray[Any]:
+    """Read y to score predictions: labels (n,), or 0/1 (n, labels) in the order of the classes.
+
+    Columns of a frame are matched by name.
+
+    Args:
+        y: As for :func:`read_target`.
+        task: The task of the fitted target.
+        classes: Its classes.
+
+    >>> import pandas as pd
+    >>> read_truth(pd.DataFrame({"b": [0, 0], "a": [1, 0]}), "multilabel", np.array(["a", "b"]))
+    array([[1, 0],
+           [0, 0]])
+    """
+    array = _plain_array(y)
+    if task != "multilabel":
+        return array
+    if array.ndim != 2 or array.shape[1] != len(classes):
+        raise ValueError(
+            f"y: expected 0/1 indicators of shape (n, {len(classes)}), one column a label, got {array.shape}."
+        )
+    if array.dtype == object or array.dtype.kind in "fc":
+        _check_gaps(array)
+    order = _column_order(_column_names(y), classes.tolist())
+    return _read_indicators(array)[:, order]
+
+
+def _plain_array(y: Any) -> NDArray[Any]:
+    """An array of labels, also from a sparse matrix."""
+    return np.asarray(y.toarray() if sparse.issparse(y) else y)  # type: ignore[attr-defined]
+
+
+def _column_names(y: Any) -> list[Any] | None:
+    """The names of a frame's columns, checked; None for what has none."""
+    if not hasattr(y, "columns"):
+        return None
+    names = [name.item() if isinstance(name, np.generic) else name for name in y.columns]
+    wrong = [
+        n for n in names if not isinstance(n, str | int | float) or (isinstance(n, float) and not math.isfinite(n))
+    ]
+    if wrong:
+        raise ValueError(f"y: expected columns named by text or numbers, got {wrong[0]!r}; rename the columns.")
+    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    if twice:
+        raise ValueError(f"y: expected columns of different names, got {twice[0]!r} twice; rename the columns.")
+    return names
+
+
+def _column_order(names: list[Any] | None, classes: list[Any]) -> list[int]:
+    """Where the column of each class is; names that only count the columns are none."""
+    places = list(range(len(classes)))
+    if names is None or names == classes:
+        return places
+    if set(names) == set(classes):
+        return [names.index(label) for label in classes]
+    if names == places or (classes == places and not set(names) & set(classes)):
+        return places
+    other = next(name for name in names if name not in classes)
+    raise ValueError(
+        f"y: expected the columns {classes[:20]}, as at fit, got {names[:20]}: {other!r} is not among them; rename the "
+        "columns, or give an array with the columns in that order."
+    )
+
+
+def _read_indicators(array: NDArray[Any]) -> NDArray[np.int64]:
+    plain = np.array(array.tolist()) if array.dtype == object else array
+    kind = type_of_target(plain)
+    if kind != "multilabel-indicator" or not np.isin(plain, (0, 1)).all():
+        values = f" with the values {np.unique(plain).tolist()}" if kind == "multilabel-indicator" else ""
         raise ValueError(
             f"y: expected labels of shape (n,) or 0/1 indicators of shape (n, labels), got {kind} of shape "
-            f"{array.shape}."
+            f"{array.shape}{values}."
         )
-    classes = np.arange(array.shape[1]) if names is None else names
-    return Target("multilabel", classes, (array != 0).astype(np.int64))
+    return plain.astype(np.int64)
 
 
 def _check_gaps(array: NDArray[Any]) -> None:
@@ -130,12 +198,26 @@ def combined_weights(
     if class_weight is not None:
         if target.task == "multilabel":
             raise ValueError("class_weight: has no meaning for a multi-label target; use sample_weight.")
+        _check_class_weight(class_weight)
         by_class = compute_class_weight(class_weight, classes=target.classes, y=target.truth)
         trained = weight * by_class[target.codes]
         if not trained.sum() > 0:
             raise ValueError("class_weight: all rows have weight zero.")
         trained = trained / trained.mean()
     return trained.astype(np.float32), weight.astype(np.float32)
+
+
+def _check_class_weight(class_weight: Any) -> None:
+    """Refuse weights that are no finite numbers >= 0."""
+    if not isinstance(class_weight, dict):
+        return
+    for label, value in class_weight.items():
+        try:
+            good = 0 <= float(value) < math.inf
+        except (TypeError, ValueError):
+            good = False
+        if not good:
+            raise ValueError(f"class_weight: expected finite weights >= 0, got {value!r} for class {label!r}.")
 
 
 def draw_seed(random_state: Any) -> tuple[int, bool]:
@@ -146,6 +228,6 @@ def draw_seed(random_state: Any) -> tuple[int, bool]:
         return int(random_state.randint(2**31 - 1)), False
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**31)), False
-    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and 0 <= random_state < 2**32:
         return int(random_state), True
-    raise ValueError(f"random_state: expected None, a seed >= 0 or a generator, got {random_state!r}.")
+    raise ValueError(f"random_state: expected None, a seed from 0 to 2**32 - 1 or a generator, got {random_state!r}.")
