@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -14,12 +13,8 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
-from sklearn.utils import check_array
-from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from metricfit.data import TablePreprocessor
@@ -28,9 +23,10 @@ from metricfit.decisions import DecisionRule
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.metrics import Constrained, MetricLike
 from metricfit.training.callbacks import Callback, callback_list, progress_bar
-from metricfit.training.checkpoint import CheckpointFile, fingerprint, in_full, read_checkpoint
+from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
 from metricfit.training.evaluation import TrainingData, mean_probabilities
 from metricfit.training.explanation import explain
+from metricfit.training.inputs import as_dense, as_device, check_two_dimensions, matches_names, row_count
 from metricfit.training.loop import Problem, TrainingResult, train
 from metricfit.training.metric_choice import check_metric, resolve_metric
 from metricfit.training.recipes import Recipe, get_recipe
@@ -250,7 +246,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._forget()
         recipe = self._read_recipe()
         validate_data(self, X, y, skip_check_array=True)
-        rows = _row_count(X)
+        rows = row_count(X)
         target = read_target(y, rows)
         weight, evaluation_weight = combined_weights(target, np.empty((rows, 0)), sample_weight, self.class_weight)
         self.metric_, meant = resolve_metric(self.metric, target.labels, target.task)
@@ -267,10 +263,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         problem = Problem(TrainingData(*tensors), splits, self.metric_, target.task, target.labels)
         self.classes_, self.recipe_, self.task_, self.seed_ = target.classes, recipe, target.task, seed
         self.choices_ = [choice for choice in (meant, why, *columns_in_words(self.preprocessor_)) if choice]
-        identity = self._identity(recipe, fixed, problem)
-        result = self._train(problem, recipe, self.network, "metric", identity)
+        run = self._identity(recipe, fixed, problem)
+        result = self._train(problem, recipe, self.network, "metric", run)
         unweighted = replace(problem, data=replace(problem.data, weight=torch.from_numpy(evaluation_weight)))
-        baseline = self._train_baseline(unweighted, result, identity)
+        baseline = self._train_baseline(unweighted, result, run)
         self._keep(target, problem, result, baseline, evaluation_weight.astype(np.float64))
         return self
 
@@ -356,7 +352,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit_features(self, X: Any, target: Target, seed: int) -> NDArray[np.float32]:
         if self.preprocess is None:
             self.preprocessor_ = None
-            return _dense(X, self.__class__.__name__)
+            return as_dense(X, self.__class__.__name__)
         if isinstance(self.preprocess, str):
             if self.preprocess != "auto":
                 raise ValueError(f"preprocess: expected 'auto', a transformer or None, got {self.preprocess!r}.")
@@ -365,14 +361,14 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.preprocessor_ = clone(self.preprocess)
         features = self.preprocessor_.fit_transform(X, target.truth)
         warn_of_unused(self.preprocessor_, stacklevel=3)
-        return _dense(features, self.__class__.__name__)
+        return as_dense(features, self.__class__.__name__)
 
     def _features(self, X: Any) -> NDArray[np.float32]:
-        _check_two_dimensions(X)
-        if not hasattr(X, "columns") or not _matches_names(self.preprocessor_):
+        check_two_dimensions(X)
+        if not hasattr(X, "columns") or not matches_names(self.preprocessor_):
             validate_data(self, X, reset=False, skip_check_array=True)
         made = X if self.preprocessor_ is None else self.preprocessor_.transform(X)
-        features = _dense(made, self.__class__.__name__)
+        features = as_dense(made, self.__class__.__name__)
         if features.shape[1] != self.n_network_inputs_:
             raise ValueError(
                 f"preprocess: expected {self.n_network_inputs_} features, as in fit, got {features.shape[1]}; give X "
@@ -395,7 +391,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 recipe,
                 seed=self.seed_,
                 network=network,
-                device=_device(self.device),
+                device=as_device(self.device),
                 mixed_precision=self.mixed_precision,
                 checkpoint=checkpoint,
                 callbacks=[bar, *callback_list(self.callbacks)],
@@ -478,12 +474,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "labels": list(map(str, problem.labels)),
         }
         folds = [part for split in problem.splits for part in (split.train, split.validation)]
-        tensors = problem.data
-        arrays = (tensors.features, tensors.target, tensors.weight)
-        return {
-            "settings": json.dumps(settings, sort_keys=True, default=in_full),
-            "data": fingerprint(*(t.numpy() for t in arrays), *folds),
-        }
+        tensors = (problem.data.features, problem.data.target, problem.data.weight)
+        return run_identity(settings, [*(tensor.numpy() for tensor in tensors), *folds])
 
     def _seed_of_checkpoint(self, seed: int) -> int:
         """An unseeded run that was stopped goes on with the seed it was started with."""
@@ -501,43 +493,3 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.categorical = self.preprocess is not None
         tags.non_deterministic = False
         return tags
-
-
-_CPU = torch.device("cpu")
-
-
-def _row_count(X: Any) -> int:
-    rows = int(_num_samples(X))
-    _check_two_dimensions(X)
-    if not rows:
-        raise ValueError("X: Found array with 0 sample(s), a minimum of 2 is required.")
-    return rows
-
-
-def _check_two_dimensions(X: Any) -> None:
-    if len(getattr(X, "shape", (0, 0))) == 1:
-        raise ValueError(
-            "X: Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) for one row, "
-            "X.reshape(-1, 1) for one column."
-        )
-
-
-def _matches_names(preprocessor: Any) -> bool:
-    """Whether a preprocessor picks the columns of a frame by name, whatever their order, and misses none silently."""
-    first = preprocessor.steps[0][1] if isinstance(preprocessor, Pipeline) else preprocessor
-    return isinstance(first, TablePreprocessor | ColumnTransformer)
-
-
-def _dense(features: Any, name: str) -> NDArray[np.float32]:
-    """Features as a C-contiguous float32 array without gaps."""
-    if sparse.issparse(features):
-        features = features.toarray()  # type: ignore[attr-defined]
-    dense = np.ascontiguousarray(check_array(features, dtype=np.float32, estimator=name, input_name="X"))
-    return dense if dense.flags.writeable else dense.copy()  # torch shares the memory of writable arrays alone
-
-
-def _device(device: str | torch.device) -> torch.device:
-    if device == "auto":
-        # torchrun gives each process of a machine a number: one GPU each.
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if torch.cuda.is_available() else _CPU
-    return torch.device(device)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from metricfit._inputs import Task
-from metricfit.classifier import MetricClassifier, _device
+from metricfit.classifier import MetricClassifier
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, frame_of, share_of_rows
@@ -29,6 +29,7 @@ from metricfit.training.batches import BatchOrder
 from metricfit.training.callbacks import EpochEnd, callback_list, progress_bar
 from metricfit.training.evaluation import TrainingData
 from metricfit.training.history import EpochRecord
+from metricfit.training.inputs import as_device
 from metricfit.training.loop import Problem, _Trainer
 from metricfit.training.metric_choice import resolve_metric
 from metricfit.training.optimiser import WeightAverage
@@ -190,7 +191,7 @@ def _fit(
     )
     classifier.choices_ += columns_in_words(preprocessor)
     trainer = _StreamTrainer(
-        problem, recipe, stream.seed, classifier.network, _device(classifier.device), classifier.mixed_precision
+        problem, recipe, stream.seed, classifier.network, as_device(classifier.device), classifier.mixed_precision
     )
     trainer.stream_from(buffers, number, len(held))
     with progress_bar(classifier.verbose and is_first_process(), f"{recipe.name} ({classifier.metric_})") as bar:

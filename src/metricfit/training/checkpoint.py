@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import os
 import re
 import tempfile
 import time
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 
 from metricfit.metrics import CallableMetric
 
-__all__ = ["CheckpointFile", "fingerprint", "in_full"]
+__all__ = ["CheckpointFile", "fingerprint", "in_full", "run_identity"]
 
 _FORMAT = "metricfit.checkpoint"
 _VERSION = 1
@@ -40,6 +42,14 @@ def fingerprint(*arrays: NDArray[Any] | None) -> str:
         digest.update(f"{array.shape}{array.dtype.str};".encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b"")
     return digest.hexdigest()
+
+
+def run_identity(settings: Mapping[str, Any], arrays: Iterable[NDArray[Any]]) -> dict[str, str]:
+    """What makes a run this run, for :class:`CheckpointFile`: its settings in full and a hash of its data."""
+    return {
+        "settings": json.dumps(settings, sort_keys=True, default=in_full),
+        "data": fingerprint(*arrays),
+    }
 
 
 def in_full(value: Any) -> str:
