@@ -1,0 +1,88 @@
+"""Why is every method better on cocktail party here than in EAST's tables?
+
+``python -m benchmarks.papers.checks.cocktail_order`` trains a random forest and EAST's network by cross-entropy on five
+splits of the pairs of people: at random, the other four always in one order, as in the tables; and with the four
+in a random order, with the pairs of one moment all in one part, and with both.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.metrics import accuracy_score, f1_score
+
+from benchmarks.papers import compiled, data, networks
+from benchmarks.papers.config import protocol
+from benchmarks.papers.training import Settings, outputs
+
+TRIALS = 5
+OTHERS = slice(6, 22)
+"""Columns of the four other people, four of each."""
+
+PAIRS = 15
+"""Pairs of six people: rows of one moment, which follow each other."""
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    problem = data.load("cocktail_party")
+    X, y = np.asarray(problem.X, dtype=np.float32), np.asarray(problem.y)
+    rows = []
+    for order in ("fixed", "random"):
+        for unit in ("pair", "moment"):
+            for trial in range(TRIALS):
+                random = np.random.default_rng(trial)
+                features = shuffled_others(X, random) if order == "random" else X
+                parts = split(len(y), PAIRS if unit == "moment" else 1, random)
+                for model, predict in (("random forest", forest), ("cross-entropy", network)):
+                    called = predict(features, y, parts, trial)
+                    truth = y[parts[2]]
+                    rows.append({
+                        "others": order, "split by": unit, "model": model,
+                        "macro F1": f1_score(truth, called, average="macro"), "F1": f1_score(truth, called),
+                        "accuracy": accuracy_score(truth, called),
+                    })  # fmt: skip
+            print(f"{order} order, split by {unit}: done", flush=True)
+    table = pd.DataFrame(rows).groupby(["others", "split by", "model"], sort=False).agg(["mean", "std"])
+    table.columns = [" ".join(column) for column in table.columns]
+    print(table.reset_index().to_markdown(index=False, floatfmt=".3f"))
+
+
+def shuffled_others(X: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
+    """The four other people of each row in an order of its own."""
+    people, made = X[:, OTHERS].reshape(len(X), 4, 4), X.copy()
+    order = random.permuted(np.arange(4)[None].repeat(len(X), axis=0), axis=1)
+    made[:, OTHERS] = np.take_along_axis(people, order[:, :, None], axis=1).reshape(len(X), 16)
+    return made
+
+
+def split(rows: int, together: int, random: np.random.Generator) -> list[NDArray[np.intp]]:
+    """Rows of the training, validation and test parts; so many neighbours stay together."""
+    blocks = random.permutation(rows // together)
+    ends = (np.cumsum(protocol("east-tabular").fractions) * len(blocks)).round().astype(int)
+    parts = np.split(blocks, ends[:-1])
+    return [np.flatnonzero(np.isin(np.arange(rows) // together, part)) for part in parts]
+
+
+def forest(X: NDArray[np.float32], y: NDArray[np.intp], parts: list[NDArray[np.intp]], seed: int) -> NDArray[np.intp]:
+    train, _, test = parts
+    return RandomForestClassifier(random_state=seed).fit(X[train], y[train]).predict(X[test])
+
+
+def network(X: NDArray[np.float32], y: NDArray[np.intp], parts: list[NDArray[np.intp]], seed: int) -> NDArray[np.intp]:
+    how = protocol("east-tabular")
+    mean, deviation = X[parts[0]].mean(axis=0), X[parts[0]].std(axis=0)
+    tensors = [(torch.from_numpy((X[p] - mean) / deviation), torch.from_numpy(y[p]).long()) for p in parts]
+    make = partial(networks.build, how.network, (X.shape[1],), 2, dropout=how.dropout)
+    settings = Settings(how.optimiser, how.learning_rate, how.batch_size, how.patience, how.max_epochs)
+    fit = compiled.train(make, torch.nn.CrossEntropyLoss(), tensors[0], tensors[1], settings, seed=seed)
+    return outputs(fit.network, tensors[2][0]).argmax(1).numpy()
+
+
+if __name__ == "__main__":
+    main()
