@@ -121,7 +121,7 @@ MetricClassifier("f1", max_epochs=1, min_steps=0, **usual).fit(X, y)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / X.nbytes)
 """
     rows = []
-    for state, what in (("loaded", ""), ("fresh", ", numba included")):
+    for state, what in (("loaded", " and numba"), ("fresh", ", numba included")):
         run = [sys.executable, "-c", code, state]
         value = round(float(subprocess.run(run, capture_output=True, text=True, check=True).stdout), 2)
         rows.append({
