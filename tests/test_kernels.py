@@ -280,6 +280,19 @@ class TestLoss:
         fused_and_plain(MetricLoss(spec, weight=weight, temperature=0.05), scores, target, sample_weight)
 
     @pytest.mark.usefixtures("way")
+    @pytest.mark.parametrize("classes", [3, 130])
+    @pytest.mark.parametrize("ignored", [0, 2])
+    def test_an_ignored_class_is_as_if_its_samples_were_not_there(self, ignored, classes):
+        scores, target, weight = samples(200, classes, dtype=torch.float32)
+        target = target % 3
+        scores[target == ignored] = math.nan
+        loss = MetricLoss("f1", ignore_index=ignored)
+        fused_and_plain(loss, scores, target, weight)
+        kept = target != ignored
+        expected, _ = plain_loss(MetricLoss("f1"), scores[kept], target[kept], weight[kept])
+        assert loss(scores, target, weight).item() == pytest.approx(expected.item(), abs=2e-6)
+
+    @pytest.mark.usefixtures("way")
     @pytest.mark.parametrize("spec", ["f1", "mcc", "kappa"])
     def test_arguments_stay_as_they_were(self, spec):
         scores, target, sample_weight = samples(50, 6, dtype=torch.float32)

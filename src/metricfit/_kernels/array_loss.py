@@ -75,7 +75,7 @@ class ArrayBatch:
         labels: Array = target.numpy().reshape(-1)
         weights = None if sample_weight is None else self._array(sample_weight).reshape(-1)
         keep = None
-        if not _are_classes(labels, classes):
+        if 0 <= ignore_index < classes or not _are_classes(labels, classes):
             keep = labels != ignore_index
             labels = labels * keep
             weights = self._array(torch.from_numpy(keep)) if weights is None else weights * keep

@@ -52,7 +52,7 @@ class TorchBatch:
         labels = target.reshape(-1)
         weights = None if sample_weight is None else sample_weight.reshape(-1).to(self.dtype)
         keep = None
-        if not (may_wait and _are_within(labels, classes)):
+        if 0 <= ignore_index < classes or not (may_wait and _are_within(labels, classes)):
             keep = labels != ignore_index
             labels = labels * keep
             weights = keep.to(self.dtype) if weights is None else weights * keep
