@@ -293,6 +293,20 @@ class TestLoss:
         assert loss(scores, target, weight).item() == pytest.approx(expected.item(), abs=2e-6)
 
     @pytest.mark.usefixtures("way")
+    @pytest.mark.parametrize("trailing", [(), (4, 5)])
+    def test_weights_that_do_not_lie_side_by_side(self, trailing):
+        random = generator(4)
+        scores = torch.randn(7, 3, *trailing, generator=random)
+        target = torch.randint(3, (7, *trailing), generator=random)
+        one, table = torch.tensor([0.5]), torch.rand(7, *trailing, 2, generator=random)
+        fused_and_plain(MetricLoss("f1"), scores, target, table[..., 0])
+        fused_and_plain(MetricLoss("mcc"), scores, target, one.expand(7, *trailing))
+        fused_and_plain(
+            MetricLoss("f1", weight=torch.tensor([[1.0, 9.0], [5.0, 9.0], [2.0, 9.0]])[:, 0]), scores, target
+        )
+        fused_and_plain(MetricLoss("f1", weight=one.expand(3)), scores, target)
+
+    @pytest.mark.usefixtures("way")
     @pytest.mark.parametrize("spec", ["f1", "mcc", "kappa"])
     def test_arguments_stay_as_they_were(self, spec):
         scores, target, sample_weight = samples(50, 6, dtype=torch.float32)

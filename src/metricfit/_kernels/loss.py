@@ -181,7 +181,8 @@ def _are_weights(weights: Tensor, shape: torch.Size, like: Tensor) -> bool:
 
 
 def _as_floats(weights: Tensor | None) -> Tensor | None:
-    return None if weights is None else weights.reshape(-1).to(torch.float32)
+    # Side by side: the loop for small batches reads them by address. A column of a table stays one when flattened.
+    return None if weights is None else weights.reshape(-1).to(torch.float32).contiguous()
 
 
 def _as_scalar(value: Any, dtype: torch.dtype) -> Tensor:
