@@ -21,6 +21,19 @@ class TestConstraint:
         assert (0.9 <= recall) == (recall >= 0.9)  # noqa: SIM300
         assert repr(recall >= 0.9) == "Constraint(recall[1] >= 0.9)"
 
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: precision.subject_to(recall >= 0.9 and fpr <= 0.1),
+            lambda: precision.subject_to(recall >= 0.9 or fpr <= 0.1),
+            lambda: precision.subject_to(0.2 <= recall <= 0.9),
+            lambda: precision.subject_to(not recall >= 0.9),
+        ],
+    )
+    def test_joining_them_in_python_drops_none_in_silence(self, make):
+        with pytest.raises(TypeError, match=r"recall\[1\] >= 0.*one by one"):
+            make()
+
     @given(st.floats(0, 1), st.floats(0, 1))
     def test_violation_is_the_missing_part(self, value, bound):
         value = torch.tensor(value, dtype=torch.float64)

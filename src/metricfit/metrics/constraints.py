@@ -50,6 +50,13 @@ class Constraint:
         """By how much a value misses the bound; 0 where the constraint holds."""
         return (self.bound - value if self.operator == ">=" else value - self.bound).clamp_min(0)
 
+    def __bool__(self) -> bool:
+        """Refuse: of ``a and b`` and ``0.2 <= metric <= 0.9`` Python would keep the last constraint alone."""
+        raise TypeError(
+            f"{self}: is not true or false; Python's 'and', 'or' and chained comparisons would drop constraints. Give "
+            "them one by one: subject_to(Recall(1) >= 0.9, Precision(1) >= 0.5)."
+        )
+
     def __str__(self) -> str:
         """The constraint as in a spec."""
         return f"{self.metric} {self.operator} {spell(self.bound)}"
