@@ -166,6 +166,18 @@ def test_memory_is_the_moving_average_and_keeps_the_size_of_the_gradient():
         torch.testing.assert_close(gradient, wanted)
 
 
+@pytest.mark.parametrize("spec", ["f1", "kappa"])
+def test_memory_of_a_loss_in_half_precision_is_kept_in_single(spec):
+    half, single = (MetricLoss(spec, memory=0.9).to(dtype) for dtype in (torch.bfloat16, torch.float32))
+    half.temperature = single.temperature
+    for seed in range(20):
+        logits, target = batch(seed=seed)
+        half(logits.detach().float(), target)
+        single(logits.detach().float(), target)
+    assert half.memories[0].matrix.dtype == torch.float32
+    torch.testing.assert_close(half.memories[0].matrix, single.memories[0].matrix)
+
+
 def test_memory_rests_in_evaluation_and_can_be_reset():
     loss = MetricLoss("f1", memory=0.9)
     loss(*batch(seed=0))

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from metricfit._numerics import accumulation_dtype
 from metricfit.confusion import ConfusionMatrix
 
 __all__ = ["ConfusionMemory"]
@@ -21,7 +22,8 @@ class ConfusionMemory(nn.Module):
     batch without positives still has a sensible F1. The gradient flows through the batch's C alone and keeps the
     size it would have without a memory: dM/dC is taken as 1, not ``1 - decay``.
 
-    The state is a buffer: it moves with ``.to()``, is saved in the ``state_dict`` and synchronises with the module.
+    The state is a buffer, in float32 or better: it moves with ``.to()``, is saved in the ``state_dict`` and
+    synchronises with the module.
 
     Args:
         decay: Weight of the past, in [0, 1).
@@ -58,7 +60,7 @@ class ConfusionMemory(nn.Module):
             past = self.matrix.to(current.dtype)
             blended = self.decay * past + (1 - self.decay) * current.detach()
             blended = torch.where(total > 0, blended, past)  # a batch where all is ignored teaches nothing
-        self.matrix = blended.to(self.matrix.dtype) if self.matrix.numel() else blended
+        self.matrix = blended.to(accumulation_dtype(self.matrix.dtype)) if self.matrix.numel() else blended
         return cm.with_matrix(blended + (current - current.detach()))
 
     def blend(self, counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
@@ -68,7 +70,7 @@ class ConfusionMemory(nn.Module):
         if self.matrix.numel():
             self._check_shape(counts.shape)
             current = self.decay * self.matrix.double().numpy() + (1 - self.decay) * current
-        self.matrix = torch.from_numpy(current).to(self.matrix.dtype)
+        self.matrix = torch.from_numpy(current).to(accumulation_dtype(self.matrix.dtype))
         return current, scale
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
