@@ -34,6 +34,14 @@ def test_multiclass_equals_scikit_learn_whatever_the_batches(size: int) -> None:
     assert in_batches(macro, logits, y, size=size) == pytest.approx(f1_score(y, predicted, average="macro"))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("threshold", [0.1, 0.3, 0.7])
+def test_a_score_equal_to_the_threshold_is_positive(threshold: float, dtype: torch.dtype) -> None:
+    recall = ConfusionMetric("recall", task="binary", threshold=threshold, from_probabilities=True)
+    recall.update(torch.tensor([threshold], dtype=dtype), torch.tensor([1]))
+    assert recall.compute() == 1
+
+
 def test_binary_and_multilabel_equal_scikit_learn() -> None:
     logits, y = samples()
     decided = logits.sigmoid() >= 0.4

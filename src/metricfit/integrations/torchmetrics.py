@@ -86,7 +86,8 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
         self.labels = None if labels is None else tuple(labels)
         self.from_probabilities = from_probabilities
         self.validate = validate
-        self.register_buffer("threshold", torch.as_tensor(threshold, dtype=torch.float32), persistent=False)
+        # In float64, so that a float64 score of 0.3 reaches a threshold of 0.3; other scores round it to their dtype.
+        self.register_buffer("threshold", torch.as_tensor(threshold, dtype=torch.float64), persistent=False)
         self.register_buffer("weight", weight, persistent=False)
         self._grids = sorted(self.metric._grids(), key=lambda grid: grid or ())
         for number, grid in enumerate(self._grids):
