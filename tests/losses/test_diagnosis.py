@@ -1,5 +1,7 @@
 """The diagnosis says what a batch can teach."""
 
+import math
+
 import pytest
 import sklearn.metrics as sk
 import torch
@@ -61,6 +63,16 @@ def test_other_tasks_and_ranking_metrics(task):
         report = MetricLoss(spec, task=task).diagnose(logits, target)
         assert 0 <= report.soft_value <= 1
         assert 0 <= report.hard_value <= 1
+
+
+def test_the_bound_is_for_the_cells_that_there_are():
+    logits, target = torch.randn(30, 1, generator=torch.Generator().manual_seed(3)), torch.arange(30)[:, None] % 2
+    one_label = MetricLoss("f1", task="multilabel").diagnose(logits, target)
+    binary = MetricLoss("f1", task="binary").diagnose(logits[:, 0], target[:, 0])
+    assert one_label.deviation_bound == binary.deviation_bound
+    for labels in (2, 3, 50):
+        report = MetricLoss("f1", task="multilabel").diagnose(logits.expand(30, labels), target.expand(30, labels))
+        assert report.deviation_bound >= math.sqrt(math.log(2 * 4 * labels / 0.05) / 60)
 
 
 def test_ignored_samples_do_not_count():

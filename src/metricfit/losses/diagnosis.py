@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -85,9 +86,14 @@ def diagnose(
         share_without_gradient=float(idle),
         classes_without_support=tuple(names[i] for i in torch.nonzero(cm.support <= 0).flatten().tolist()),
         samples=number,
-        deviation_bound=deviation_bound(max(number, 1), cm.num_classes, confidence=confidence),
+        deviation_bound=deviation_bound(max(number, 1), _matrix_side(cm), confidence=confidence),
         confidence=confidence,
     )
+
+
+def _matrix_side(cm: ConfusionMatrix) -> int:
+    """The side of a square matrix with no fewer cells than this one, which has four a label in a multi-label task."""
+    return math.ceil(2 * math.sqrt(cm.num_classes)) if cm.task == "multilabel" else cm.num_classes
 
 
 def _hard(
