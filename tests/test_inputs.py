@@ -152,6 +152,7 @@ BAD = {
     "input is a list": (TypeError, "input: .*torch.Tensor.*list", {"input": [[1.0, 2.0]]}),
     "target is a list": (TypeError, "target: .*torch.Tensor.*list", {"target": [0, 1, 2, 1]}),
     "integer logits": (TypeError, "input: .*floating-point.*int64", {"input": LOGITS.long()}),
+    "no ignored index": (TypeError, "ignore_index: expected a whole number, got None", {"ignore_index": None}),
     "no class dimension": (ValueError, r"input: .*\(N, C, …\).*\(4,\)", {"input": BINARY}),
     "one class": (ValueError, "input: .*at least 2 classes.*task='binary'", {"input": LOGITS[:, :1]}),
     "empty batch": (ValueError, r"input: the batch is empty.*\(0, 3\)", {"input": LOGITS[:0], "target": INDICES[:0]}),

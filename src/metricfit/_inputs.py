@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal, get_args
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from metricfit._numerics import accumulation_dtype, safe_divide
 
-__all__ = ["Samples", "Task", "check_task", "flatten_inputs", "values_can_be_inspected"]
+__all__ = ["Samples", "Task", "check_ignore_index", "check_task", "flatten_inputs", "values_can_be_inspected"]
 
 Task = Literal["multiclass", "binary", "multilabel"]
 
@@ -19,6 +20,14 @@ def check_task(task: str) -> None:
     """Raise unless ``task`` is one of the three that exist."""
     if task not in get_args(Task):
         raise ValueError(f"task: expected 'multiclass', 'binary' or 'multilabel', got {task!r}.")
+
+
+def check_ignore_index(ignore_index: int) -> None:
+    """Raise unless ``ignore_index`` is a whole number."""
+    if not isinstance(ignore_index, Integral):
+        raise TypeError(
+            f"ignore_index: expected a whole number, got {ignore_index!r}; to ignore nothing leave it at -100."
+        )
 
 
 @dataclass(frozen=True)
@@ -75,6 +84,7 @@ def flatten_inputs(
         raise TypeError(f"{wrong}: expected a torch.Tensor, got {kind}; convert it with torch.as_tensor.")
     if not input.is_floating_point():
         raise TypeError(f"input: expected floating-point logits, got {input.dtype}; call .float() first.")
+    check_ignore_index(ignore_index)
     validate = validate and values_can_be_inspected()
     classes = _check_input_shape(input, task, allow_empty)
     dtype = accumulation_dtype(input.dtype)

@@ -323,6 +323,14 @@ def test_functional_twin_is_the_same():
         metric_loss(logits, target, "mcc", step="identity", temperature=temperature)
 
 
+def test_the_highest_temperature_is_allowed_in_every_type_of_number():
+    logits, target = batch()
+    expected = MetricLoss("mcc", temperature=0.4)(logits, target).item()
+    assert MetricLoss("mcc", temperature=np.float64(0.4))(logits, target).item() == expected
+    assert metric_loss(logits, target, "mcc", temperature=torch.tensor(0.4)).item() == expected
+    assert MetricLoss("mcc", temperature=np.float32(0.25)).temperature.item() == 0.25
+
+
 def test_ranking_losses_tend_to_the_area_at_many_thresholds():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 400)
@@ -332,6 +340,14 @@ def test_ranking_losses_tend_to_the_area_at_many_thresholds():
     auprc = 1 - AUPRCLoss(grid=2000, temperature=1e-6).double()(x, t).item()
     assert auroc == pytest.approx(sk.roc_auc_score(y, scores), abs=2e-3)
     assert auprc == pytest.approx(sk.average_precision_score(y, scores), abs=2e-3)
+
+
+def weighted(prior, **options):
+    return MetricLoss("f1", cross_entropy=0.5, class_weighting="sqrt", class_prior=prior, **options)
+
+
+def warm(temperature):
+    return metric_loss(torch.zeros(2, 2), torch.tensor([0, 1]), "f1", temperature=temperature)
 
 
 BAD = [
@@ -369,6 +385,34 @@ BAD = [
     (lambda: MetricLoss("f1", task="binary", threshold=1.0), ValueError, "threshold: expected"),
     (lambda: MetricLoss("f1", task="binary", threshold=[[0.5]]), ValueError, "threshold: expected"),
     (lambda: MetricLoss("f1", task="binary", detach_threshold=True), ValueError, "detach_threshold"),
+    (lambda: MetricLoss("auroc", task="binary", threshold=0.3), ValueError, "threshold: has no effect with auroc"),
+    (lambda: MetricLoss("auroc", detach_threshold=True), ValueError, "detach_threshold: has no effect"),
+    (lambda: MetricLoss("f1", task="binary", threshold=[0.3, 0.4]), ValueError, "threshold: expected .*got 2"),
+    (
+        lambda: MetricLoss("f1", task="multilabel", threshold=[0.3, 0.4])(torch.zeros(2, 3), torch.ones(2, 3)),
+        ValueError,
+        "threshold: expected a number or 3 of them",
+    ),
+    (lambda: weighted(torch.ones(5))(torch.zeros(2, 3), torch.tensor([0, 1])), ValueError, "class_prior: expected 3"),
+    (lambda: weighted(torch.ones(1))(torch.zeros(2, 3), torch.tensor([0, 1])), ValueError, "class_prior: expected 3"),
+    (
+        lambda: weighted(torch.ones(1))(torch.zeros(2, 3), torch.tensor([0, 1]), torch.ones(2)),
+        ValueError,
+        "class_prior: expected 3",
+    ),
+    (lambda: weighted(torch.tensor([0.1]), task="binary"), ValueError, "class_prior: expected 2"),
+    (lambda: weighted(torch.tensor([9.0, 0.1]), task="multilabel"), ValueError, "class_prior: .*positive share"),
+    (
+        lambda: MetricLoss("f1", labels=["a", "b"])(torch.zeros(2, 3), torch.tensor([0, 1])),
+        ValueError,
+        "labels: expected 3",
+    ),
+    (lambda: MetricLoss("f1", ignore_index=None), TypeError, "ignore_index: expected a whole number, got None"),
+    (lambda: MetricLoss("f1", temperature=torch.tensor(0.1)), TypeError, "temperature: expected a number, got Tensor"),
+    (lambda: warm(torch.tensor(0.5)), ValueError, "temperature: expected 0 < T <= 0.4, got 0.5"),
+    (lambda: warm(torch.tensor(-1.0)), ValueError, "temperature: expected 0 < T"),
+    (lambda: warm(torch.tensor([0.1, 0.2])), ValueError, r"temperature: .*one .*number, got .*\(2,\)"),
+    (lambda: warm(torch.tensor(1)), ValueError, "temperature: .*int64"),
     (lambda: MetricLoss("fbeta:beta=-1"), ValueError, "beta: expected"),
     (lambda: MetricLoss("f1", average="makro"), ValueError, "average: expected"),
     (lambda: MetricLoss("f1_macro", average="micro"), ValueError, "average: .*already"),

@@ -46,6 +46,9 @@ def loss_in_one_step(loss: MetricLoss, input: Tensor, target: Tensor, sample_wei
     closed_form, points = _closed_form_and_points(loss)
     if closed_form is None or points is None or (closed_form.label >= 0 and loss.labels is not None):
         return None
+    known_classes = (loss.labels, loss._buffers["class_prior"])
+    if any(of_classes is not None and len(of_classes) != _classes_of(loss, input) for of_classes in known_classes):
+        return None
     group = group_of(loss.sync, loss.training)
     memory = cast("ConfusionMemory", loss.memories[0]) if loss.memories is not None and loss.training else None
     is_mixed = memory is not None or bool(loss.cross_entropy)
@@ -92,6 +95,10 @@ def loss_in_one_step(loss: MetricLoss, input: Tensor, target: Tensor, sample_wei
         weight=loss.weight,
         ignore_index=loss.ignore_index,
     )
+
+
+def _classes_of(loss: MetricLoss, input: Tensor) -> int:
+    return 2 if loss.task == "binary" else sum(input.shape[1:2])
 
 
 def _metric_again(

@@ -9,15 +9,22 @@ import torch
 from torch import Tensor, nn
 
 from metricfit._counting import count_each_class, count_samples
-from metricfit._inputs import Samples, Task, check_task, flatten_inputs
+from metricfit._inputs import Samples, Task, check_task, flatten_inputs, values_can_be_inspected
 from metricfit.confusion import Absent, ConfusionMatrix, as_confusion_matrix
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
 from metricfit.losses.cross_entropy import ClassWeighting, cross_entropy_of_sums, cross_entropy_sums
 from metricfit.losses.diagnosis import Diagnosis, diagnose
 from metricfit.losses.fused import Known, loss_in_one_step
 from metricfit.losses.memory import ConfusionMemory
-from metricfit.losses.options import as_weights, check_options, checked_threshold, with_average
-from metricfit.losses.stepping import check_temperature, choose_step
+from metricfit.losses.options import (
+    as_weights,
+    check_options,
+    check_sizes,
+    checked_prior,
+    checked_threshold,
+    with_average,
+)
+from metricfit.losses.stepping import check_temperature, check_tensor, choose_step
 from metricfit.metrics import ClassMetric, MetricLike, get
 from metricfit.metrics.base import MatrixSource
 from metricfit.steps import Step, annealed_linear_step
@@ -85,7 +92,7 @@ def metric_loss(
     if isinstance(temperature, Tensor):
         if loss.temperature is None:
             raise ValueError(f"temperature: has no effect with step={step!r}.")
-        loss.temperature = temperature
+        loss.temperature = check_tensor(temperature, look=validate and values_can_be_inspected())
     value: Tensor = loss(input, target, sample_weight)
     return value
 
@@ -184,7 +191,7 @@ class MetricLoss(nn.Module):
         self.sync = check_sync(sync)
         check_options(self, step, threshold, class_prior)
         self._fixed_step: Step | None = None
-        chosen = choose_step(step, temperature=temperature, delta=delta, k=k, sharpness=sharpness)
+        chosen = choose_step(step, temperature=check_temperature(temperature), delta=delta, k=k, sharpness=sharpness)
         annealed = step == "annealed_linear"
         if not annealed:
             self._fixed_step = chosen
@@ -192,8 +199,9 @@ class MetricLoss(nn.Module):
         self.register_buffer("temperature", torch.tensor(float(temperature)) if annealed else None)
         self.register_buffer("threshold", checked_threshold(threshold), persistent=False)
         self.register_buffer("weight", None if weight is None else as_weights(weight, "weight"), persistent=False)
-        prior = None if class_prior is None else as_weights(class_prior, "class_prior")
-        self.register_buffer("class_prior", prior, persistent=False)
+        self.register_buffer("class_prior", checked_prior(class_prior, task), persistent=False)
+        if task == "binary":
+            check_sizes(self, 1)
         self._grids = sorted(self.metric._grids(), key=lambda grid: grid or ())
         self._known: Known | None = None
         self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self._grids) if memory else None
@@ -258,7 +266,7 @@ class MetricLoss(nn.Module):
     def _flatten(
         self, input: Tensor, target: Tensor, sample_weight: Tensor | None, *, allow_empty: bool = False
     ) -> Samples:
-        return flatten_inputs(
+        samples = flatten_inputs(
             input,
             target,
             task=self.task,
@@ -269,6 +277,8 @@ class MetricLoss(nn.Module):
             validate=self.validate,
             allow_empty=allow_empty,
         )
+        check_sizes(self, samples.scores.shape[-1])
+        return samples
 
     def _count(self, samples: Samples, thresholds: tuple[float, ...] | None) -> Tensor:
         if self._averages_classes(samples.scores) and samples.target.ndim == 1:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args
 import torch
 from torch import Tensor
 
+from metricfit._inputs import Task, check_ignore_index
 from metricfit.confusion import Absent
 from metricfit.losses.cross_entropy import ClassWeighting
 from metricfit.metrics import ClassMetric, Metric
@@ -17,7 +18,7 @@ from metricfit.steps import Step
 if TYPE_CHECKING:
     from metricfit.losses.metric_loss import MetricLoss
 
-__all__ = ["as_weights", "check_options", "checked_threshold", "with_average"]
+__all__ = ["as_weights", "check_options", "check_sizes", "checked_prior", "checked_threshold", "with_average"]
 
 
 def check_options(loss: MetricLoss, step: str | Step, threshold: object, class_prior: object) -> None:
@@ -41,17 +42,34 @@ def check_options(loss: MetricLoss, step: str | Step, threshold: object, class_p
         raise ValueError("class_weighting: has no effect without cross_entropy; give cross_entropy a weight.")
     if class_prior is not None and loss.class_weighting == "none":
         raise ValueError("class_prior: has no effect without class_weighting='sqrt' or 'balanced'.")
+    check_ignore_index(loss.ignore_index)
+    only_grids = None not in loss.metric._grids()
     plain = isinstance(threshold, (int, float)) and threshold == 0.5
-    if not plain and (loss.task == "multiclass" or step in ("amplifier", "identity")):
+    if not plain and (only_grids or loss.task == "multiclass" or step in ("amplifier", "identity")):
         fixed = "a multiclass task, whose threshold is dynamic" if loss.task == "multiclass" else f"step={step!r}"
+        fixed = f"{loss.metric}, which has a grid of thresholds" if only_grids else fixed
         raise ValueError(f"threshold: has no effect with {fixed}.")
     if loss.task == "multiclass" and step == "amplifier":
         raise ValueError(
             "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach; use "
             "step='sigmoid' with k=73, or task='binary'."
         )
-    if loss.detach_threshold and (loss.task != "multiclass" or step in ("amplifier", "identity")):
+    if loss.detach_threshold and (only_grids or loss.task != "multiclass" or step in ("amplifier", "identity")):
         raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
+
+
+def check_sizes(loss: MetricLoss, columns: int) -> None:
+    """Raise a ``ValueError`` where a threshold or a prior does not fit the classes or labels.
+
+    Args:
+        loss: With its options set.
+        columns: How many scores a sample has.
+    """
+    if loss.threshold.ndim and len(loss.threshold) != columns:
+        raise ValueError(f"threshold: expected a number or {columns} of them, one a label, got {len(loss.threshold)}.")
+    size = 2 if loss.task == "binary" else columns
+    if loss.class_prior is not None and len(loss.class_prior) != size:
+        raise ValueError(f"class_prior: expected {size} shares or counts, got {len(loss.class_prior)}.")
 
 
 def with_average(metric: Metric, average: str | int | None) -> Metric:
@@ -73,6 +91,16 @@ def checked_threshold(threshold: float | Sequence[float] | Tensor) -> Tensor:
     if not bool(((values > 0) & (values < 1)).all()):
         raise ValueError(f"threshold: expected numbers strictly between 0 and 1, got {threshold}.")
     return values
+
+
+def checked_prior(class_prior: Tensor | None, task: Task) -> Tensor | None:
+    """Class shares or counts as a tensor."""
+    if class_prior is None:
+        return None
+    prior = as_weights(class_prior, "class_prior")
+    if task == "multilabel" and bool((prior > 1).any()):
+        raise ValueError(f"class_prior: a multilabel task expects the positive share of each label, got {class_prior}.")
+    return prior
 
 
 def as_weights(values: Tensor, name: str) -> Tensor:

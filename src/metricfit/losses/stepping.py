@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from torch import Tensor
@@ -17,7 +18,7 @@ from metricfit.steps import (
     sigmoid_step,
 )
 
-__all__ = ["HIGHEST_TEMPERATURE", "check_temperature", "choose_step"]
+__all__ = ["HIGHEST_TEMPERATURE", "check_temperature", "check_tensor", "choose_step"]
 
 HIGHEST_TEMPERATURE = 0.4
 """Above it the five points of east eq. 4 are out of order."""
@@ -33,11 +34,22 @@ _STEPS: dict[str, tuple[Callable[..., Tensor], str | None, float]] = {
 
 def check_temperature(temperature: float) -> float:
     """The temperature, if it is in (0, 0.4]."""
-    if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
+    if isinstance(temperature, bool) or not isinstance(temperature, Real):
         raise TypeError(f"temperature: expected a number, got {type(temperature).__name__}.")
     if not 0 < temperature <= HIGHEST_TEMPERATURE:
         raise ValueError(f"temperature: expected 0 < T <= {HIGHEST_TEMPERATURE}, got {temperature}.")
     return float(temperature)
+
+
+def check_tensor(temperature: Tensor, *, look: bool) -> Tensor:
+    """The same of a temperature that is a tensor; ``look`` at its value, for which a device has to finish."""
+    if temperature.ndim or not temperature.is_floating_point():
+        got = f"{temperature.dtype} of shape {tuple(temperature.shape)}"
+        raise ValueError(f"temperature: expected a tensor that holds one floating-point number, got {got}.")
+    # Compared in its own dtype: 0.4 in float32 is above 0.4.
+    if look and not bool((temperature > 0) & (temperature <= HIGHEST_TEMPERATURE)):
+        raise ValueError(f"temperature: expected 0 < T <= {HIGHEST_TEMPERATURE}, got {temperature.item():g}.")
+    return temperature
 
 
 def choose_step(

@@ -55,6 +55,8 @@ class SurrogateFBetaLoss(SampleLoss):
         share = None if positive_share is None else torch.as_tensor(positive_share, dtype=torch.float32)
         if share is not None and not bool(((share > 0) & (share < 1)).all()):
             raise ValueError(f"positive_share: expected shares strictly between 0 and 1, got {positive_share}.")
+        if share is not None and (share.ndim > 1 or (options["task"] == "binary" and share.numel() != 1)):
+            raise ValueError(f"positive_share: expected a number, or one a label of many, got {positive_share}.")
         self.beta = float(beta)
         self.q = q
         self.class_balanced = class_balanced
@@ -69,6 +71,8 @@ class SurrogateFBetaLoss(SampleLoss):
         share = self.positive_share
         if share is None:
             share = safe_divide(of_positive, of_all)
+        elif share.ndim and len(share) not in (1, f.shape[1]):
+            raise ValueError(f"positive_share: expected one number for each of {f.shape[1]} labels, got {len(share)}.")
         # A batch without negatives has p = 1: eq. 20 is then infinite, but no sample asks for it.
         odds = self.beta**2 * safe_divide(share, 1 - share).to(f)
         smallest = torch.finfo(f.dtype).tiny
