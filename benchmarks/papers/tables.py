@@ -84,7 +84,11 @@ class Line:
 
     @property
     def difference(self) -> Difference | None:
-        return None if self.theirs is None or self.ours is None else difference(self.ours, self.theirs)
+        """Without a standard error at another size than the paper's, where it says nothing about the method."""
+        if self.theirs is None or self.ours is None:
+            return None
+        found = difference(self.ours, self.theirs)
+        return found if self.experiment.size == "full" else replace(found, error=math.nan)
 
 
 def difference(ours: Mean, theirs: Mean) -> Difference:
@@ -186,7 +190,7 @@ def _explained(config: Config, shown: list[Line]) -> str:
     how = "the mean over thresholds 0.1, …, 0.9" if config.rule == "mean_tau" else "arg max (or one half)"
     words = [f"Mean ± standard deviation over trials; evaluated by {how}, as in the paper."]
     if any(line.difference is not None for line in shown):
-        words.append("The difference is bold where it is larger than two standard errors.")
+        words.append("The difference is bold where it is larger than two standard errors (at full size).")
     return " ".join(words)
 
 
@@ -194,7 +198,13 @@ def _part(config: Config, here: list[Line]) -> list[str]:
     if all(line.ours is None for line in here):
         return ["Not run yet."]
     columns = [rule for rule in COLUMNS if any(rule in line.others for line in here)]
-    columns += sorted({rule for line in here for rule in line.others if rule.startswith("tuned_for_")})
+    preferred = {"Frog" if "+frog" in m.name else "Dog" for m in config.methods if m.name.startswith("fbeta_")}
+    columns += sorted({
+        rule
+        for line in here
+        for rule in line.others
+        if rule.startswith("tuned_for_") and rule.rpartition("_")[2] in preferred
+    })  # fmt: skip
     paper = any(line.theirs is not None for line in here)
     head = ["loss", "metric", *(["paper"] if paper else []), "ours", *(["difference"] if paper else [])]
     head += [COLUMNS.get(rule, rule.replace("_", " ")) for rule in columns] + ["trials"]

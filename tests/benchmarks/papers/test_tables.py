@@ -58,6 +58,25 @@ def test_a_table_says_what_is_missing_what_is_reduced_and_what_is_not_run() -> N
     assert "Not run: Caltech-256" in text
 
 
+def test_at_a_reduced_size_no_difference_is_bold() -> None:
+    usual = {"dataset": "cifar10_frog", "protocol": "btg-images", "batch": "128"}
+    for size, shown in (("full", "**-0.630**"), ("reduced", "-0.630")):
+        rows = pd.concat([row(**usual, size=size, trial=i, value=0.1) for i in range(3)])
+        line = next(line for line in lines(read("btg-table2"), rows) if line.ours is not None)
+        assert str(line.difference) == shown
+
+
+def test_rules_for_a_preference_stand_where_the_table_has_such_losses() -> None:
+    usual = {"dataset": "cifar10", "method": "ce", "protocol": "east-images", "batch": "grid", "size": "reduced"}
+    rules = ["decision", "tuned", "tuned_for_fbeta_recall_Dog", "tuned_for_fbeta_recall_Frog"]
+    rows = pd.concat([row(**usual, rule=rule, metric="macro_f1", value=0.4) for rule in rules])
+    rows = rows.assign(approximation="")
+    frog, dog = "| tuned for fbeta recall Frog |", "| tuned for fbeta recall Dog |"
+    found = {name: markdown(read(name), rows) for name in ("east-table1", "east-table4", "east-table7")}
+    assert [frog in text for text in found.values()] == [False, True, False]
+    assert [dog in text for text in found.values()] == [False, True, True]
+
+
 def test_the_true_auroc_stands_below_the_papers() -> None:
     rows = pd.concat([row(metric="balanced_accuracy", value=0.78), row(rule="scores", metric="auroc", value=0.9)])
     here = [line for line in lines(read("btg-table1"), rows) if line.ours is not None]

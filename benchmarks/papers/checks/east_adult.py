@@ -1,0 +1,56 @@
+"""Does the scaling of adult's integer codes explain EAST's numbers on adult?
+
+``python -m benchmarks.papers.checks.east_adult`` trains EAST's network on three splits with features that are left as
+they are or brought to [0, 1] (standardised ones are in the tables) and prints test scores at the arg max.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pandas as pd
+import torch
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
+from benchmarks.papers import compiled, data, losses, networks
+from benchmarks.papers.checks.adult_networks import to_unit
+from benchmarks.papers.config import protocol
+from benchmarks.papers.training import Settings, outputs
+
+TRIALS = 3
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    how = protocol("east-tabular").of_dataset("adult")
+    problem = data.load("adult", encoding="integer")
+    rows = []
+    for scaling in ("as they are", "0 to 1"):
+        for name in ("ce", "f1", "accuracy", "mcc"):
+            built = losses.build(
+                name, approximation="annealed", n_classes=2, prior=float(problem.prior[1]), single_output=False,
+                temperature=how.temperature, delta=how.delta, k=how.k, weighted=False,
+            )  # fmt: skip
+            settings = Settings(
+                how.optimiser, how.learning_rate, how.batch_size, how.patience, how.max_epochs,
+                factor=0.8 if built.annealed else None, fruitless=how.fruitless,
+            )  # fmt: skip
+            for trial in range(TRIALS):
+                parts = data.split(problem, how.fractions, seed=trial, scale=False)
+                parts = to_unit(parts) if scaling == "0 to 1" else parts
+                shape = tuple(parts.train[0].shape[1:])
+                make = partial(networks.build, how.network, shape, built.n_outputs, dropout=how.dropout)
+                fit = compiled.train(make, built.loss, parts.train, parts.validation, settings, seed=trial)
+                called, y = outputs(fit.network, parts.test[0]).argmax(1).numpy(), parts.test[1].numpy()
+                rows.append({
+                    "features": scaling, "loss": name, "F1": f1_score(y, called, zero_division=0.0),
+                    "accuracy": accuracy_score(y, called), "MCC": matthews_corrcoef(y, called), "epochs": fit.epochs,
+                })  # fmt: skip
+                print(rows[-1], flush=True)
+    table = pd.DataFrame(rows).groupby(["features", "loss"]).agg(["mean", "std"])
+    table.columns = [" ".join(column) for column in table.columns]
+    print(table.reset_index().to_markdown(index=False, floatfmt=".3f"))
+
+
+if __name__ == "__main__":
+    main()
