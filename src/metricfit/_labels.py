@@ -225,8 +225,8 @@ def encode_labels(values: NDArray[Any], classes: tuple[Any, ...], name: str) -> 
     return np.asarray(places, dtype=np.intp)
 
 
-def checked_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
-    """Sample weights as an array of finite numbers >= 0 that are not all zero."""
+def checked_weights(sample_weight: ArrayLike | None, n: int, *, all_zero: bool = False) -> NDArray[np.float64] | None:
+    """Sample weights as an array of finite numbers >= 0 that are not all zero, unless they are a part that may be."""
     if sample_weight is None:
         return None
     try:
@@ -237,6 +237,6 @@ def checked_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float
         raise ValueError(f"sample_weight: expected shape ({n},), got {weight.shape}.")
     if not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError("sample_weight: expected finite weights >= 0.")
-    if not weight.sum() > 0:
+    if not all_zero and not weight.any():
         raise ValueError("sample_weight: all weights are zero.")
     return weight

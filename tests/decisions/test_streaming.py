@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricfit.decisions import InfeasibleError, best_threshold, best_threshold_of_chunks
+from metricfit.decisions import (
+    DecisionRule,
+    InfeasibleError,
+    area_of_chunks,
+    best_threshold,
+    best_threshold_of_chunks,
+    confusion_of_chunks,
+)
+from metricfit.decisions._samples import UntunableError
 
 METRICS = ["f1", "mcc", "accuracy", "balanced_accuracy", "fbeta:beta=2", "kappa", "jaccard", "g_mean"]
 
@@ -67,6 +78,75 @@ def test_close_scores_and_both_zeros() -> None:
     expected = best_threshold(y, score, "f1")
     found = best_threshold_of_chunks(in_chunks(y, score, size=3), "f1")
     assert (found.threshold, found.value) == (expected.threshold, expected.value)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_nobody_and_everybody_as_the_best(dtype: str) -> None:
+    y, score = np.array([0, 0, 0, 1, 0]), np.array([0.9, 0.8, 0.7, 0.1, 0.5], dtype)
+    for spec, called in [("accuracy", 0), ("recall", 5)]:
+        expected, found = best_threshold(y, score, spec), best_threshold_of_chunks(in_chunks(y, score, size=2), spec)
+        assert (found.threshold, found.value) == (expected.threshold, expected.value)
+        assert found.rule.apply(score).sum() == called
+
+
+def test_equal_cut_offs_go_to_the_highest_as_in_memory() -> None:
+    # 0.5965 and 0.5955 share their first 16 bits, so the cut-off between them is only found in the second pass.
+    y, score = np.array([1, 0, 1, 0, 1, 0]), np.array([0.5965, 0.5955, 0.39, 0.37, 0.19, 0.09], np.float32)
+    assert best_threshold_of_chunks(in_chunks(y, score), "accuracy").threshold == pytest.approx(0.596)
+    assert best_threshold(y, score, "accuracy").threshold == pytest.approx(0.596)
+
+
+def test_half_precision_decides_as_in_memory() -> None:
+    score = np.arange(2048, 2148).astype(np.float16)[::-1].copy()  # from 2048 on, only even numbers are left
+    y = (np.random.default_rng(0).random(100) < np.linspace(0.9, 0.1, 100)).astype(int)
+    expected, found = best_threshold(y, score, "f1"), best_threshold_of_chunks(in_chunks(y, score, size=30), "f1")
+    assert (found.rule.apply(score) == expected.rule.apply(score)).all()
+    assert found.threshold == expected.threshold
+
+
+def test_chunks_without_rows_or_weight_change_nothing() -> None:
+    y, score = scores(4, 300, "float32", 2)
+    weight = np.random.default_rng(0).integers(1, 3, 300).astype(float)
+    weight[100:200] = 0
+    rule = DecisionRule.at_threshold(0.4)
+    ends = [0, 100, 100, 200, 300]
+
+    def chunks():
+        return [(y[a:b], score[a:b], weight[a:b]) for a, b in pairwise(ends)]
+
+    assert (
+        best_threshold_of_chunks(chunks, "f1").threshold
+        == best_threshold(y, score, "f1", sample_weight=weight).threshold
+    )
+    assert (
+        confusion_of_chunks(chunks, rule).matrix == confusion_of_chunks(lambda: [(y, score, weight)], rule).matrix
+    ).all()
+    assert area_of_chunks(chunks).value == pytest.approx(area_of_chunks(lambda: [(y, score, weight)]).value)
+    for call in (
+        lambda c: best_threshold_of_chunks(c, "f1"),
+        lambda c: confusion_of_chunks(c, rule),
+        lambda c: area_of_chunks(c),
+    ):
+        with pytest.raises(ValueError, match="all weights are zero"):
+            call(lambda: [(y, score, 0 * weight)])
+        with pytest.raises(ValueError, match="no chunk came with rows"):
+            call(lambda: [(y[:0], score[:0])])
+
+
+def test_what_no_cut_off_can_be_tuned_on_is_refused_as_in_memory() -> None:
+    y, score = np.array([0, 1, 0]), np.array([0.1, 0.2, 0.3])
+    for labels, values in [(0 * y, score), (0 * y + 1, score), (y, 0 * score)]:
+        with pytest.raises(UntunableError) as in_memory:
+            best_threshold(labels, values, "f1")
+        with pytest.raises(UntunableError) as streamed:
+            best_threshold_of_chunks(lambda labels=labels, values=values: [(labels, values)], "f1")
+        assert str(streamed.value) == str(in_memory.value)
+
+
+@pytest.mark.parametrize("dtype", ["object", "string", "category"])
+def test_text_labels_of_pandas(dtype: str) -> None:
+    y, score = pd.Series(["no", "yes", "no", "yes"], dtype=dtype), np.array([0.1, 0.9, 0.3, 0.2])
+    assert best_threshold_of_chunks(lambda: [(y, score)], "f1", labels=("no", "yes")).value == pytest.approx(0.8)
 
 
 def test_text_labels_and_errors() -> None:

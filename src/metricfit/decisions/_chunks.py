@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit._labels import checked_weights, encode_labels
-from metricfit.decisions._samples import _scores
+from metricfit._labels import as_label_array, checked_weights, encode_labels
+from metricfit.decisions._samples import UntunableError, _scores
 from metricfit.decisions.sweep import Sweep
 
 __all__ = ["BITS", "Chunk", "Stream", "chunks_of"]
@@ -21,14 +21,20 @@ BITS = 16
 """By which scores are told apart in one pass."""
 
 
-def chunks_of(chunks: Callable[[], Iterable[Chunk]]) -> Iterable[Any]:
-    """The chunks of one pass."""
+def chunks_of(chunks: Callable[[], Iterable[Chunk]]) -> Iterator[Any]:
+    """The chunks of one pass that have rows."""
     if not callable(chunks):
         raise TypeError(
             f"chunks: expected a function that gives the chunks anew for each pass, got {type(chunks).__name__}; "
             "wrap it: lambda: chunks."
         )
-    return chunks()
+    found = False
+    for chunk in chunks():
+        if len(chunk[1]):  # type: ignore[arg-type]
+            found = True
+            yield chunk
+    if not found:
+        raise ValueError("chunks: no chunk came with rows; the function must give the chunks anew at each call.")
 
 
 class Stream:
@@ -41,31 +47,32 @@ class Stream:
 
     def __init__(self, chunks: Callable[[], Iterable[Chunk]], labels: tuple[Any, ...]) -> None:
         self.chunks, self.labels = chunks, labels
-        self.dtype: np.dtype[Any] | None = None
+        self.given: np.dtype[Any] | None = None
         self.is_weighted = False
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type whose bits are counted; it holds the scores as they were given exactly."""
+        return np.dtype(np.float32) if self.given in (np.float16, np.float32) else np.dtype(np.float64)
 
     @property
     def width(self) -> int:
         """Bits of a score."""
-        return 32 if self.dtype == np.float32 else 64
+        return 8 * self.dtype.itemsize
 
     def __iter__(self) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.bool_], NDArray[np.float64] | None]]:
-        found = False
         for chunk in chunks_of(self.chunks):
-            found = True
             score = _scores(chunk[1], "score")
-            target = np.asarray(chunk[0])
+            target = as_label_array(chunk[0], "y_true")
             if score.ndim != 1 or target.shape != score.shape:
                 raise ValueError(f"score: expected y_true and score of shape (n,), got {target.shape}, {score.shape}.")
-            self.dtype = self.dtype or (np.dtype(np.float32) if score.dtype == np.float32 else np.dtype(np.float64))
-            if self.width == 32 and score.dtype != np.float32:
-                raise TypeError(f"score: the first chunk was float32, a later one is {score.dtype}; use one type.")
-            weight = checked_weights(chunk[2], len(target)) if len(chunk) == 3 else None
+            self.given = self.given or score.dtype
+            if self.width == 32 and score.dtype != self.given:
+                raise TypeError(f"score: the first chunk was {self.given}, a later one is {score.dtype}; use one type.")
+            weight = checked_weights(chunk[2], len(target), all_zero=True) if len(chunk) == 3 else None
             self.is_weighted |= weight is not None
             positive = encode_labels(target, self.labels, "y_true") == 1
             yield _ordered(score.astype(self.dtype)), positive, weight
-        if not found:
-            raise ValueError("chunks: no chunk came; the function must give the chunks anew at each call.")
 
     def count(self, prefixes: NDArray[np.uint64], shift: int | None, bits: int = BITS) -> NDArray[np.float64]:
         """Weights of positives and negatives, (prefixes, 2^bits, 2), in one pass.
@@ -96,19 +103,25 @@ class Stream:
         """Midway between the lowest score from ``key`` on and the highest below it, in one more pass."""
         upper: int | None = None
         lower: int | None = None
+        nobody = key >> self.width  # beyond every number, and with 64 bits none of NumPy's
+        ends: set[int] = set()
         for keys, _, _ in self:
-            reach, below = keys[keys >= np.uint64(key)], keys[keys < np.uint64(key)] if key else keys[:0]
+            seen = {int(keys.min()), int(keys.max()), *ends}
+            ends = {min(seen), max(seen)}
+            reaches = np.zeros(len(keys), dtype=bool) if nobody else keys >= np.uint64(key)
+            reach, below = keys[reaches], keys[~reaches]
             if len(reach):
                 upper = int(reach.min()) if upper is None else min(upper, int(reach.min()))
             if len(below):
                 lower = int(below.max()) if lower is None else max(lower, int(below.max()))
-        dtype = self.dtype or np.dtype(np.float64)
-        if upper is None:
-            return float(np.nextafter(_score_of(lower or 0, dtype), np.array(np.inf, dtype)))
-        if lower is None:
-            return float(_score_of(upper, dtype))
-        scores = np.array([_score_of(upper, dtype), _score_of(lower, dtype)], dtype)
-        return Sweep(scores, np.zeros(3), np.zeros(3)).threshold(1)
+        if len(ends) == 1:
+            only = _score_of(ends.pop(), self.dtype)
+            raise UntunableError(
+                f"score: all scores are {only:g}; no cut-off can separate the classes. Is the model fitted?"
+            )
+        around = [_score_of(end, self.dtype) for end in (upper, lower) if end is not None]
+        sweep = Sweep(np.array(around, self.given), np.zeros(3), np.zeros(3))
+        return sweep.threshold(0 if upper is None else 1)
 
 
 def _ordered(score: NDArray[Any]) -> NDArray[np.uint64]:

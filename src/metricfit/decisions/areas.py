@@ -84,6 +84,8 @@ def area_of_chunks(
     stream = Stream(chunks, tuple(labels))
     counts = stream.count(np.zeros(1, np.uint64), None)
     total = counts.sum(axis=(0, 1))
+    if not total.any():
+        raise ValueError("sample_weight: all weights are zero.")
     if not total.all():
         raise ValueError(f"y_true: only the class {labels[int(total[0] > 0)]!r} occurs; an area needs both.")
     bounds = _of_roc if measure == metrics.AUROC() else _of_precision

@@ -19,6 +19,7 @@ from torch import Tensor
 from metricfit._labels import confusion_from_labels
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions._chunks import BITS, Chunk, Stream, chunks_of
+from metricfit.decisions._samples import UntunableError
 from metricfit.decisions.goal import ConstraintLike, Goal, InfeasibleError, goal_of, values_of
 from metricfit.decisions.rules import CalibratedRule, DecisionRule
 from metricfit.decisions.search import BestThreshold, ConstraintValue
@@ -96,12 +97,14 @@ def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRul
     plain = rule.rule if isinstance(rule, CalibratedRule) else rule
     total: ConfusionMatrix | None = None
     for y_true, score, *weight in chunks_of(chunks):
+        if weight and not np.any(weight[0]):
+            continue  # adds nothing
         matrix = confusion_from_labels(
             y_true, rule.apply(score), labels=plain.classes, sample_weight=(*weight, None)[0]
         )
         total = matrix if total is None else total + matrix
     if total is None:
-        raise ValueError("chunks: no chunk came; the function must give the chunks anew at each call.")
+        raise ValueError("sample_weight: all weights are zero.")
     return total
 
 
@@ -146,6 +149,7 @@ class _Search:
                 width = self.stream.width
                 if shift is None:
                     self.total = counts.sum(axis=(0, 1))
+                    self._check_classes()
                     self._note_edges(np.zeros((1, 2)), np.array([1 << BITS], np.uint64), width - BITS)  # nobody
                 here = width - BITS if shift is None else shift
                 found.append(self._look(bins, counts, here))
@@ -153,11 +157,19 @@ class _Search:
             waiting = _batches(found) if shift >= 0 else []
         return self.best
 
+    def _check_classes(self) -> None:
+        if not self.total.any():
+            raise ValueError("sample_weight: all weights are zero.")
+        if not self.total.all():
+            only = self.stream.labels[int(self.total[0] > 0)]
+            raise UntunableError(
+                f"y_true: only the class {only!r} occurs (with a weight); a cut-off needs both classes."
+            )
+
     def _look(self, bins: _Bins, counts: NDArray[np.float64], shift: int) -> _Bins:
         """Note the best edge of these bins, and return those inside which a better one may lie."""
-        which, inner = np.nonzero(counts.any(axis=-1))
-        order = np.lexsort((-inner, which))
-        which, inner = which[order], inner[order]
+        # From the highest bin down, so that the first of equal edges is the highest, as in a sweep.
+        which, inner = (places[::-1] for places in np.nonzero(counts.any(axis=-1)))
         # Counts from the highest bin down: before (above the bin) and after it.
         falling = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
         after = bins.above[which] + falling[which, inner]
