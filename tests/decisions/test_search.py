@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -6,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from metricfit import metrics
-from metricfit.decisions import InfeasibleError, best_threshold, score_sweep
+from metricfit.decisions import InfeasibleError, best_label_thresholds, best_rule, best_threshold, score_sweep
 
 RANKING = {"auroc", "auprc", "threshold_mean"}
 DECIDING = [name for name in metrics.available() if name not in RANKING]
@@ -217,3 +218,33 @@ def test_ten_million_scores_take_seconds_and_bounded_memory():
     assert time.perf_counter() - began < 60
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e6 < 1.2  # gigabytes: about 60 bytes each
     assert best.value == pytest.approx(sk.f1_score(y, score >= best.threshold), abs=1e-12)
+
+
+SCORES = [0.125, 0.25, 0.375, 0.4375, 0.625, 0.875]  # exact in every floating-point type
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_tensors_of_any_precision_and_with_a_gradient_are_scores(dtype):
+    y, score = [0, 0, 1, 0, 1, 1], torch.tensor(SCORES, dtype=dtype, requires_grad=True)
+    expected = best_threshold(y, SCORES, "f1")
+    assert best_threshold(y, score, "f1").value == expected.value
+    assert best_rule(y, score, "f1").rule.parameter == expected.threshold
+    assert expected.rule.apply(score).tolist() == expected.rule.apply(SCORES).tolist()
+    columns, indicator = torch.stack([score, 1 - score], dim=1), torch.tensor([y, y]).T.to(dtype)
+    assert best_label_thresholds(indicator, columns, "f1").thresholds[0] == expected.threshold
+
+
+def test_frames_of_nullable_columns_are_scores():
+    y = pd.DataFrame({"a": [0, 0, 1, 0, 1, 1], "b": [1, 1, 0, 0, 1, 0]})
+    score = pd.DataFrame({"a": SCORES, "b": SCORES[::-1]})
+    expected = best_label_thresholds(y, score, "f1").thresholds
+    assert (best_label_thresholds(y.astype("Int64"), score.astype("Float64"), "f1").thresholds == expected).all()
+    with pytest.raises(TypeError, match="score: expected numbers, got object"):
+        best_label_thresholds(y, score.astype(str).astype(object), "f1")
+
+
+def test_one_label_is_a_rule_for_labels():
+    y = np.array([[0], [0], [1], [0], [1], [1]])
+    rule = best_rule(y, np.array(SCORES)[:, None], "f1").rule
+    assert rule.kind == "thresholds"
+    assert rule.parameter == (best_threshold(y[:, 0], SCORES, "f1").threshold,)

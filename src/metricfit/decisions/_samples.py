@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from metricfit._labels import as_label_array, checked_weights, class_labels, enc
 
 __all__ = [
     "BinarySamples", "ClassSamples", "LabelSamples", "UntunableError", "binary_samples", "class_samples",
-    "label_samples",
+    "label_samples", "plain_array",
 ]  # fmt: skip
 
 
@@ -135,7 +136,7 @@ def label_samples(
     labels: Sequence[Hashable] | None = None,
 ) -> LabelSamples:
     """A 0/1 indicator and a score for every label."""
-    true = np.asarray(y_true.detach().cpu().numpy() if isinstance(y_true, torch.Tensor) else y_true)
+    true = plain_array(y_true)
     scores = _scores(score, "score")
     if true.ndim != 2 or scores.shape != true.shape:
         raise ValueError(
@@ -165,9 +166,19 @@ def check_probabilities(values: NDArray[Any], name: str) -> None:
         raise ValueError(f"{name}: a row of probabilities is all zero.")
 
 
+def plain_array(values: ArrayLike) -> NDArray[Any]:
+    """A tensor, a frame or a list as an array."""
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu()
+        values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    return np.asarray(values)
+
+
 def _scores(values: ArrayLike, name: str) -> NDArray[Any]:
-    array = np.asarray(values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else values)
-    if array.dtype.kind in "biu":
+    array = plain_array(values)
+    # Frames with nullable columns become objects.
+    is_number_objects = array.dtype.kind == "O" and all(isinstance(v, Real) for v in array.flat)
+    if array.dtype.kind in "biu" or is_number_objects:
         array = array.astype(np.float64)
     if array.dtype.kind != "f":
         raise TypeError(f"{name}: expected numbers, got {array.dtype}.")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from metricfit.decisions._samples import plain_array
 from metricfit.decisions.goal import ConstraintLike, goal_of
 from metricfit.decisions.multilabel import BestLabelThresholds, best_label_thresholds
 from metricfit.decisions.offsets import REGULARISATION, BestOffsets, best_offsets
@@ -61,8 +62,8 @@ def best_rule(
     >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
     DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')
     """
-    p = np.asarray(proba)
-    if np.ndim(y_true) == 2 and np.shape(y_true)[1] > 1:
+    p = plain_array(proba)
+    if np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,)):
         several = best_label_thresholds(
             y_true, p, metric, subject_to=subject_to, confidence=confidence, sample_weight=sample_weight,
             labels=labels, random_state=random_state,
