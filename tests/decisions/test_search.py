@@ -248,3 +248,12 @@ def test_one_label_is_a_rule_for_labels():
     rule = best_rule(y, np.array(SCORES)[:, None], "f1").rule
     assert rule.kind == "thresholds"
     assert rule.parameter == (best_threshold(y[:, 0], SCORES, "f1").threshold,)
+
+
+def test_a_sweep_refuses_metrics_of_scores_and_names_that_hide_each_other():
+    y = [0, 0, 1, 0, 1, 1]
+    with pytest.raises(ValueError, match="metric: auroc is a metric of the scores, no cut-off changes it"):
+        score_sweep(y, SCORES, ["f1", "auroc"])
+    with pytest.raises(ValueError, match="metric: two metrics are called <lambda>"):
+        score_sweep(y, SCORES, [lambda cm: cm.tp[1], lambda cm: cm.fp[1]])
+    assert list(score_sweep(y, SCORES, ["f1", "f1", "mcc"]).values) == ["f1", "mcc"]

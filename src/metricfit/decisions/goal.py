@@ -12,7 +12,7 @@ from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.metrics import Constrained, Constraint, Metric, MetricLike
 
-__all__ = ["ConstraintLike", "Goal", "InfeasibleError", "goal_of", "values_of"]
+__all__ = ["ConstraintLike", "Goal", "InfeasibleError", "check_decides", "goal_of", "values_of"]
 
 ConstraintLike = Constraint | str
 
@@ -92,7 +92,7 @@ def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[Constraint
                 f"{type(item).__name__}."
             )
     for part in (objective, *(c.metric for c in constraints)):
-        _check_decides(part)
+        check_decides(part)
     _check_consistent(constraints)
     return Goal(objective, tuple(constraints))
 
@@ -116,7 +116,8 @@ def values_of(metric: Metric, cm: ConfusionMatrix) -> Tensor:
     return values.double()
 
 
-def _check_decides(metric: Metric) -> None:
+def check_decides(metric: Metric) -> None:
+    """Raise unless a decision can change the metric."""
     if metric._grids() - {None}:
         raise ValueError(
             f"metric: {metric} is a metric of the scores, no cut-off changes it; choose a metric of the decision, "

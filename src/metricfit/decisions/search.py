@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions._samples import binary_samples
 from metricfit.decisions.confidence import certify_cuts, check_confidence
-from metricfit.decisions.goal import ConstraintLike, Goal, InfeasibleError, goal_of, values_of
+from metricfit.decisions.goal import ConstraintLike, Goal, InfeasibleError, check_decides, goal_of, values_of
 from metricfit.decisions.rules import DecisionRule
 from metricfit.decisions.sweep import Cut, Sweep, Wrap, best_cut
 from metricfit.metrics import Constraint, MetricLike
@@ -224,6 +224,10 @@ def score_sweep(
     wanted = [get_metric(m) for m in several]
     if not wanted:
         raise ValueError("metric: expected at least one metric, got none.")
+    for m in wanted:
+        check_decides(m)
+    if twice := [str(m) for i, m in enumerate(wanted) if m not in wanted[:i] and str(m) in map(str, wanted[:i])]:
+        raise ValueError(f"metric: two metrics are called {twice[0]}; sweep one at a time, or name the functions.")
     if points is not None and points < 2:
         raise ValueError(f"points: expected at least 2, or None for all cut-offs, got {points}.")
     sweep = Sweep.of(binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label))
