@@ -1,9 +1,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification, make_multilabel_classification
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import f1_score, matthews_corrcoef, recall_score
 from sklearn.model_selection import GridSearchCV, ShuffleSplit, cross_val_score
@@ -16,7 +17,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from metricfit.decisions import DecisionRule, TunedRuleClassifier
+from metricfit.decisions import DecisionRule, InfeasibleError, TunedRuleClassifier
 
 
 # A tree takes several labels, so the checks of multi-label targets run too. scikit-learn itself skips two checks:
@@ -101,6 +102,46 @@ def test_estimators_with_a_decision_function_only(estimator, maker):
     assert not hasattr(model, "predict_proba")
     plain = clone(estimator).fit(X, y).predict(X)
     assert recall_score(y, model.predict(X), average="macro") > recall_score(y, plain, average="macro")
+
+
+class LargeMargins(ClassifierMixin, BaseEstimator):
+    """The margin is the first feature, as large as an unscaled linear model's."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X):
+        return np.asarray(X)[:, 0]
+
+
+@pytest.mark.parametrize(("pos_label", "sign"), [(None, 1), (0, -1)])
+def test_margins_that_a_sigmoid_would_take_for_equal(pos_label, sign):
+    X = sign * np.array([[60.0], [90.0], [120.0], [400.0], [900.0]])
+    y = np.array([0, 0, 1, 1, 1]) if sign > 0 else np.array([1, 1, 0, 0, 0])
+    model = TunedRuleClassifier(LargeMargins().fit(X, y), metric="f1", cv="prefit", pos_label=pos_label).fit(X, y)
+    assert model.value_ == 1
+    np.testing.assert_array_equal(model.predict(X), y)
+
+
+def test_margins_of_a_fold_that_lacks_a_class():
+    X, y = multiclass()
+    rows = np.flatnonzero(y != y.max())
+    folds = [(rows[::2], np.arange(1, len(y), 2)), (np.arange(1, len(y), 2), np.arange(0, len(y), 2))]
+    model = TunedRuleClassifier(LinearSVC(), metric="balanced_accuracy", cv=folds).fit(X, y)
+    assert set(model.predict(X)) <= set(y)
+
+
+def test_a_fit_that_fails_leaves_nothing_of_another_one():
+    X, y = binary()
+    model = TunedRuleClassifier(metric="f1").fit(X, y)
+    model.set_params(metric="f1[1] subject to recall[1] >= 1 and precision[1] >= 1")
+    with pytest.raises(InfeasibleError):
+        model.fit(-X, y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    with pytest.raises(ValueError, match="y: only one class, 0, occurs"):
+        model.fit(X, 0 * y)
 
 
 def test_constraints_and_a_promise_on_held_out_data():

@@ -101,6 +101,9 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             y: Labels (n,), or a 0/1 array (n, labels).
             sample_weight: Weights (n,), for the estimator and for the rule.
         """
+        # Where this fit fails, the rule of an earlier one must not decide for the new estimator.
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
         y = self._check_target(y)
         X, y = indexable(X, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
@@ -121,13 +124,13 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The rule's decisions: labels (n,), or 0/1 (n, labels)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "rule_")
         return self.rule_.apply(self._in_rule_order(self._probabilities(self.estimator_, X)))
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities with the rule folded in: ``predict`` is their arg max (above one half, for labels)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "rule_")
         folded = self.rule_.fold(self._in_rule_order(self._probabilities(self.estimator_, X)))
         return self._in_rule_order(folded)
 
@@ -141,20 +144,20 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
     def predict_raw_proba(self, X: Any) -> NDArray[np.float64]:
         """The estimator's own probabilities, (n, classes) or (n, labels)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "rule_")
         return self._probabilities(self.estimator_, X)
 
     @property
     def n_features_in_(self) -> int:
         """The number of features, where the estimator tells."""
-        check_is_fitted(self)
+        check_is_fitted(self, "rule_")
         number: int = self.estimator_.n_features_in_
         return number
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
         """The names of the features, where the estimator has them."""
-        check_is_fitted(self)
+        check_is_fitted(self, "rule_")
         names: NDArray[Any] = self.estimator_.feature_names_in_
         return names
 
@@ -188,7 +191,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         fitted = getattr(self.estimator, "classes_", None) if self.cv == "prefit" else None
         self.classes_ = np.unique(labels) if fitted is None else np.asarray(fitted)
         if len(self.classes_) < 2:
-            raise ValueError(f"y: only one class, {self.classes_[0]!r}, occurs; a decision rule needs at least two.")
+            only = self.classes_.tolist()[0]
+            raise ValueError(f"y: only one class, {only!r}, occurs; a decision rule needs at least two.")
         return labels
 
     def _choose(self, y: NDArray[Any], proba: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
@@ -248,7 +252,14 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         elif hasattr(model, "decision_function"):
             margin = np.asarray(model.decision_function(X), dtype=np.float64)
             several = margin.ndim == 2 and not self._labelwise
-            raw = softmax(margin, axis=1) if several else expit(margin)
+            if several:
+                raw = softmax(margin, axis=1)
+            elif self._labelwise or len(self.classes_) == 2:
+                # A margin of 0 becomes one half, and the scale is kept: a sigmoid is 1 from a margin of 37 on, and the
+                # cut-offs among such scores would be lost.
+                raw = margin + 0.5
+            else:  # a fold without all but two of several classes
+                raw = expit(margin)
             raw = raw if raw.ndim == 2 else np.stack([1 - raw, raw], axis=1)
         else:
             raise TypeError(f"estimator: {type(model).__name__} has neither predict_proba nor decision_function.")
