@@ -1,15 +1,21 @@
 """Intervals and paired differences against a plain bootstrap of the rows."""
 
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
 
 from metricfit import metrics
+from metricfit.report.about import describe_table
+from metricfit.report.answer import answer
 from metricfit.report.curves import calibration, one_class
 from metricfit.report.estimates import Rival, confusion_of, estimate
 from metricfit.report.explorer import explorer
 from metricfit.report.tables import class_table, confused_pairs, matrices
 from metricfit.report.training import alignment, coolings
+from metricfit.training.scores import HeldOutScores
 from tests.report.helper import binary_scores, class_scores, history, label_scores, model
 
 
@@ -76,6 +82,21 @@ def test_the_direction_of_a_gain_is_that_of_the_metric():
     assert wrong.gain.value == 1.0
 
 
+def test_a_rival_that_misses_a_constraint_is_not_called_better():
+    truth = np.repeat([1, 0], [200, 800])
+    random = np.random.default_rng(0).random(1000)
+    ours = (random < np.where(truth == 1, 0.95, 0.2)).astype(np.int64)  # recall 0.95
+    theirs = (random < np.where(truth == 1, 0.5, 0.01)).astype(np.int64)  # more precise, recall 0.5
+    proba = np.full((1000, 2), 0.5, dtype=np.float32)
+    metric = metrics.get("precision[1] subject to recall[1] >= 0.9")
+    scores = HeldOutScores(truth, proba, ours, proba, theirs)
+    top = answer(metric, scores, (0, 1), "binary")
+    assert top["sentence"].endswith("; cross-entropy with a tuned rule does not meet recall[1] >= 0.9 there.")
+    assert top["warning"] == ""
+    swapped = answer(metric, replace(scores, decided=theirs, baseline_tuned=ours), (0, 1), "binary")
+    assert swapped["warning"] == "On these rows the model does not meet recall[1] >= 0.9."
+
+
 def test_constraints_are_told_with_their_values():
     scores = binary_scores(400)
     metric = metrics.get("precision[1] subject to recall[1] >= 0.99")
@@ -129,6 +150,11 @@ def test_areas_of_many_classes_equal_the_metrics_own():
     assert len(shown) >= 2
     for spec, value in shown.items():
         assert value == pytest.approx(metrics.get(spec).score(truth, scores.proba, scores.weight, labels=labels))
+
+
+def test_values_with_a_percent_sign_stay_as_they_are():
+    table = pd.DataFrame({"rebate": ["10%", "10%", "5%", "5%"]})
+    assert describe_table(table)["columns"]["rebate"]["values"] == "2 distinct; 10% 50 %, 5% 50 %"
 
 
 def test_tables_count_what_there_is():

@@ -44,9 +44,7 @@ def _values(column: pd.Series[Any]) -> str:
     if known.dtype.kind == "M":
         return f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
     counts = known.astype(str).value_counts()
-    top = ", ".join(
-        f"{str(name)[:40]} {count / len(known):.0%}".replace("%", " %") for name, count in counts[:3].items()
-    )
+    top = ", ".join(f"{str(name)[:40]} {100 * count / len(known):.0f} %" for name, count in counts[:3].items())
     return f"{len(counts):,} distinct; {top}"
 
 

@@ -49,6 +49,9 @@ def _sentence(name: str, verdicts: list[Verdict], scores: HeldOutScores) -> str:
     if len(verdicts) == 1 or verdicts[-1].gain is None:
         return start + "."
     gain, rival = verdicts[-1].gain, _in_words(verdicts[-1].name)
+    missed = _missed(verdicts[-1])
+    if missed and not _missed(verdicts[0]):
+        return f"{start}; {rival} does not meet {' and '.join(missed)} there."
     if gain.low > 0:
         return f"{start}: {gain.value:.3f} better than {rival}."
     if gain.high < 0:
@@ -65,11 +68,13 @@ def _between(value: Estimate) -> str:
 
 
 def _warning(verdicts: list[Verdict]) -> str:
-    missed = [text for text, _, met in verdicts[0].constraints if not met]
+    missed = _missed(verdicts[0])
     if missed:
         return f"On these rows the model does not meet {' and '.join(missed)}."
     if len(verdicts) == 1 or verdicts[-1].gain is None or math.isnan(verdicts[-1].gain.value):
         return ""
+    if _missed(verdicts[-1]):
+        return ""  # whatever it reaches, it is not what was asked for
     gain, rival = verdicts[-1].gain, _in_words(verdicts[-1].name)
     if gain.low > 0:
         return ""
@@ -80,6 +85,10 @@ def _warning(verdicts: list[Verdict]) -> str:
         f"The gain over {rival} is within the noise: {paired}. With these rows the two cannot be told apart; a simpler "
         "model is as good a choice, or measure on more rows."
     )
+
+
+def _missed(verdict: Verdict) -> list[str]:
+    return [text for text, _, met in verdict.constraints if not met]
 
 
 def _limits(verdict: Verdict) -> list[dict[str, Any]]:
