@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 
 from metricfit import MetricClassifier, store
 from metricfit.data.shards import Shards
@@ -92,5 +93,15 @@ def test_errors(tmp_path: Path) -> None:
         fit_shards(quick(), folder, "z")
     with pytest.raises(ValueError, match="buffer_rows: expected a number > 0"):
         fit_shards(quick(), folder, "y", buffer_rows=0)
+    with pytest.raises(ValueError, match="sample_rows: expected a number > 0"):
+        fit_shards(quick(), folder, "y", sample_rows=0)
+    model = quick()
+    model.network_, model.classes_ = object(), np.array(["no", "yes"])
+    model.feature_names_in_ = np.array(["a", "z"], dtype=object)
+    with pytest.raises(ValueError, match="no column 'z'; the table has"):
+        confusion_of_shards(model, folder, "y")
     with pytest.raises(ValueError, match="validation_rows: none of"):
-        fit_shards(quick(), folder, "y", validation_rows=1)
+        fit_shards(model, folder, "y", validation_rows=1)
+    assert not hasattr(model, "network_")  # half of another model is none
+    with pytest.raises(NotFittedError):
+        confusion_of_shards(model, folder, "y")

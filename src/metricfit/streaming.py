@@ -76,7 +76,10 @@ def fit_shards(
     Returns:
         The classifier.
     """
-    for name, value in (("buffer_rows", buffer_rows), ("validation_rows", validation_rows), ("passes", passes)):
+    numbers = {
+        "buffer_rows": buffer_rows, "validation_rows": validation_rows, "sample_rows": sample_rows, "passes": passes
+    }  # fmt: skip
+    for name, value in numbers.items():
         if not value > 0:
             raise ValueError(f"{name}: expected a number > 0, got {value}.")
     shards = source if isinstance(source, Shards) else Shards(source)
@@ -99,10 +102,11 @@ def confusion_of_shards(
         target: The column with the labels.
         rows_at_once: Rows that are predicted together.
     """
-    check_is_fitted(classifier)
+    check_is_fitted(classifier, "network_")
     shards = source if isinstance(source, Shards) else Shards(source)
     classes = classifier.classes_
     wanted = [*getattr(classifier, "feature_names_in_", [c for c in shards.columns if c != target]), target]
+    _check_columns(shards, wanted)
     matrix = np.zeros((len(classes), len(classes)))
     for frame in _frames(shards, wanted, rows_at_once):
         true = _codes(frame[target], classes, target)
@@ -116,9 +120,7 @@ class _Stream:
     """The rows of a table as training takes them, apart from those held out."""
 
     def __init__(self, shards: Shards, target: str, columns: Sequence[str] | None, seed: int) -> None:
-        missing = [name for name in (target, *(columns or ())) if name not in shards.columns]
-        if missing:
-            raise ValueError(f"target, columns: no column {missing[0]!r}; the table has {shards.columns[:20]}.")
+        _check_columns(shards, [target, *(columns or ())])
         self.shards, self.target, self.seed = shards, target, seed
         self.columns = [c for c in (columns or shards.columns) if c != target]
         self.counts = shards.values(target)
@@ -162,6 +164,7 @@ def _fit(
     validation_rows: int,
     sample_rows: int,
 ) -> MetricClassifier:
+    classifier._forget()
     recipe = classifier._read_recipe()
     labels = tuple(stream.classes.tolist())
     task: Task = "binary" if len(labels) == 2 else "multiclass"
@@ -280,6 +283,12 @@ def _frames(shards: Shards, columns: list[str], rows: int) -> Iterator[pd.DataFr
             waiting = []
     if waiting:
         yield frame_of(waiting)
+
+
+def _check_columns(shards: Shards, names: Sequence[str]) -> None:
+    missing = [name for name in names if name not in shards.columns]
+    if missing:
+        raise ValueError(f"target, columns: no column {missing[0]!r}; the table has {shards.columns[:20]}.")
 
 
 def _check_classes(stream: _Stream, held: pd.DataFrame) -> None:
