@@ -159,7 +159,8 @@ class Config:
         rule: How the paper turned scores into decisions: ``"mean_tau"`` or ``"decision"``.
         batches: Batch sizes compared; empty for the protocol's.
         encodings: By data set, the encodings of its categories.
-        trials: By data set, fewer trials than the protocol's.
+        trials: Fewer trials than the protocol's at full size, by data set, encoding and method: ``"creditcard"``,
+            ``"adult onehot"``, ``"creditcard adversarial_f1"``; the fewest that fit count.
         not_run: By data set, why it is not run.
         notes: What a reader should know, shown under the table.
     """
@@ -194,6 +195,14 @@ class Config:
                     for batch in [str(b) for b in self.batches] or [fallback]:
                         for method in self.methods:
                             yield Experiment(dataset, method.name, method.approximation, name, batch, encoding, size)
+
+    def trials_of(self, experiment: Experiment) -> int:
+        """How often an experiment of this table is repeated."""
+        trials = protocol(experiment.protocol).at(experiment.size).trials
+        if experiment.size != "full":
+            return trials
+        about = {experiment.dataset, experiment.encoding, experiment.method}
+        return min([trials, *(fewer for key, fewer in self.trials.items() if about.issuperset(key.split()))])
 
     def protocols_of(self, dataset: str) -> tuple[str, ...]:
         """The protocols of a data set."""

@@ -1,9 +1,13 @@
-"""The grid search: once for each loss and data set, on one split, all fits written down."""
+"""The grid search: once for each loss and data set, on one split, all fits written down.
+
+Adult is searched with integer codes, the papers'; its networks on one-hot codes take what was chosen there.
+"""
 
 from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -44,7 +48,13 @@ def points(experiment: Experiment, grid: str) -> list[Choice]:
     return [Choice(*point, grid) for point in itertools.product(rates, batches, dropouts, factors)]
 
 
+def _searched(experiment: Experiment) -> Experiment:
+    """The experiment whose grid search serves this one."""
+    return replace(experiment, encoding="integer") if experiment.encoding else experiment
+
+
 def _found(experiment: Experiment, grid: str, folder: Path) -> pd.DataFrame:
+    experiment = _searched(experiment)
     rows = read("grid", folder, [experiment.protocol])
     same = rows["grid"] == grid
     for name in KEY:
@@ -61,7 +71,7 @@ def missing(experiment: Experiment, grid: str, folder: Path) -> list[Choice]:
 
 def search(experiment: Experiment, point: Choice, folder: Path) -> None:
     """Try one point and write it down."""
-    start = time.perf_counter()
+    experiment, start = _searched(experiment), time.perf_counter()
     made = search_fit(experiment, point)
     row = {
         "grid": point.grid, "learning_rate": point.learning_rate, "batch_size": point.batch_size,

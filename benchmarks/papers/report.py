@@ -89,8 +89,7 @@ def overview(results: Path) -> str:
 def _share(config: Config, size: str, there: dict) -> str:
     wanted = made = 0
     for experiment in config.experiments(size):
-        trials = config.trials.get(experiment.dataset) if size == "full" else None
-        trials = trials or protocol(experiment.protocol).at(size).trials
+        trials = config.trials_of(experiment)
         wanted += trials
         made += sum((experiment, trial) in there for trial in range(trials))
     return f"{made} of {wanted}" if wanted else ""

@@ -51,9 +51,8 @@ class Plan:
             for experiment in config.experiments(self.size):
                 if not self._asked(experiment):
                     continue
-                trials = self.trials or config.trials.get(experiment.dataset) or protocol_of(experiment).trials
-                if self.size == "toy":
-                    trials = self.trials or protocol_of(experiment).trials
+                usual = protocol_of(experiment).trials if self.size == "toy" else config.trials_of(experiment)
+                trials = self.trials or usual
                 found[experiment] = max(found.get(experiment, 0), trials)
         if self.datasets:
             order = {name: i for i, name in enumerate(self.datasets)}
