@@ -42,10 +42,12 @@ def beside(config: Config, lines: list[Line], path: Path) -> None:
         axis.set_visible(False)
     for axis, (title, here) in zip(axes.flat, groups.items(), strict=False):
         _panel(config, axis, title, here)
+    keys = [("D", THEIRS, "paper")] if any(line.theirs is not None for line in lines) else []
+    keys += [("o", OURS, "ours")]
+    keys += [("|", TUNED, "ours, tuned rule")] if any("tuned" in line.others for line in lines) else []
     handles = [
-        plt.Line2D([], [], marker=marker, ls="", color=colour, label=label)
-        for marker, colour, label in (("D", THEIRS, "paper"), ("o", OURS, "ours"), ("|", TUNED, "ours, tuned rule"))
-        if label != "paper" or any(line.theirs is not None for line in lines)
+        plt.Line2D([], [], marker=marker, mew=1.6 if marker == "|" else 1, ls="", color=colour, label=label)
+        for marker, colour, label in keys
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     figure.suptitle(f"{config.name}: {config.title}", fontsize=10)
