@@ -136,7 +136,7 @@ def table(results: Path) -> str:
                 f"| {metric} | {variant} | {x.mean():+.2f} ± {error:.2f} | {(x > 0).sum()} / {(x < 0).sum()} | "
                 f"{seconds[variant] / seconds['default']:.2f} × |"
             )
-    return "\n".join(lines) + "\n\n" + by_set.round(2).to_markdown()
+    return "\n".join(lines) + "\n\n" + by_set.round(2).to_string()
 
 
 def main() -> int:

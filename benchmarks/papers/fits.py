@@ -70,7 +70,9 @@ def fit(experiment: Experiment, trial: int, choice: Choice) -> Made:
     if base(experiment.method) in RIVALS:
         made = _rival(experiment, trial)
     else:
-        made = _judged(experiment, trial, *_network(experiment, trial, choice))
+        one, built, trained = _network(experiment, trial, choice)
+        start = time.perf_counter() - trained  # which may have been for the grid search
+        made = _judged(experiment, trial, one, built)
     made.scores.append(Score("fit", "seconds", "", round(time.perf_counter() - start, 2)))
     return made
 
@@ -140,7 +142,11 @@ def loss_of(experiment: Experiment) -> losses.Built:
     )
 
 
-def _network(experiment: Experiment, trial: int, choice: Choice) -> tuple[Fit, losses.Built]:
+# The grid is searched on the split and with the seed of trial 0: what it chose among its last points is there already.
+@lru_cache(maxsize=3)
+def _network(experiment: Experiment, trial: int, choice: Choice) -> tuple[Fit, losses.Built, float]:
+    """The trained network, its loss, and the seconds that it took."""
+    start = time.perf_counter()
     how, built, parts = protocol_of(experiment), loss_of(experiment), parts_of(experiment, trial)
     shape = tuple(parts.train[0].shape[1:])
     make = partial(networks.build, how.network, shape, built.n_outputs, dropout=choice.dropout, width=how.width)
@@ -157,11 +163,12 @@ def _network(experiment: Experiment, trial: int, choice: Choice) -> tuple[Fit, l
         how.augment,
     )
     if not how.history and compiled.can_train(make, built.loss, settings):
-        return compiled.train(make, built.loss, parts.train, parts.validation, settings, seed=trial), built
+        fit = compiled.train(make, built.loss, parts.train, parts.validation, settings, seed=trial)
+        return fit, built, time.perf_counter() - start
     device = "cuda" if torch.cuda.is_available() else "cpu"
     watch = partial(_watched, built=built, parts=parts, device=device) if how.history else None
     fit = train(make, built.loss, parts.train, parts.validation, settings, seed=trial, device=device, watch=watch)
-    return fit, built
+    return fit, built, time.perf_counter() - start
 
 
 def _watched(network: nn.Module, *, built: losses.Built, parts: data.Parts, device: str) -> dict[str, float]:

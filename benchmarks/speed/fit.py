@@ -144,7 +144,7 @@ def main() -> int:
         X = np.ascontiguousarray(TablePreprocessor(random_state=0).fit_transform(data.X, y))
         rows = epochs(X, y, 2 * options.repetitions) + fits(X, y, options.repetitions) + memory()
     pd.DataFrame(rows).to_csv(RESULTS, index=False)
-    print(pd.DataFrame(rows).to_markdown(index=False))
+    print(pd.DataFrame(rows).to_string(index=False))
     return 0
 
 

@@ -53,7 +53,7 @@ def main() -> None:
             print(rows[-1], flush=True)
     table = pd.DataFrame(rows).groupby(["features", "loss"]).agg(["mean", "std"])
     table.columns = [" ".join(column) for column in table.columns]
-    print(table.reset_index().to_markdown(index=False, floatfmt=".3f"))
+    print(table.round(3).to_string())
 
 
 def to_unit(parts: data.Parts) -> data.Parts:

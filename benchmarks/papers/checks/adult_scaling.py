@@ -41,7 +41,7 @@ def main() -> None:
                 "f1": f1_score(y_test, decided, zero_division=0),
                 "macro f1": f1_score(y_test, decided, average="macro"),
             })  # fmt: skip
-    print(pd.DataFrame(rows).to_markdown(index=False, floatfmt=".3g"))
+    print(pd.DataFrame(rows).round(3).to_string(index=False))
 
 
 def decisions(X: Array, y: NDArray[np.int64], X_test: Array) -> Iterator[tuple[str, float, NDArray[np.int64]]]:

@@ -76,7 +76,7 @@ def main() -> None:
                 print(rows[-1], flush=True)
     table = pd.DataFrame(rows).groupby(["data", "step"], sort=False).agg(["mean", "std"])
     table.columns = [" ".join(column) for column in table.columns]
-    print(table.reset_index().to_markdown(index=False, floatfmt=".3f"))
+    print(table.round(3).to_string())
 
 
 if __name__ == "__main__":

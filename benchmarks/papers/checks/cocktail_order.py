@@ -61,7 +61,7 @@ def main() -> None:
         print(f"{kind}: done", flush=True)
     table = pd.DataFrame(rows).groupby(["data", "model"], sort=False).agg(["mean", "std"])
     table.columns = [" ".join(column) for column in table.columns]
-    print(table.reset_index().to_markdown(index=False, floatfmt=".3f"))
+    print(table.round(3).to_string())
 
 
 def shuffled_others(X: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:

@@ -40,7 +40,7 @@ def main() -> None:
                 "test F1": f1_score(parts.test[1].numpy(), called, zero_division=0.0), "epochs": fit.epochs,
             })  # fmt: skip
             print(rows[-1], flush=True)
-    print(pd.DataFrame(rows).to_markdown(index=False, floatfmt=".4f"))
+    print(pd.DataFrame(rows).round(4).to_string(index=False))
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def main(names: list[str]) -> None:
                 "best epoch": fit.best_epoch,
             })  # fmt: skip
             print(rows[-1], flush=True)
-    print(pd.DataFrame(rows).to_markdown(index=False, floatfmt=".4f"))
+    print(pd.DataFrame(rows).round(4).to_string(index=False))
 
 
 if __name__ == "__main__":

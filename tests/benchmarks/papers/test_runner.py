@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -105,6 +106,33 @@ def test_the_grid_is_searched_once_and_its_best_point_taken(tmp_path: Path, monk
     assert not grid.missing(experiment, "toy", tmp_path)
     best = rows.loc[rows["validation_loss"].idxmin()]
     assert grid.chosen(experiment, "toy", tmp_path).learning_rate == best["learning_rate"]
+
+
+def test_what_the_grid_search_trained_last_is_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = Experiment("synthetic_33", "ce", "", "multiclass-fbeta-tabular", "grid", "", "toy")
+    fits._network.cache_clear()
+    real, seeds = fits.compiled.train, []
+
+    def counted(*arguments: Any, seed: int) -> Any:
+        seeds.append(seed)
+        return real(*arguments, seed=seed)
+
+    monkeypatch.setattr(fits.compiled, "train", counted)
+    for trial in range(2):
+        runner._work(Job(experiment, trial, "full", tmp_path))
+    assert seeds == [0, 0, 1]  # two points, of which trial 0 takes one, and trial 1
+    fits._network.cache_clear()
+    again = {
+        (s.rule, s.metric): s.value for s in fits.fit(experiment, 0, grid.chosen(experiment, "toy", tmp_path)).scores
+    }
+    rows = read_rows("scores", tmp_path)
+    rows = rows[(rows["trial"] == 0) & (rows["metric"] != "seconds")]
+    assert len(rows) > 10
+    for rule, metric, value in zip(rows["rule"], rows["metric"], rows["value"], strict=True):
+        assert value == pytest.approx(again[rule, metric], abs=1e-6, nan_ok=True)
+    assert set(read_rows("scores", tmp_path).query("metric == 'seconds'")["value"] > 0) == {True}
 
 
 def test_one_hot_codes_take_what_was_chosen_with_integer_codes(tmp_path: Path) -> None:
