@@ -53,6 +53,7 @@ class Protocol:
         wider_batches: By data set and method, batch sizes that the grid tries in addition.
         overrides: By method, what it changes of all this.
         shorter_patience: By data set, fewer epochs of patience.
+        min_delta: By data set, by how much a validation loss has to fall to count as lower; 0 for the others.
         sizes: What ``reduced`` and ``toy`` change.
         size: Which of the sizes this is.
     """
@@ -89,6 +90,7 @@ class Protocol:
     wider_batches: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     shorter_patience: Mapping[str, int] = field(default_factory=dict)
+    min_delta: Mapping[str, float] = field(default_factory=dict)
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     size: str = "full"
 

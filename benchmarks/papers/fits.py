@@ -161,6 +161,7 @@ def _network(experiment: Experiment, trial: int, choice: Choice) -> tuple[Fit, l
         choice.factor if how.annealing and built.annealed else None,
         how.fruitless,
         how.augment,
+        how.min_delta.get(experiment.dataset, 0.0),
     )
     if not how.history and compiled.can_train(make, built.loss, settings):
         fit = compiled.train(make, built.loss, parts.train, parts.validation, settings, seed=trial)

@@ -36,6 +36,8 @@ class Settings:
     """r of the annealing; ``None`` for none."""
     fruitless: int = 3
     augment: bool = False
+    min_delta: float = 0.0
+    """A validation loss has to fall by more than this to count as lower."""
 
 
 @dataclass
@@ -116,7 +118,7 @@ class Stopping:
     """When to stop, and which temperature comes next."""
 
     def __init__(self, loss: nn.Module, settings: Settings) -> None:
-        self.patience = settings.patience
+        self.patience, self.min_delta = settings.patience, settings.min_delta
         self.best, self.waited = math.inf, 0
         self.annealer: TemperatureAnnealer | None = None
         if settings.factor is not None:
@@ -124,6 +126,7 @@ class Stopping:
                 loss,  # type: ignore[arg-type]
                 factor=settings.factor,
                 patience=settings.patience,
+                min_delta=settings.min_delta,
                 max_fruitless=settings.fruitless,
             )
 
@@ -139,7 +142,7 @@ class Stopping:
         """Count an epoch."""
         if self.annealer is not None:
             self.annealer.step(value)
-        elif value < self.best:
+        elif value < self.best - self.min_delta:
             self.best, self.waited = value, 0
         else:
             self.waited += 1

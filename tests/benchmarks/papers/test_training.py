@@ -100,6 +100,22 @@ def test_annealing_cools_on_each_plateau_until_it_is_fruitless() -> None:
     assert seen == [0.2] * 3 + [0.1] * 3 + [0.05] * 3 + [0.025] * 3
 
 
+@pytest.mark.parametrize("factor", [None, 0.5])
+def test_what_falls_by_less_than_asked_for_does_not_count(factor: float | None) -> None:
+    def epochs(min_delta: float) -> int:
+        loss = MetricLoss("f1")
+        settings = Settings("adam", 0.1, 1, patience=2, max_epochs=100, factor=factor, fruitless=1, min_delta=min_delta)
+        stopping = Stopping(loss, settings)
+        for epoch in range(50):
+            if stopping.finished:
+                return epoch
+            stopping.step(0.5 - 1e-4 * epoch)
+        return 50
+
+    assert epochs(0.0) == 50
+    assert epochs(1e-3) < 20
+
+
 def test_an_annealed_training_ends_at_a_lower_temperature() -> None:
     settings = Settings("adamw", 0.02, 32, patience=2, max_epochs=60, factor=0.8)
     loss = MetricLoss("f1", average=1, validate=False)
