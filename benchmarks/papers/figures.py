@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -74,8 +75,14 @@ def _scatter(config: Config, curves: pd.DataFrame, image: Path | None) -> list[s
         scatter(config, pairs, pearson, image)
     lines = ["Correlation of the loss with the score over the epochs; a perfect line has -1.", ""]
     lines += ["| β | Pearson | Spearman | epochs |", "|---|---|---|---|"]
-    lines += [f"| {n[4:]} | {pearson[n]:.3f} | {ranks[n]:.3f} | {len(pairs[n])} |" for n in pairs]
+    lines += [f"| {n[4:]} | {_shown(pearson[n])} | {_shown(ranks[n])} | {len(pairs[n])} |" for n in pairs]
+    if any(math.isnan(r) for r in pearson.values()):
+        lines += ["", "–: the score is the same after every epoch."]
     return lines
+
+
+def _shown(correlation: float) -> str:
+    return "–" if math.isnan(correlation) else f"{correlation:.3f}"
 
 
 def mean_loss_terms(q: np.ndarray) -> dict[str, pd.DataFrame]:

@@ -106,7 +106,8 @@ def scatter(config: Config, pairs: dict[str, pd.DataFrame], correlations: dict[s
     figure, axes = plt.subplots(1, len(pairs), figsize=(3 * len(pairs), 3), layout="constrained", squeeze=False)
     for axis, (name, frame) in zip(axes.flat, pairs.items(), strict=True):
         points = axis.scatter(frame["loss"], frame["score"], c=frame.index, s=9, cmap="viridis")
-        axis.set_title(f"{name}, r = {correlations[name]:.3f}", fontsize=8)
+        r = correlations[name]
+        axis.set_title(f"{name}, {'constant score' if math.isnan(r) else f'r = {r:.3f}'}", fontsize=8)
         axis.set_xlabel("loss", fontsize=8)
         axis.tick_params(labelsize=7)
         axis.ticklabel_format(useOffset=False)
