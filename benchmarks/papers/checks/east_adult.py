@@ -1,12 +1,13 @@
 """Does the scaling of adult's integer codes explain EAST's numbers on adult?
 
 ``python -m benchmarks.papers.checks.east_adult`` prints what a limit on the capital gain alone reaches, then trains
-EAST's network on three splits with features that are left as they are, share one mean and one spread, or are brought
-to [0, 1] (standardised ones are in the tables) and prints test scores at the arg max.
+EAST's network on three splits with features that are left as they are, share one mean and one spread, are brought to
+rows of length 1 or to [0, 1] (standardised ones are in the tables) and prints test scores at the arg max.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -32,7 +33,10 @@ def main() -> None:
     problem = data.load("adult", encoding="integer")
     rules = [{"capital gain": limit} | scores(problem.y, problem.X[:, GAIN] >= limit) for limit in LIMITS]
     print(pd.DataFrame(rules).round(3).to_string(index=False), flush=True)
-    scalings = {"as they are": lambda parts: parts, "one mean and spread": to_one_spread, "0 to 1": to_unit}
+    scalings = {
+        "as they are": lambda parts: parts, "one mean and spread": to_one_spread, "rows of length 1": to_unit_rows,
+        "0 to 1": to_unit,
+    }  # fmt: skip
     rows = []
     for scaling, scaled in scalings.items():
         for name in ("ce", "f1", "accuracy", "mcc"):
@@ -60,11 +64,17 @@ def main() -> None:
 def to_one_spread(parts: data.Parts) -> data.Parts:
     """All features less one mean, divided by one standard deviation."""
     mean, spread = parts.train[0].mean(), parts.train[0].std()
-    made = {
-        name: ((getattr(parts, name)[0] - mean) / spread, getattr(parts, name)[1])
-        for name in ("train", "validation", "test")
-    }
-    return replace(parts, **made)
+    return _with_features(parts, lambda X: (X - mean) / spread)
+
+
+def to_unit_rows(parts: data.Parts) -> data.Parts:
+    """Each row divided by its length."""
+    return _with_features(parts, torch.nn.functional.normalize)
+
+
+def _with_features(parts: data.Parts, made: Callable[[torch.Tensor], torch.Tensor]) -> data.Parts:
+    names = ("train", "validation", "test")
+    return replace(parts, **{name: (made(getattr(parts, name)[0]), getattr(parts, name)[1]) for name in names})
 
 
 def scores(y: np.ndarray, called: np.ndarray) -> dict[str, float]:
