@@ -22,7 +22,7 @@ from benchmarks.papers.config import protocol
 from benchmarks.papers.training import Settings, outputs
 
 TRIALS = 3
-LIMITS = (5_000, 7_000, 10_000, 13_000, 15_000)
+LIMITS = (5_000, 7_000, 8_000, 10_000, 13_000, 15_000, 20_000)
 GAIN = 9
 """The column of the capital gain, without fnlwgt."""
 
