@@ -124,6 +124,8 @@ def run(plan: Plan, folder: Path, *, workers: int = 1, budget: float | None = No
     deadline = float("inf") if budget is None else time.time() + budget
     plan.check()
     todo = list(jobs(plan, folder, deadline))
+    if not todo:
+        print("Nothing is missing: all of these fits are there.", file=sys.stderr)
     clock = Clock(todo, done(folder), workers)
     failed = 0
     for job, seconds, error in outcomes(_outcome, todo, workers, deadline):

@@ -2,11 +2,13 @@
 
 ``python -m benchmarks.papers.checks.east_adult`` prints what a limit on the capital gain alone reaches, then trains
 EAST's network on three splits with features that are left as they are, share one mean and one spread, are brought to
-rows of length 1 or to [0, 1] (standardised ones are in the tables) and prints test scores at the arg max.
+rows of length 1 or to [0, 1] (standardised ones are in the tables) and prints test scores at the arg max. A learning
+rate may follow, instead of the protocol's.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -27,9 +29,10 @@ GAIN = 9
 """The column of the capital gain, without fnlwgt."""
 
 
-def main() -> None:
+def main(rates: list[str]) -> None:
     torch.set_num_threads(1)
     how = protocol("east-tabular").of_dataset("adult")
+    rate = float(rates[0]) if rates else how.learning_rate
     problem = data.load("adult", encoding="integer")
     rules = [{"capital gain": limit} | scores(problem.y, problem.X[:, GAIN] >= limit) for limit in LIMITS]
     print(pd.DataFrame(rules).round(3).to_string(index=False), flush=True)
@@ -45,7 +48,7 @@ def main() -> None:
                 temperature=how.temperature, delta=how.delta, k=how.k, weighted=False,
             )  # fmt: skip
             settings = Settings(
-                how.optimiser, how.learning_rate, how.batch_size, how.patience, how.max_epochs,
+                how.optimiser, rate, how.batch_size, how.patience, how.max_epochs,
                 factor=0.8 if built.annealed else None, fruitless=how.fruitless,
             )  # fmt: skip
             for trial in range(TRIALS):
@@ -87,4 +90,4 @@ def scores(y: np.ndarray, called: np.ndarray) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

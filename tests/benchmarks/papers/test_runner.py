@@ -64,6 +64,14 @@ def test_trials_in_processes_give_the_same_rows(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(values(tmp_path / "two"), values(tmp_path / "one"))
 
 
+def test_a_run_with_nothing_left_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = [*ARGUMENTS, "--trials", "1", "--results", str(tmp_path)]
+    assert main(few) == 0
+    assert "Nothing is missing" not in capsys.readouterr().err
+    assert main(few) == 0
+    assert capsys.readouterr().err == "Nothing is missing: all of these fits are there.\n"
+
+
 def test_rows_carry_seed_version_and_time(tmp_path: Path) -> None:
     assert main([*ARGUMENTS, "--trials", "1", "--results", str(tmp_path)]) == 0
     rows = read_rows("scores", tmp_path)
