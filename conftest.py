@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 NEEDS = {
-    "src/metricfit/_kernels/triton_rows.py": "triton",
+    "src/metricfit/fast/triton_rows.py": "triton",
     "src/metricfit/integrations/huggingface.py": "transformers",
     "src/metricfit/integrations/lightning.py": "lightning",
     "src/metricfit/integrations/skorch.py": "skorch",

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from metricfit import MetricClassifier, MetricLoss
-from metricfit._kernels import five_points
-from metricfit._kernels.batch import Batch
+from metricfit.fast import five_points
+from metricfit.fast.batch import Batch
 from metricfit.steps import annealed_linear_step
 
 

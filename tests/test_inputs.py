@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from metricfit._inputs import check_task, flatten_inputs
+from metricfit.inputs import check_task, flatten_inputs
 
 LOGITS = torch.tensor([[1.0, 0.0, -1.0], [0.5, 2.0, 0.0], [0.0, 0.0, 3.0], [1.0, -1.0, 0.0]])
 INDICES = torch.tensor([0, 1, 2, 1])

@@ -12,23 +12,23 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import metricfit._kernels
-import metricfit._kernels.array_loss
-import metricfit._kernels.batch
-import metricfit._kernels.layout
-import metricfit._kernels.loss
-import metricfit._kernels.sums
-import metricfit._kernels.threads
-import metricfit._kernels.torch_loss
+import metricfit.fast
+import metricfit.fast.array_loss
+import metricfit.fast.batch
+import metricfit.fast.layout
+import metricfit.fast.loss
+import metricfit.fast.sums
+import metricfit.fast.threads
+import metricfit.fast.torch_loss
 from metricfit import MetricLoss, metrics
 from metricfit._counting import _count_block
-from metricfit._kernels import five_points
-from metricfit._kernels.array_loss import ArrayBatch
-from metricfit._kernels.batch import Batch
-from metricfit._kernels.metric_gradients import closed_form_of
-from metricfit._kernels.threads import parts_of
-from metricfit._kernels.torch_counts import ClosedFormCounts
 from metricfit.confusion import ConfusionMatrix, soft_confusion_matrix
+from metricfit.fast import five_points
+from metricfit.fast.array_loss import ArrayBatch
+from metricfit.fast.batch import Batch
+from metricfit.fast.metric_gradients import closed_form_of
+from metricfit.fast.threads import parts_of
+from metricfit.fast.torch_counts import ClosedFormCounts
 from metricfit.losses.fused import loss_in_one_step
 from metricfit.steps import annealed_linear_step, linear_step, sigmoid_step
 from tests.helper import generator
@@ -178,7 +178,7 @@ class TestParts:
 
     @pytest.mark.parametrize("classes", [5, 200])
     def test_several_threads_give_the_same_numbers_every_time(self, monkeypatch, classes):
-        monkeypatch.setattr(metricfit._kernels.threads, "SERIAL_ELEMENTS", 0)
+        monkeypatch.setattr(metricfit.fast.threads, "SERIAL_ELEMENTS", 0)
         threads = torch.get_num_threads()
         scores, target, weight = samples(500, classes, dtype=torch.float32)
         direction = torch.rand(classes, classes, generator=generator(5))
@@ -197,7 +197,7 @@ class TestParts:
     def test_a_forked_child_does_not_wait_for_its_parents_threads(self):
         code = """
 import os, torch
-from metricfit._kernels import threads
+from metricfit.fast import threads
 torch.set_num_threads(2)
 threads.run(lambda i: 0, 4)
 pid = os.fork()
@@ -213,7 +213,7 @@ def plain_loss(loss, *batch):
     scores, target, *weight = batch
     leaf = scores.detach().double().requires_grad_()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metricfit._kernels, "count", lambda *_, **__: None)
+        patch.setattr(metricfit.fast, "count", lambda *_, **__: None)
         value = loss._plain(leaf, target, *(weight or [None]))
         return value.detach(), torch.autograd.grad(value, leaf)[0]
 
@@ -230,7 +230,7 @@ def fused_and_plain(loss, scores, target, sample_weight=None):
 
 
 def without_numba(monkeypatch):
-    for module in (metricfit._kernels, metricfit._kernels.loss):
+    for module in (metricfit.fast, metricfit.fast.loss):
         monkeypatch.setattr(module, "numba_is_here", lambda: False)
 
 
@@ -239,14 +239,14 @@ def way(request, monkeypatch):
     """The ways a batch can take: those of large batches and of devices are open to the small ones of the tests here."""
     kind, _, in_blocks = request.param.partition(" in ")
     if kind == "parts":
-        monkeypatch.setattr(metricfit._kernels.loss, "SERIAL_ELEMENTS", 0)
+        monkeypatch.setattr(metricfit.fast.loss, "SERIAL_ELEMENTS", 0)
     elif kind != "one call":
         without_numba(monkeypatch)
     if kind == "device":
-        monkeypatch.setattr(metricfit._kernels.loss, "takes_arrays", lambda input: False)
+        monkeypatch.setattr(metricfit.fast.loss, "takes_arrays", lambda input: False)
     if in_blocks:
-        monkeypatch.setattr(metricfit._kernels.layout, "BLOCK_ELEMENTS", 97)
-        for module in (metricfit._kernels.array_loss, metricfit._kernels.torch_loss):
+        monkeypatch.setattr(metricfit.fast.layout, "BLOCK_ELEMENTS", 97)
+        for module in (metricfit.fast.array_loss, metricfit.fast.torch_loss):
             monkeypatch.setattr(module, "KEPT_ELEMENTS", 300)
 
 
@@ -319,7 +319,7 @@ class TestLoss:
     def test_images_are_read_where_they_lie(self):
         scores = torch.randn(2, 3, 4, 5, generator=generator())
         for tensor in (scores, scores.contiguous(memory_format=torch.channels_last), scores[:, :, 0, 0].contiguous()):
-            array = metricfit._kernels.batch._samples_and_classes(tensor)
+            array = metricfit.fast.batch._samples_and_classes(tensor)
             assert array.__array_interface__["data"][0] == tensor.data_ptr()
 
     @pytest.mark.usefixtures("way")
@@ -429,7 +429,7 @@ class TestLoss:
 
     def test_threads_of_the_torch_way_give_the_same_numbers_every_time(self, monkeypatch):
         without_numba(monkeypatch)
-        monkeypatch.setattr(metricfit._kernels.layout, "BLOCK_ELEMENTS", 200)
+        monkeypatch.setattr(metricfit.fast.layout, "BLOCK_ELEMENTS", 200)
         loss, threads = MetricLoss("f1"), torch.get_num_threads()
         scores, target, _ = samples(500, 5, dtype=torch.float32)
         results = []
@@ -469,7 +469,7 @@ class TestLoss:
 
     @pytest.mark.slow
     def test_a_cache_folder_that_cannot_be_written_is_no_obstacle(self, tmp_path):
-        code = "import numba.core.caching as c; c.CacheImpl._locator_classes = []\nimport metricfit._kernels.rows"
+        code = "import numba.core.caching as c; c.CacheImpl._locator_classes = []\nimport metricfit.fast.rows"
         subprocess.run([sys.executable, "-c", code], check=True, timeout=300, env={**os.environ, "HOME": str(tmp_path)})
 
 
@@ -607,7 +607,7 @@ class TestMetricGradients:
             return  # undefined: the loss is 1 whatever happens, its gradient 0 or that of a limit
         torch.testing.assert_close(torch.from_numpy(gradient), expected_gradient, rtol=1e-9, atol=1e-12)
         sums = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
-        value, columns, diagonal = metricfit._kernels.sums.loss_of_sums(closed_form_of(metric), *sums, skip)
+        value, columns, diagonal = metricfit.fast.sums.loss_of_sums(closed_form_of(metric), *sums, skip)
         assert value.item() == pytest.approx(expected.item(), abs=1e-12)
         # A constant added to a row of the gradient moves nothing: every sample's memberships sum to one.
         parts = columns + diagonal.diag()

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metricfit._numerics import accumulation_dtype, safe_divide, safe_sqrt
+from metricfit.numerics import accumulation_dtype, safe_divide, safe_sqrt
 
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 

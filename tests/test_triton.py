@@ -10,12 +10,12 @@ import pytest
 CODE = """
 import torch
 from metricfit import MetricLoss
-import metricfit._kernels.loss, metricfit._kernels.torch_loss
+import metricfit.fast.loss, metricfit.fast.torch_loss
 from tests.test_kernels import plain_loss, samples
 
-metricfit._kernels.loss.numba_is_here = lambda: False
-metricfit._kernels.loss.takes_arrays = lambda input: False
-metricfit._kernels.torch_loss.takes_triton = lambda input: True
+metricfit.fast.loss.numba_is_here = lambda: False
+metricfit.fast.loss.takes_arrays = lambda input: False
+metricfit.fast.torch_loss.takes_triton = lambda input: True
 for spec, classes, temperature, fixed in [
     ("f1", 2, 0.2, False), ("mcc", 5, 0.4, False), ("f1", 5, 0.01, True), ("mcc", 37, 0.2, False)
 ]:

@@ -15,8 +15,8 @@ from torch import nn
 
 from benchmarks.papers.compiled_losses import Goal, goal_of, is_of_two_outputs, loss_and_gradient
 from benchmarks.papers.training import Fit, Part, Settings, Stopping
-from metricfit._kernels.compiled import compiled
-from metricfit._kernels.mlp import AdamW, Dropout, _adamw, _backward, _forward, _matrix, _vector
+from metricfit.fast.compiled import compiled
+from metricfit.fast.mlp import AdamW, Dropout, _adamw, _backward, _forward, _matrix, _vector
 
 __all__ = ["can_train", "train"]
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from benchmarks.papers.losses import BinaryCrossEntropy, DicePerSample, OfDifference, SquaredError
 from metricfit import MetricLoss
-from metricfit._kernels.compiled import compiled
+from metricfit.fast.compiled import compiled
 from metricfit.losses import DiceLoss, WMWLoss
 from metricfit.metrics import AUROC, F1, MCC, Accuracy, BalancedAccuracy, FBeta, GMean, Metric, ThresholdMean
 

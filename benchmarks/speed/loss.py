@@ -31,7 +31,7 @@ import torch
 from torch.nn import functional as F
 
 from metricfit import MetricLoss, __version__
-from metricfit._kernels import batch as kernels
+from metricfit.fast import batch as kernels
 
 HERE = Path(__file__).parent
 IMAGES = HERE.parents[1] / "docs" / "images"
@@ -92,10 +92,10 @@ def without_numba(loss):
     """The same loss along the pure-torch path."""
 
     def call(logits, target):
-        import metricfit._kernels
-        import metricfit._kernels.loss
+        import metricfit.fast
+        import metricfit.fast.loss
 
-        modules = (metricfit._kernels, metricfit._kernels.loss)
+        modules = (metricfit.fast, metricfit.fast.loss)
         for module in modules:
             module.numba_is_here = lambda: False
         try:

@@ -22,8 +22,8 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from metricfit import metrics
-from metricfit._kernels import mlp
 from metricfit.data import TablePreprocessor, load
+from metricfit.fast import mlp
 from metricfit.training import Problem, get_recipe
 from metricfit.training.evaluation import TrainingData
 from metricfit.training.loop import _Trainer

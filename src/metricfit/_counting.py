@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from metricfit import _kernels as kernels
-from metricfit._inputs import Samples, Task, values_can_be_inspected
-from metricfit._numerics import safe_divide
+from metricfit import fast as kernels
+from metricfit.inputs import Samples, Task, values_can_be_inspected
 from metricfit.membership import dynamic_membership, threshold_membership
+from metricfit.numerics import safe_divide
 from metricfit.steps import Step
 
 __all__ = ["count_each_class", "count_hard", "count_samples", "indicator", "probabilities"]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from metricfit._counting import count_hard, count_samples, probabilities
-from metricfit._inputs import Samples, Task, check_task, flatten_inputs, values_can_be_inspected
+from metricfit.inputs import Samples, Task, check_task, flatten_inputs, values_can_be_inspected
 from metricfit.steps import Step, annealed_linear_step, heaviside
 
 __all__ = ["ConfusionMatrix", "Counts", "hard_confusion_matrix", "soft_confusion_matrix"]

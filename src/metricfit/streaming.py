@@ -18,13 +18,13 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from metricfit._inputs import Task
 from metricfit.classifier import MetricClassifier
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, frame_of, share_of_rows
 from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
+from metricfit.inputs import Task
 from metricfit.training.batches import BatchOrder
 from metricfit.training.callbacks import EpochEnd, callback_list, progress_bar
 from metricfit.training.evaluation import TrainingData

@@ -168,7 +168,7 @@ def test_divergence_is_told():
 
 
 def test_ctrl_c_within_an_epoch_keeps_the_best_weights_so_far(monkeypatch):
-    from metricfit._kernels import mlp
+    from metricfit.fast import mlp
 
     monkeypatch.setattr(module, "STEPS_AT_ONCE", 2)
     calls, steps = [], mlp.train_steps

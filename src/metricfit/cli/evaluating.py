@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from metricfit import metrics
-from metricfit._inputs import Task
 from metricfit.cli.errors import UsageError
 from metricfit.cli.measure import Judged, Measured, measure, measure_classes
 from metricfit.cli.metric_option import checked_metric
@@ -15,6 +14,7 @@ from metricfit.cli.models import LoadedModel, load_model
 from metricfit.cli.output import Output, interval, number
 from metricfit.cli.prepare import Prepared, Roles, prepare_like
 from metricfit.cli.tables import open_table
+from metricfit.inputs import Task
 from metricfit.metrics import ClassMetric, Constrained, Metric
 from metricfit.training.metric_choice import resolve_metric
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from metricfit._inputs import Task
 from metricfit.confusion import ConfusionMatrix
+from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric
 
 __all__ = ["Judged", "Measured", "measure"]

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit._inputs import Task
 from metricfit.cli.columns import GAPS, BadValueError, ColumnFormat, read_column
 from metricfit.cli.errors import BadDataError, UsageError
 from metricfit.cli.frames import Rows, frame_from, matched_labels, read_rows
@@ -18,6 +17,7 @@ from metricfit.cli.memory import check_memory
 from metricfit.cli.options import columns_of
 from metricfit.cli.tables import TableFile
 from metricfit.cli.targets import indicators, read_classes, read_labels
+from metricfit.inputs import Task
 
 __all__ = ["Prepared", "Roles", "prepare", "prepare_like"]
 

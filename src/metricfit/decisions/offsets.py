@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit._inputs import Task
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions._samples import ClassSamples, class_samples
 from metricfit.decisions.confidence import check_confidence
@@ -18,6 +17,7 @@ from metricfit.decisions.goal import ConstraintLike, Goal, goal_of, values_of
 from metricfit.decisions.rules import DecisionRule
 from metricfit.decisions.search import ConstraintValue, infeasible, summary
 from metricfit.decisions.split import certified_rule, stratified_halves
+from metricfit.inputs import Task
 from metricfit.metrics import Constraint, MetricLike
 
 __all__ = ["BestOffsets", "best_offsets"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from metricfit._inputs import Task, check_task
 from metricfit.confusion import Absent, as_confusion_matrix, hard_confusion_matrix
+from metricfit.inputs import Task, check_task
 from metricfit.integrations._annealing import missing_library
 from metricfit.losses.options import with_average
 from metricfit.metrics import MetricLike, get

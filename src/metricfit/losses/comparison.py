@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from metricfit._counting import indicator
-from metricfit._inputs import Samples, Task
-from metricfit._numerics import safe_divide
+from metricfit.inputs import Samples, Task
 from metricfit.losses.cross_entropy import cross_entropy_of_samples
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.losses.sample_loss import SampleLoss, SampleOptions, share_of_truth
 from metricfit.metrics import FBeta, MetricLike
+from metricfit.numerics import safe_divide
 
 __all__ = [
     "AnyLoss",

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from metricfit._inputs import Samples, Task
-from metricfit._numerics import safe_divide
+from metricfit.inputs import Samples, Task
+from metricfit.numerics import safe_divide
 
 __all__ = [
     "ClassWeighting",

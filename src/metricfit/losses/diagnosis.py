@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from metricfit._inputs import Samples
 from metricfit.confusion import ConfusionMatrix, hard_confusion_matrix
+from metricfit.inputs import Samples
 from metricfit.theory import deviation_bound
 
 if TYPE_CHECKING:

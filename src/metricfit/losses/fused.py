@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from metricfit._kernels import five_points, is_ordinary
-from metricfit._kernels.batch import FivePoints
-from metricfit._kernels.loss import fused_binary_loss, fused_loss
-from metricfit._kernels.metric_gradients import ClosedForm, closed_form_of
 from metricfit.distributed import group_of
+from metricfit.fast import five_points, is_ordinary
+from metricfit.fast.batch import FivePoints
+from metricfit.fast.loss import fused_binary_loss, fused_loss
+from metricfit.fast.metric_gradients import ClosedForm, closed_form_of
 from metricfit.losses.cross_entropy import classes_of_batch, cross_entropy_of_batch
 from metricfit.losses.memory import ConfusionMemory
 from metricfit.metrics import Metric

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from metricfit._numerics import accumulation_dtype
 from metricfit.confusion import ConfusionMatrix
+from metricfit.numerics import accumulation_dtype
 
 __all__ = ["ConfusionMemory"]
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from metricfit._counting import count_each_class, count_samples
-from metricfit._inputs import Samples, Task, check_task, flatten_inputs, values_can_be_inspected
 from metricfit.confusion import Absent, ConfusionMatrix, as_confusion_matrix
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
+from metricfit.inputs import Samples, Task, check_task, flatten_inputs, values_can_be_inspected
 from metricfit.losses.cross_entropy import ClassWeighting, cross_entropy_of_sums, cross_entropy_sums
 from metricfit.losses.diagnosis import Diagnosis, diagnose
 from metricfit.losses.fused import Known, loss_in_one_step

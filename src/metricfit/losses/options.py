@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, get_args
 import torch
 from torch import Tensor
 
-from metricfit._inputs import Task, check_ignore_index
 from metricfit.confusion import Absent
+from metricfit.inputs import Task, check_ignore_index
 from metricfit.losses.cross_entropy import ClassWeighting
 from metricfit.metrics import ClassMetric, Metric
 from metricfit.steps import Step

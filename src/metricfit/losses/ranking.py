@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metricfit._inputs import Task
+from metricfit.inputs import Task
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.metrics import AUPRC, AUROC
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from metricfit._counting import probabilities
-from metricfit._inputs import Samples, Task, check_task, flatten_inputs
 from metricfit.distributed import sum_over_processes
+from metricfit.inputs import Samples, Task, check_task, flatten_inputs
 
 __all__ = ["SampleLoss", "SampleOptions", "share_of_truth"]
 

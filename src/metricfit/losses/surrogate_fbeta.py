@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from metricfit._inputs import Samples
-from metricfit._numerics import safe_divide
 from metricfit.distributed import sum_over_processes
+from metricfit.inputs import Samples
 from metricfit.losses.sample_loss import SampleLoss, SampleOptions
+from metricfit.numerics import safe_divide
 
 __all__ = ["SurrogateFBetaLoss", "surrogate_fbeta_loss"]
 

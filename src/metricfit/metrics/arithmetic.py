@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from metricfit._numerics import safe_divide
 from metricfit.confusion import ConfusionMatrix
 from metricfit.metrics.base import MatrixSource, Metric
+from metricfit.numerics import safe_divide
 
 __all__ = ["Combination", "Constant", "combine"]
 

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from metricfit._numerics import safe_divide
 from metricfit.confusion import ConfusionMatrix, Counts
 from metricfit.metrics.base import Metric
+from metricfit.numerics import safe_divide
 
 __all__ = ["AVERAGES", "ClassMetric"]
 

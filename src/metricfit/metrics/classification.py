@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from metricfit._numerics import safe_divide, safe_sqrt
 from metricfit.confusion import ConfusionMatrix, Counts
 from metricfit.metrics.averaging import ClassMetric
+from metricfit.numerics import safe_divide, safe_sqrt
 
 __all__ = [
     "F1",

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from metricfit._numerics import safe_divide
 from metricfit.confusion import ConfusionMatrix, Counts
 from metricfit.metrics.averaging import ClassMetric, quote, spell
 from metricfit.metrics.base import EVERY_CUT_OFF, MatrixSource, Metric
 from metricfit.metrics.constraints import Constrained
+from metricfit.numerics import safe_divide
 
 __all__ = ["AUPRC", "AUROC", "ThresholdMean"]
 

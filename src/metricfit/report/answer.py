@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from metricfit._inputs import Task
+from metricfit.inputs import Task
 from metricfit.metrics import Metric
 from metricfit.report.estimates import Estimate, Rival, Verdict, estimate
 from metricfit.report.formula import in_words

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from metricfit._inputs import Task
 from metricfit.confusion import ConfusionMatrix
+from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric
 
 __all__ = ["Estimate", "Rival", "Verdict", "confusion_of", "estimate"]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit._inputs import Task
 from metricfit.decisions import DecisionRule
+from metricfit.inputs import Task
 from metricfit.metrics import AUPRC, AUROC, Constrained, Metric
 from metricfit.report.curves import one_class
 from metricfit.report.formula import every_metric, in_words, tree

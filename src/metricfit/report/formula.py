@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from metricfit import metrics
-from metricfit._inputs import Task
 from metricfit.confusion import ConfusionMatrix
+from metricfit.inputs import Task
 from metricfit.metrics import ClassMetric, Constrained, ExpectedCost, Metric, ThresholdMean
 from metricfit.metrics.arithmetic import Combination, Constant
 from metricfit.training.metric_choice import resolve_metric

@@ -1,4 +1,4 @@
-"""The steps of an epoch of the built-in network, by the compiled loops of :mod:`metricfit._kernels.mlp`.
+"""The steps of an epoch of the built-in network, by the compiled loops of :mod:`metricfit.fast.mlp`.
 
 Only the time they take differs from the steps of the loop: weights, moments, averages and the memory are read and
 written where they are, and random numbers are drawn in the same order. Members do not touch each other's tensors, so
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from torch import Tensor
 
-from metricfit._kernels.batch import LIMITS, numba_is_here
-from metricfit._kernels.metric_gradients import ClosedForm, as_array
+from metricfit.fast.batch import LIMITS, numba_is_here
+from metricfit.fast.metric_gradients import ClosedForm, as_array
 from metricfit.training.direct import DirectMLP
 from metricfit.training.evaluation import TrainingData
 from metricfit.training.gradients import ObjectiveGradient
@@ -86,7 +86,7 @@ class CompiledSteps:
         optimiser: torch.optim.AdamW,
         average: WeightAverage,
     ) -> None:
-        from metricfit._kernels import mlp  # brings numba
+        from metricfit.fast import mlp  # brings numba
 
         self._mlp = mlp
         self.direct, self.objective, self.optimiser, self.average = direct, gradient.objective, optimiser, average

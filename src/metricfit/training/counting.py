@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from metricfit._inputs import Task
+from metricfit.inputs import Task
 from metricfit.membership import dynamic_membership, threshold_membership
 from metricfit.steps import Step, heaviside
 

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from metricfit._inputs import Task
-from metricfit._numerics import safe_divide
 from metricfit.confusion import ConfusionMatrix
+from metricfit.inputs import Task
 from metricfit.losses.stepping import choose_step
 from metricfit.metrics import Constrained, Metric
 from metricfit.metrics.base import MatrixSource
+from metricfit.numerics import safe_divide
 from metricfit.steps import heaviside
 from metricfit.training.counting import hard_counts, member_probabilities, soft_counts
 from metricfit.training.objective import Grid, MemberObjective, as_matrix

@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from metricfit._inputs import Task
 from metricfit.distributed import agreed, average_gradients, group_of, is_first_process, share_of_batch
+from metricfit.inputs import Task
 from metricfit.metrics import Metric
 from metricfit.training.batches import BatchOrder
 from metricfit.training.callbacks import Callback, EpochEnd

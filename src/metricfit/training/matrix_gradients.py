@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from metricfit._inputs import Task
-from metricfit._kernels.metric_gradients import ClosedForm, closed_form_of
 from metricfit.confusion import ConfusionMatrix
+from metricfit.fast.metric_gradients import ClosedForm, closed_form_of
+from metricfit.inputs import Task
 from metricfit.metrics import BalancedAccuracy, Metric, Recall
 
 __all__ = ["LossOfMatrix", "closed_form", "loss_of_matrix"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from metricfit._inputs import Task
 from metricfit.confusion import ConfusionMatrix
+from metricfit.inputs import Task
 from metricfit.metrics import ClassMetric, Combination, Constrained, Constraint, Metric, MetricLike, get
 
 __all__ = ["check_metric", "resolve_metric"]

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metricfit._inputs import Task
-from metricfit._numerics import safe_divide
 from metricfit.confusion import Absent, ConfusionMatrix
 from metricfit.distributed import sum_over_processes
+from metricfit.inputs import Task
 from metricfit.losses.cross_entropy import class_weights
 from metricfit.losses.memory import ConfusionMemory
 from metricfit.losses.stepping import choose_step
 from metricfit.losses.surrogate_fbeta import SurrogateFBetaLoss
 from metricfit.metrics import Constrained, FBeta, Metric
 from metricfit.metrics.base import MatrixSource
+from metricfit.numerics import safe_divide
 from metricfit.steps import Step
 from metricfit.training.constraints import Multipliers
 from metricfit.training.counting import hard_counts, member_probabilities, soft_counts, two_class_counts

@@ -14,7 +14,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight
 
-from metricfit._inputs import Task
+from metricfit.inputs import Task
 
 __all__ = ["Target", "combined_weights", "draw_seed", "read_target", "read_truth"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from metricfit._kernels.compiled import (
+from metricfit.fast.compiled import (
     BAD_WEIGHT,
     GOOD,
     INVERSE,

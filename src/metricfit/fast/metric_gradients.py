@@ -36,7 +36,7 @@ class ClosedForm:
 
     def loss_and_gradient(self, counts: Array, skip_absent: bool) -> tuple[float, Array]:
         """1 - metric and its gradient, given counts (parts, d, d) to be added; both 0 without any weight."""
-        from metricfit._kernels.matrices import loss_of_matrix  # brings numba
+        from metricfit.fast.matrices import loss_of_matrix  # brings numba
 
         result: tuple[float, Array] = loss_of_matrix(
             counts, as_array(self.ratio), self.label, self.undefined, skip_absent

@@ -1,6 +1,6 @@
 """One logit a sample at the threshold 1/2: soft counts, and the gradient of the logits, compiled.
 
-All is a function of the probability that the wrong class gets, as in :mod:`metricfit._kernels.member_loss`.
+All is a function of the probability that the wrong class gets, as in :mod:`metricfit.fast.member_loss`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from metricfit._kernels.compiled import compiled, exponential, segments_of_step, slope_at, step_at
+from metricfit.fast.compiled import compiled, exponential, segments_of_step, slope_at, step_at
 
 __all__ = ["count", "pull_back"]
 
@@ -68,7 +68,7 @@ def count(
         ignore: The target of samples that do not count.
         delta: Of the step, see ``FivePoints``.
         factor: Of the step.
-        limits: See :mod:`metricfit._kernels.compiled`.
+        limits: See :mod:`metricfit.fast.compiled`.
         wrong: Where the probabilities of the wrong class go, (n,).
         weights: Where the weights go, (n,).
         counts: Where the counts are added, (2, 2).

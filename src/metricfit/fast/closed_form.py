@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 import torch
 from torch import Tensor
 
-from metricfit._kernels.batch import FivePoints
+from metricfit.fast.batch import FivePoints
 from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN
 
 __all__ = ["Counted", "count_block", "pull_back_block"]

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor, distributed
 
-from metricfit._kernels import is_ordinary
-from metricfit._kernels.array_loss import ArrayBatch, takes_arrays
-from metricfit._kernels.batch import LIMITS, ROWS_FROM, Batch, FivePoints, is_dense, numba_is_here
-from metricfit._kernels.metric_gradients import ClosedForm, as_array
-from metricfit._kernels.second_order import second_order
-from metricfit._kernels.threads import SERIAL_ELEMENTS
-from metricfit._kernels.torch_loss import TorchBatch
-from metricfit._numerics import accumulation_dtype
 from metricfit.distributed import sum_over_processes
+from metricfit.fast import is_ordinary
+from metricfit.fast.array_loss import ArrayBatch, takes_arrays
+from metricfit.fast.batch import LIMITS, ROWS_FROM, Batch, FivePoints, is_dense, numba_is_here
+from metricfit.fast.metric_gradients import ClosedForm, as_array
+from metricfit.fast.second_order import second_order
+from metricfit.fast.threads import SERIAL_ELEMENTS
+from metricfit.fast.torch_loss import TorchBatch
+from metricfit.numerics import accumulation_dtype
 
 __all__ = ["fused_binary_loss", "fused_loss"]
 
@@ -51,7 +51,7 @@ def fused_loss(
     Args:
         metric: The metric, differentiated by hand.
         points: The step.
-        input: Logits (N, C, …), an ordinary tensor (:func:`metricfit._kernels.is_ordinary`).
+        input: Logits (N, C, …), an ordinary tensor (:func:`metricfit.fast.is_ordinary`).
         target: Class indices (N, …), ordinary too.
         weight: Class weights.
         sample_weight: Sample weights.
@@ -214,7 +214,7 @@ _tie: Callable[..., Tensor] = super(torch.autograd.Function, _FusedLoss).apply
 
 
 class _SmallBatch:
-    """A contiguous batch of few classes, which one compiled call serves: :mod:`metricfit._kernels.small`."""
+    """A contiguous batch of few classes, which one compiled call serves: :mod:`metricfit.fast.small`."""
 
     __slots__ = ("gradient", "metric", "options", "points", "tensors")
 
@@ -254,14 +254,14 @@ class _SmallBatch:
 
 @cache
 def _small_kernel() -> Any:
-    from metricfit._kernels.small import loss_and_gradient  # brings numba
+    from metricfit.fast.small import loss_and_gradient  # brings numba
 
     return loss_and_gradient
 
 
 @cache
 def _one_logit_kernels() -> Any:
-    from metricfit._kernels import one_logit  # brings numba
+    from metricfit.fast import one_logit  # brings numba
 
     return one_logit
 

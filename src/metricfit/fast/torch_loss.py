@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit._kernels.batch import FivePoints
-from metricfit._kernels.closed_form import Counted, count_block, pull_back_block
-from metricfit._kernels.layout import Layout
-from metricfit._kernels.metric_gradients import ClosedForm
-from metricfit._kernels.sums import loss_of_sums
-from metricfit._numerics import accumulation_dtype
+from metricfit.fast.batch import FivePoints
+from metricfit.fast.closed_form import Counted, count_block, pull_back_block
+from metricfit.fast.layout import Layout
+from metricfit.fast.metric_gradients import ClosedForm
+from metricfit.fast.sums import loss_of_sums
+from metricfit.numerics import accumulation_dtype
 
 __all__ = ["TorchBatch"]
 
@@ -70,7 +70,7 @@ class TorchBatch:
         }
         self.rows: Any = None
         if takes_triton(input):
-            from metricfit._kernels.triton_rows import TritonRows
+            from metricfit.fast.triton_rows import TritonRows
 
             marked = labels if keep is None else torch.where(keep, labels, -1)
             ones = torch.ones_like(labels, dtype=self.dtype) if weights is None else weights
@@ -141,7 +141,7 @@ def _triton_is_here() -> bool:
 
 
 def takes_triton(input: Tensor) -> bool:
-    """Whether a batch is one for :mod:`metricfit._kernels.triton_rows`: rows on a GPU."""
+    """Whether a batch is one for :mod:`metricfit.fast.triton_rows`: rows on a GPU."""
     if not input.is_cuda or input.ndim != 2 or input.dtype == torch.float64 or input.shape[1] > MOST_CLASSES:
         return False
     return input.is_contiguous() and _triton_is_here()

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit._kernels.closed_form import count_block, pull_back_block
-from metricfit._kernels.layout import Layout
-from metricfit._kernels.second_order import second_order
+from metricfit.fast.closed_form import count_block, pull_back_block
+from metricfit.fast.layout import Layout
+from metricfit.fast.second_order import second_order
 
 __all__ = ["ClosedFormCounts"]
 

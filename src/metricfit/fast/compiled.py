@@ -1,6 +1,6 @@
 """Compiled building blocks of the fast loss: exponential, step, and the derivatives of the step.
 
-Importing this module imports numba, so :mod:`metricfit._kernels` does so only when a loss needs it. The formulas are
+Importing this module imports numba, so :mod:`metricfit.fast` does so only when a loss needs it. The formulas are
 those of :mod:`metricfit.steps`; all numbers have the dtype of ``limits``, since one float64 constant would make a whole
 loop float64.
 """

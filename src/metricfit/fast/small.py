@@ -13,8 +13,8 @@ from numba import carray
 from numba.core import types
 from numba.extending import intrinsic
 
-from metricfit._kernels import lanes
-from metricfit._kernels.compiled import (
+from metricfit.fast import lanes
+from metricfit.fast.compiled import (
     BAD_WEIGHT,
     GOOD,
     NO_SUCH_CLASS,
@@ -24,8 +24,8 @@ from metricfit._kernels.compiled import (
     exponential,
     step_at,
 )
-from metricfit._kernels.lanes import HALF, HIGH, LANES, LOW, MEAN, MIDDLE, SHARE, TAU, column
-from metricfit._kernels.matrices import loss_of_sums
+from metricfit.fast.lanes import HALF, HIGH, LANES, LOW, MEAN, MIDDLE, SHARE, TAU, column
+from metricfit.fast.matrices import loss_of_sums
 
 __all__ = ["floats_at", "loss_and_gradient"]
 
@@ -232,7 +232,7 @@ def loss_and_gradient(
         ignore: The label of samples that do not count.
         is_fixed: Whether no gradient flows through the threshold.
         skip_absent: Whether averages leave out classes without support.
-        limits: See :mod:`metricfit._kernels.compiled`.
+        limits: See :mod:`metricfit.fast.compiled`.
         ratio: Of the metric, see ``ClosedForm``; empty for MCC.
         label: The class; -1 for the macro average.
         undefined: The value of 0/0.

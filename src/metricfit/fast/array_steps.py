@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from metricfit._kernels.batch import FivePoints
-from metricfit._kernels.loops import TINY
+from metricfit.fast.batch import FivePoints
+from metricfit.fast.loops import TINY
 from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN
 
 __all__ = ["Counted", "Lines", "count_logits", "covers", "places_of", "pull_back_logits", "steps_of"]

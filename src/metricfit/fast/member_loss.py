@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metricfit._kernels.compiled import (
+from metricfit.fast.compiled import (
     TINY,
     bend_at,
     bends_of_step,
@@ -20,7 +20,7 @@ from metricfit._kernels.compiled import (
     slope_at,
     step_at,
 )
-from metricfit._kernels.matrices import loss_of_sums
+from metricfit.fast.matrices import loss_of_sums
 
 __all__ = ["Goal", "many_classes", "two_classes"]
 
@@ -42,7 +42,7 @@ class Goal(NamedTuple):
         decay: Of the memory; 0 for none.
         memory: The matrix so far (d, d) float32, brought up to date.
         is_first: Whether there is none yet.
-        limits: See :mod:`metricfit._kernels.compiled`.
+        limits: See :mod:`metricfit.fast.compiled`.
     """
 
     class_weight: Array

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit._kernels.threads import parts_of, run
+from metricfit.fast.threads import parts_of, run
 from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN
 
 __all__ = ["LIMITS", "ROWS_FROM", "Batch", "FivePoints", "Tensors", "is_dense", "numba_is_here"]
@@ -42,10 +42,10 @@ def numba_is_here() -> bool:
 @cache
 def _kernels(by_row: bool) -> tuple[Any, Any]:
     if by_row:
-        from metricfit._kernels import rows
+        from metricfit.fast import rows
 
         return rows.count_rows, rows.pull_back_rows
-    from metricfit._kernels import lanes
+    from metricfit.fast import lanes
 
     return lanes.count_lanes, lanes.pull_back_lanes
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from metricfit._kernels.compiled import (
+from metricfit.fast.compiled import (
     BAD_WEIGHT,
     GOOD,
     INVERSE,
@@ -24,7 +24,7 @@ from metricfit._kernels.compiled import (
     slope_at,
     step_at,
 )
-from metricfit._kernels.lanes import LANES, column, two_largest
+from metricfit.fast.lanes import LANES, column, two_largest
 
 __all__ = ["count_rows", "pull_back_rows"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from metricfit._kernels.compiled import compiled
-from metricfit._kernels.loops import Parts, mcc, mean_ratio
+from metricfit.fast.compiled import compiled
+from metricfit.fast.loops import Parts, mcc, mean_ratio
 
 __all__ = ["loss_of_matrix", "loss_of_sums"]
 

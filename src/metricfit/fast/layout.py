@@ -24,7 +24,7 @@ class Layout:
     """The blocks of a batch; scores (N, C, …) and whatever else has one row or one number a sample.
 
     Args:
-        scores: Logits or probabilities; dense, see :func:`metricfit._kernels.batch.is_dense`.
+        scores: Logits or probabilities; dense, see :func:`metricfit.fast.batch.is_dense`.
     """
 
     def __init__(self, scores: Tensor) -> None:

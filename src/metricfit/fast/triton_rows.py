@@ -1,6 +1,6 @@
 """Rows of logits on a GPU: one kernel counts, one pulls back, and no temporary is as large as the logits.
 
-The formulas of :mod:`metricfit._kernels.rows`. Sums are written per program and added up by torch, so that the same
+The formulas of :mod:`metricfit.fast.rows`. Sums are written per program and added up by torch, so that the same
 batch gives the same bits; atomic additions would not. Importing this module imports Triton.
 """
 
@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from metricfit._kernels.batch import FivePoints
+from metricfit.fast.batch import FivePoints
 from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN
 
 __all__ = ["TritonRows"]

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit._kernels.array_steps import Counted, Lines, count_logits, covers, places_of, pull_back_logits, steps_of
-from metricfit._kernels.batch import FivePoints
-from metricfit._kernels.layout import Layout
-from metricfit._kernels.loops import mcc, mean_ratio
-from metricfit._kernels.metric_gradients import ClosedForm
-from metricfit._kernels.threads import run
-from metricfit._numerics import accumulation_dtype
+from metricfit.fast.array_steps import Counted, Lines, count_logits, covers, places_of, pull_back_logits, steps_of
+from metricfit.fast.batch import FivePoints
+from metricfit.fast.layout import Layout
+from metricfit.fast.loops import mcc, mean_ratio
+from metricfit.fast.metric_gradients import ClosedForm
+from metricfit.fast.threads import run
+from metricfit.numerics import accumulation_dtype
 
 __all__ = ["ArrayBatch", "takes_arrays"]
 

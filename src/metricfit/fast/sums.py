@@ -1,12 +1,12 @@
-"""The metrics of :mod:`metricfit._kernels.loops` as operations on tensors, for devices: no value is waited for."""
+"""The metrics of :mod:`metricfit.fast.loops` as operations on tensors, for devices: no value is waited for."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from metricfit._kernels.loops import TINY
-from metricfit._kernels.metric_gradients import ClosedForm
+from metricfit.fast.loops import TINY
+from metricfit.fast.metric_gradients import ClosedForm
 
 __all__ = ["loss_of_sums"]
 

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from metricfit._numerics import accumulation_dtype, safe_divide
+from metricfit.numerics import accumulation_dtype, safe_divide
 
 __all__ = ["Samples", "Task", "check_ignore_index", "check_task", "flatten_inputs", "values_can_be_inspected"]
 

@@ -1,6 +1,6 @@
 """Fast soft counts: the same numbers as :mod:`metricfit._counting`'s plain formulas, at the cost of cross-entropy.
 
-:func:`count` is called by ``count_samples``, :mod:`metricfit._kernels.loss` by ``MetricLoss``. Both decline (``None``)
+:func:`count` is called by ``count_samples``, :mod:`metricfit.fast.loss` by ``MetricLoss``. Both decline (``None``)
 whatever they do not cover, and the plain formulas then serve: they are the reference, the way of ``torch.compile``,
 function transforms and second derivatives, and find the words for inputs that are out of order.
 """
@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from metricfit._inputs import Samples, values_can_be_inspected
-from metricfit._kernels.batch import Batch, FivePoints, Tensors, is_dense, numba_is_here
-from metricfit._kernels.second_order import second_order
-from metricfit._kernels.torch_counts import ClosedFormCounts
+from metricfit.fast.batch import Batch, FivePoints, Tensors, is_dense, numba_is_here
+from metricfit.fast.second_order import second_order
+from metricfit.fast.torch_counts import ClosedFormCounts
+from metricfit.inputs import Samples, values_can_be_inspected
 from metricfit.steps import Step, annealed_linear_step, linear_step
 
 __all__ = ["count", "five_points", "is_ordinary"]

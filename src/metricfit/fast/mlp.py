@@ -13,9 +13,9 @@ import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401 - where numba finds its matrix product
 from numba import carray
 
-from metricfit._kernels.compiled import compiled
-from metricfit._kernels.member_loss import Goal, many_classes, two_classes
-from metricfit._kernels.small import floats_at
+from metricfit.fast.compiled import compiled
+from metricfit.fast.member_loss import Goal, many_classes, two_classes
+from metricfit.fast.small import floats_at
 
 __all__ = ["AdamW", "Data", "Dropout", "Goal", "train_steps"]
 
