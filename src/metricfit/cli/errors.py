@@ -1,44 +1,33 @@
-"""What can go wrong, and the exit code it gets: 1 a failure, 2 a wrong call, 3 bad data."""
+"""Errors of the commands themselves: 1 a failure, 2 a wrong call. The library's errors get theirs in ``entry``."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["BadDataError", "CommandError", "Interrupted", "UsageError", "close_to"]
+__all__ = ["CommandError", "Interrupted", "UsageError", "wrong_use"]
 
 
 class CommandError(Exception):
-    """A failure that the user is told in one message."""
+    """A failure that is reported in one message; the program then ends with the exit code."""
 
     exit_code = 1
 
 
 class UsageError(CommandError):
-    """The call asks for something that does not exist or does not go together."""
+    """The call asks for something that does not exist, or combines options that exclude each other."""
 
     exit_code = 2
-
-
-class BadDataError(CommandError):
-    """The data cannot be used; the message names the file, and the line and column where there is one."""
-
-    exit_code = 3
 
 
 class Interrupted(BaseException):
     """Ctrl-C. Not a KeyboardInterrupt, which the training loop turns into an early end."""
 
 
-def close_to(name: str, known: Iterable[str]) -> str:
-    """The known names that resemble one, or the first of them, for the end of a message.
-
-    >>> close_to("chrun", ["churn", "age"])
-    "did you mean 'churn'?"
-    """
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    if close:
-        return "did you mean " + " or ".join(repr(match) for match in close) + "?"
-    shown = ", ".join(repr(n) for n in names[:20])
-    return f"there are {shown}{' and more' if len(names) > 20 else ''}."
+@contextmanager
+def wrong_use() -> Iterator[None]:
+    """Report a library function's complaint about an argument as one about the option of that name."""
+    try:
+        yield
+    except (ValueError, TypeError, FileExistsError, FileNotFoundError) as error:
+        raise UsageError(f"--{error}") from None
