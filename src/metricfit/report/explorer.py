@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit.assess.scores import HeldOutScores
 from metricfit.decisions import DecisionRule
 from metricfit.inputs import Task
 from metricfit.metrics import AUPRC, AUROC, Constrained, Metric
 from metricfit.report.curves import one_class
 from metricfit.report.formula import every_metric, in_words, tree
 from metricfit.store.scores import stratified_sample
-from metricfit.training.scores import HeldOutScores
 
 __all__ = ["explorer"]
 

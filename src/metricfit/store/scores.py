@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from metricfit.training.scores import HeldOutScores
+from metricfit.assess.scores import HeldOutScores
 
 __all__ = ["SCORES", "scores_from", "scores_to_bytes", "stratified_sample"]
 
