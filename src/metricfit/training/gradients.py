@@ -35,7 +35,7 @@ class ObjectiveGradient:
         self.objective = objective
         recipe, metric = objective.recipe, objective.metric
         linear = recipe.loss == "metric" and recipe.step == "annealed_linear" and objective.multipliers is None
-        covered = recipe.loss == "cross_entropy" or (linear and metric._grids() == {None})
+        covered = recipe.loss == "cross_entropy" or (linear and metric.grids() == {None})
         self.by_hand = covered and objective.task != "multilabel"
         if self.by_hand:
             self._batch = TwoClasses if objective.task == "binary" else ManyClasses
