@@ -34,8 +34,7 @@ from metricfit.data import TablePreprocessor
 from metricfit.data.errors import BadArgumentError, close_to
 from metricfit.decisions import InfeasibleError, best_rule
 from metricfit.decisions._samples import UntunableError
-from metricfit.metrics import Constrained, Metric, MetricLike
-from metricfit.training.metric_choice import resolve_metric
+from metricfit.metrics import Constrained, Metric, MetricLike, resolve
 from metricfit.training.recipes import Recipe
 from metricfit.training.splits import split_rows
 
@@ -121,7 +120,7 @@ class Comparison:
         truth = np.asarray(y)
         classes = np.unique(truth) if labels is None else labels
         self.task: Any = "multilabel" if labels is not None else "binary" if len(classes) == 2 else "multiclass"
-        self.metric = resolve_metric(metric, tuple(classes.tolist()), self.task)[0]
+        self.metric = resolve(metric, tuple(classes.tolist()), self.task)[0]
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         rows = None if groups is None else np.asarray(groups)
         self._all = Part(X, truth, weight, rows, X, classes, self.metric, random_state, max_epochs)

@@ -85,12 +85,11 @@ def command(
 def _registry(rows: Decided) -> list[Metric]:
     """Every metric that needs no parameter of its own."""
     from metricfit import metrics
-    from metricfit.training.metric_choice import resolve_metric
 
     found = []
     for name in metrics.available():
         try:
-            found.append(resolve_metric(name, rows.labels, rows.task)[0])
+            found.append(metrics.resolve(name, rows.labels, rows.task)[0])
         except (ValueError, TypeError):
             # A cost matrix and a mean over thresholds have no default.
             continue

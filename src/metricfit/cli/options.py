@@ -144,11 +144,11 @@ def checked_metric(spec: str) -> Metric:
 
 def resolved(metric: Metric, classes: list[Any], task: Task) -> tuple[Metric, bool]:
     """The metric with its class or average written out, and whether there was something to choose."""
+    from metricfit import metrics
     from metricfit.cli.errors import wrong_use
-    from metricfit.training.metric_choice import resolve_metric
 
     with wrong_use():
-        found, chosen = resolve_metric(metric, tuple(classes), task)
+        found, chosen = metrics.resolve(metric, tuple(classes), task)
     return found, bool(chosen)
 
 
