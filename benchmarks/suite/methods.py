@@ -154,12 +154,12 @@ def _networks() -> dict[str, Method]:
         "default": Method("MetricClassifier", default, False, "metricfit"),
         "east": Method('MetricClassifier, "east"', east, False, "metricfit"),
     }
-    for name, title, weighting in (
+    for name, title, balance in (
         ("ce", "Cross-entropy", "none"),
         ("ce_sqrt", "√-weighted cross-entropy", "sqrt"),
-        ("ce_balanced", "Weighted cross-entropy", "balanced"),
+        ("ce_balanced", "Weighted cross-entropy", "full"),
     ):
-        shared = fit(name, recipe="cross_entropy", class_weighting=weighting)
+        shared = fit(name, recipe=Recipe("log_loss", balance=balance))
         found[name] = Method(title, shared, False, "same network, cross-entropy")
         found[f"{name}_tuned"] = Method(f"{title}, tuned rule", shared, True, "same network, cross-entropy")
     return found

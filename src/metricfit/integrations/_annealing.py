@@ -53,7 +53,7 @@ def make_annealer(
     loss: HasTemperature | Iterable[HasTemperature], mode: AnnealingMode, options: AnnealingOptions
 ) -> TemperatureAnnealer:
     """The annealer behind a callback."""
-    return TemperatureAnnealer(loss, mode="plateau" if mode == "plateau" else "step", **options)
+    return TemperatureAnnealer(loss, mode=mode, **options)
 
 
 def losses_of(module: nn.Module) -> list[Any]:

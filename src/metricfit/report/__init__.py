@@ -3,10 +3,11 @@
 >>> import tempfile
 >>> from pathlib import Path
 >>> from sklearn.datasets import load_breast_cancer
->>> from metricfit import MetricClassifier
+>>> from metricfit import MetricClassifier, Recipe
 >>> from metricfit.store import save
 >>> X, y = load_breast_cancer(return_X_y=True)
->>> clf = MetricClassifier("f1", cv=2, min_steps=20, max_epochs=1, random_state=0, verbose=False).fit(X, y)
+>>> quick = Recipe(min_updates=20, max_epochs=1)
+>>> clf = MetricClassifier("f1", recipe=quick, cv=2, random_state=0, verbose=False).fit(X, y)
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     text = (save(clf, Path(folder) / "model") / "report.html").read_text(encoding="utf-8")
 >>> "Operating-point explorer" in text
