@@ -492,7 +492,7 @@ def test_bad_input_is_told(change, error, message):
     ("parameters", "message"),
     [
         ({"metric": "f1[seven]"}, "class 'seven': no such class; the classes are 0, 1, 2"),
-        ({"metric": "f1:average=none"}, "metric: .* gives one value a class"),
+        ({"metric": "f1:average=none"}, "metric: .* gives one value per class"),
         ({"metric": "f2x"}, "metric: unknown name 'f2x'"),
         ({"recipe": "eats"}, "recipe: unknown name 'eats'; did you mean 'east'"),
         ({"n_members": 0}, "n_members: expected a whole number >= 1"),

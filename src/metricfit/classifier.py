@@ -22,14 +22,13 @@ from metricfit.data import TablePreprocessor
 from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.decisions import DecisionRule
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
-from metricfit.metrics import Constrained, MetricLike
+from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.training.callbacks import Callback, callback_list, progress_bar
 from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
 from metricfit.training.evaluation import TrainingData, mean_probabilities
 from metricfit.training.explanation import explain
 from metricfit.training.inputs import as_dense, as_device, check_two_dimensions, matches_names, row_count
 from metricfit.training.loop import Problem, TrainingResult, train
-from metricfit.training.metric_choice import check_metric, resolve_metric
 from metricfit.training.recipes import Recipe
 from metricfit.training.splits import Split, choose_cv, given_splits, group_codes, split_rows
 from metricfit.training.targets import Target, combined_weights, draw_seed, read_target, read_truth
@@ -157,7 +156,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = row_count(X)
         target = read_target(y, rows)
         weight, evaluation_weight = combined_weights(target, np.empty((rows, 0)), sample_weight, self.class_weight)
-        self.metric_, meant = resolve_metric(self.metric, target.labels, target.task)
+        self.metric_, meant = resolve(self.metric, target.labels, target.task)
         seed, fixed = draw_seed(self.random_state)
         if not fixed:
             seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group_of("auto", training=True)))
@@ -244,7 +243,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seen = set(np.unique(truth).tolist()) | set(np.unique(predicted).tolist())
         occurring = tuple(label for label in known if label in seen) + tuple(sorted(seen - set(known)))
         try:
-            check_metric(self.metric_, occurring, "multiclass")
+            self.metric_.check(occurring, "multiclass")
         except ValueError:
             return tuple(known)
         return occurring if len(occurring) > 2 else tuple(known)

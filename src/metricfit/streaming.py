@@ -26,13 +26,13 @@ from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, frame_of, s
 from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.inputs import Task
+from metricfit.metrics import resolve
 from metricfit.training.batches import BatchOrder
 from metricfit.training.callbacks import EpochEnd, callback_list, progress_bar
 from metricfit.training.evaluation import TrainingData
 from metricfit.training.history import EpochRecord
 from metricfit.training.inputs import as_device
 from metricfit.training.loop import Problem, Trainer
-from metricfit.training.metric_choice import resolve_metric
 from metricfit.training.optimiser import WeightAverage
 from metricfit.training.splits import Split
 from metricfit.training.stopping import BestMembers
@@ -169,7 +169,7 @@ def _fit(
     recipe = classifier._read_recipe()
     labels = tuple(stream.classes.tolist())
     task: Task = "binary" if len(labels) == 2 else "multiclass"
-    classifier.metric_, meant = resolve_metric(classifier.metric, labels, task)
+    classifier.metric_, meant = resolve(classifier.metric, labels, task)
     classifier.classes_, classifier.recipe_, classifier.task_ = stream.classes, recipe, task
     classifier.seed_ = stream.seed
     held, sample = stream.draw(validation_rows, sample_rows)

@@ -12,7 +12,6 @@ from metricfit.assess.scores import HeldOutScores, codes_of
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import DecisionRule
 from metricfit.report import render
-from metricfit.training.metric_choice import resolve_metric
 from metricfit.training.recipes import Recipe
 
 
@@ -45,7 +44,7 @@ def model(labels, metric, rule=None, scores=None, *, task=None, columns=("age", 
     recipe = Recipe("east").complete()
     classifier = SimpleNamespace(
         classes_=np.array(labels, dtype=object if len({type(v) for v in labels}) > 1 else None),
-        metric_=resolve_metric(metric, labels, task)[0],
+        metric_=metrics.resolve(metric, labels, task)[0],
         task_=task,
         decision_rule_=rule,
         recipe_=recipe,

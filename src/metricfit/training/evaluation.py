@@ -180,7 +180,7 @@ class _Sums:
 
     def add(self, logits: Tensor, p: Tensor, target: Tensor, weight: Tensor) -> None:
         objective, task = self.objective, self.objective.task
-        for grid in objective.metric._grids():
+        for grid in objective.metric.grids():
             self._add(("soft", grid), soft_counts(p, target, weight, task, self.step, grid).double())
             exact = partial(hard_counts, p, target, weight, task)
             hard = exact() if grid is None else soft_counts(p, target, weight, task, heaviside, grid)

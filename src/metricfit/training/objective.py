@@ -68,7 +68,7 @@ class MemberObjective(nn.Module):
         # Under constraints the soft matrix gets no memory: multipliers that chase a lagging value swing, which cost
         # more precision at a given recall than the memory gained.
         uses_memory = bool(recipe.memory) and recipe.objective == "metric" and not constrained
-        grids = sorted(metric._grids(), key=lambda grid: grid or ())
+        grids = sorted(metric.grids(), key=lambda grid: grid or ())
         self._grid_index = {grid: i for i, grid in enumerate(grids)}
         self.memories = nn.ModuleList(ConfusionMemory(recipe.memory) for _ in grids) if uses_memory else None
         self.multipliers = Multipliers(metric, members) if constrained else None  # type: ignore[arg-type]
