@@ -9,8 +9,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metricfit.cli.options import (
-    RUN, Categorical, Config, Data, Debug, Encoding, Group, Ignore, Json, MaxEpochs, MaxRows, Missing, Positive, Quiet,
-    Seed, Separator, Target, Use, Weight, checked_metric, explicit_metric, roles_of,
+    RUN,
+    Categorical,
+    Config,
+    Data,
+    Debug,
+    Encoding,
+    Group,
+    Ignore,
+    Json,
+    MaxEpochs,
+    MaxRows,
+    Missing,
+    Positive,
+    Quiet,
+    Seed,
+    Separator,
+    Target,
+    Use,
+    Weight,
+    checked_metric,
+    explicit_metric,
+    roles_of,
 )  # fmt: skip
 from metricfit.cli.output import Output, in_words, interval, number
 

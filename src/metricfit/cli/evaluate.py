@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from metricfit.cli.options import (
-    Data, Debug, Encoding, Json, Model, Quiet, Seed, Separator, TrueLabels, Weight, checked_metric, columns_of, resolved,
+    Data,
+    Debug,
+    Encoding,
+    Json,
+    Model,
+    Quiet,
+    Seed,
+    Separator,
+    TrueLabels,
+    Weight,
+    checked_metric,
+    columns_of,
+    resolved,
 )  # fmt: skip
 from metricfit.cli.output import Output, in_words, interval, number
 

@@ -17,9 +17,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metricfit.cli.options import (
-    COLUMNS, RUN, SPLITS, Categorical, Config, Data, Debug, Encoding, Group, Ignore, Json, MaxEpochs, MaxRows, Missing,
-    Positive, Quiet, Seed, Separator, Target, Use, Weight, check_free, checked_metric, explicit_metric, roles_of,
-    seconds, to_toml,
+    COLUMNS,
+    RUN,
+    SPLITS,
+    Categorical,
+    Config,
+    Data,
+    Debug,
+    Encoding,
+    Group,
+    Ignore,
+    Json,
+    MaxEpochs,
+    MaxRows,
+    Missing,
+    Positive,
+    Quiet,
+    Seed,
+    Separator,
+    Target,
+    Use,
+    Weight,
+    check_free,
+    checked_metric,
+    explicit_metric,
+    roles_of,
+    seconds,
+    to_toml,
 )  # fmt: skip
 from metricfit.cli.output import Output, in_words, interval, number
 

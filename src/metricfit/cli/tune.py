@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metricfit.cli.options import (
-    Debug, Encoding, Json, Model, Quiet, Separator, TrueLabels, Weight, check_free, checked_metric, columns_of,
+    Debug,
+    Encoding,
+    Json,
+    Model,
+    Quiet,
+    Separator,
+    TrueLabels,
+    Weight,
+    check_free,
+    checked_metric,
+    columns_of,
     resolved,
 )  # fmt: skip
 from metricfit.cli.output import Output, in_words, interval, number
@@ -108,7 +118,9 @@ def command(
     output.result({**result, "rule": loads(chosen.to_json()), "model": str(folder)})
 
 
-def _tune(loaded: SavedModel, table: LabelledTable, asked: Metric, confidence: float | None, output: Output) -> dict[str, Any]:
+def _tune(
+    loaded: SavedModel, table: LabelledTable, asked: Metric, confidence: float | None, output: Output
+) -> dict[str, Any]:
     """Choose the rule on the rows, and show what it changes there."""
     from metricfit.assess import Decided, estimate, scores_of
     from metricfit.choices import Choice
@@ -138,7 +150,9 @@ def _tune(loaded: SavedModel, table: LabelledTable, asked: Metric, confidence: f
         )
         shown.append((str(part), was, now))
     cells = [[name, number(was.value), number(now.value), interval(now.low, now.high)] for name, was, now in shown]
-    output.table(f"On the {len(table.y):,} rows it was chosen on", ["metric", "before", "after", "95 % interval"], cells)
+    output.table(
+        f"On the {len(table.y):,} rows it was chosen on", ["metric", "before", "after", "95 % interval"], cells
+    )
     rows = [{"metric": name, "before": was.value, "after": now.value} for name, was, now in shown]
     return {"metric": str(metric), "rows": rows}
 

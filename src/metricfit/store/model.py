@@ -34,7 +34,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metricfit.choices import Choice
-from metricfit.data import BadArgumentError, ColumnFormat, LabelledTable, Roles, TableFile, open_table, read_labelled_like
+from metricfit.data import (
+    BadArgumentError,
+    ColumnFormat,
+    LabelledTable,
+    Roles,
+    TableFile,
+    open_table,
+    read_labelled_like,
+)
 from metricfit.data.columns import GAPS, formats_from_json
 from metricfit.store import describe, load
 from metricfit.store.folder import ModelFolderError

@@ -1,6 +1,6 @@
 """Training: networks with a member dimension, batches, the loop, checkpoints, history."""
 
-from metricfit.training.callbacks import Callback, EpochEnd
+from metricfit.training.callbacks import Callback, EpochEnd, TimeLimit
 from metricfit.training.checkpoint import CheckpointFile
 from metricfit.training.history import EpochRecord, History
 from metricfit.training.loop import Problem, TrainingResult, train
@@ -18,6 +18,7 @@ __all__ = [
     "Problem",
     "Recipe",
     "StackedNetworks",
+    "TimeLimit",
     "TrainingResult",
     "build_network",
     "train",
