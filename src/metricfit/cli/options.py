@@ -220,9 +220,9 @@ Missing = Annotated[
     list[str] | None, _option("Further texts that mean 'missing', beside '', ?, NA, null.", "TEXT…", COLUMNS)
 ]
 Positive = Annotated[str | None, _option("The positive class of two.", "LABEL", COLUMNS, "second in order")]
-MaxRows = Annotated[int | None, _option("Use at most so many rows, drawn at random.", "N", RUN, min=10)]
+MaxRows = Annotated[int | None, _option("Use at most this many rows, drawn at random.", "N", RUN, min=10)]
 MaxEpochs = Annotated[
-    int | None, _option("Train the networks for at most so many epochs.", "N", RUN, "by recipe", min=1)
+    int | None, _option("Train the networks for at most this many epochs.", "N", RUN, "by recipe", min=1)
 ]
 Config = Annotated[
     Path | None,
