@@ -154,10 +154,11 @@ def command(
 
 def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool, quiet: bool) -> None:
     """Train with the options; together, where torchrun started several processes."""
-    from metricfit.data import BadDataError, formats_to_json
-    from metricfit.classifier import MetricClassifier  # isort: skip
     from metricfit.assess import scores_of
+    from metricfit.classifier import MetricClassifier
     from metricfit.cli.errors import wrong_use
+    from metricfit.data import BadDataError
+    from metricfit.data.columns import formats_to_json
     from metricfit.distributed import is_first_process, join_processes, wait_for_all
     from metricfit.report.about import describe_table
     from metricfit.training.callbacks import TimeLimit
