@@ -234,7 +234,8 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
         heads = ["model", "value", "95 % interval", ""]
         wide = len(heads) if noted else len(heads) - 1
         output.table(f"{metric_text} on {count:,} held-out rows", heads[:wide], [cell[:wide] for cell in cells])
-        output.line(verdict)
+        if verdict:
+            output.line(verdict)
     else:
         output.line("Nothing was held out, so there is no measured value: too few rows.")
     output.line(f"Model:  {out}")
