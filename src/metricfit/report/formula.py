@@ -111,14 +111,16 @@ def _plain(value: Any) -> Any:
     return [_plain(v) for v in value] if isinstance(value, tuple | list) else value
 
 
-def every_metric(labels: tuple[Any, ...], task: Task, fixed: Fixed) -> list[dict[str, Any]]:
-    """Every metric of the registry that has a value for this task, with its tree."""
+def every_metric(labels: tuple[Any, ...], task: Task, fixed: Fixed, positive: int = 1) -> list[dict[str, Any]]:
+    """Every metric of the registry that has a value for this task, with its tree; of two classes the positive one's."""
     found = []
+    # A bare name means the second of two classes.
+    ordered = labels[::-1] if task == "binary" and not positive else labels
     # A bare F-beta is F1; these two are what people mean by it.
     names = [n for n in metrics.available() if n != "fbeta"] + ["fbeta:beta=0.5", "fbeta:beta=2"]
     for name in sorted(names):
         try:
-            metric, _ = resolve_metric(name, labels, task)
+            metric, _ = resolve_metric(name, ordered, task)
         except (ValueError, TypeError):
             # A cost matrix of more than two classes has no default; the cost box of the page gives it one.
             if name != "cost":
