@@ -89,7 +89,7 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
         # In float64, so that a float64 score of 0.3 reaches a threshold of 0.3; other scores round it to their dtype.
         self.register_buffer("threshold", torch.as_tensor(threshold, dtype=torch.float64), persistent=False)
         self.register_buffer("weight", weight, persistent=False)
-        self._grids = sorted(self.metric._grids(), key=lambda grid: grid or ())
+        self._grids = sorted(self.metric.grids(), key=lambda grid: grid or ())
         for number, grid in enumerate(self._grids):
             self.add_state(f"counts_{number}", torch.zeros(self._shape(grid), dtype=torch.float64), "sum")
 
