@@ -20,36 +20,18 @@ from metricfit.metrics import Constrained, Metric
 from metricfit.metrics.base import MatrixSource
 from metricfit.numerics import safe_divide
 from metricfit.steps import heaviside
+from metricfit.training.batches import TrainingData, take_rows
 from metricfit.training.counting import hard_counts, member_probabilities, soft_counts
 from metricfit.training.objective import Grid, MemberObjective, as_matrix
 from metricfit.training.splits import strata
 
-__all__ = ["Scores", "TrainingData", "Validation", "mean_probabilities", "take_rows"]
+__all__ = ["Scores", "Validation", "mean_probabilities"]
 
 BLOCK_CELLS = 1 << 22
 """Inputs of a block hold about this many numbers: 16 MB."""
 
 PIECE_CELLS = 1 << 18
 """Inputs and activations of a layer on a CPU: 1 MB, which stay in cache."""
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """Rows as tensors on one device.
-
-    Attributes:
-        features: Inputs (n, features), float32.
-        target: Class codes (n,), or 0/1 (n, labels) for a multi-label task.
-        weight: Weights (n,): sample weights times class weights.
-    """
-
-    features: Tensor
-    target: Tensor
-    weight: Tensor
-
-    def to(self, device: torch.device) -> TrainingData:
-        """The same rows on a device."""
-        return TrainingData(self.features.to(device), self.target.to(device), self.weight.to(device))
 
 
 @dataclass(frozen=True)
@@ -281,8 +263,3 @@ def mean_probabilities(
 
 def _rows_at_once(members: int, features: int, cells: int) -> int:
     return max(256, cells // (members * max(features, 128)))
-
-
-def take_rows(rows: Tensor, index: Tensor) -> Tensor:
-    """Rows by an index (members, n), as (members, n, …)."""
-    return rows.index_select(0, index.flatten()).reshape(*index.shape, *rows.shape[1:])

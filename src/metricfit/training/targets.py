@@ -1,22 +1,80 @@
-"""Targets and weights: from whatever labels come in to codes and plain arrays."""
+"""What ``fit`` and ``predict`` take, read and checked: tables, targets, weights, seed and device."""
 
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.utils import column_or_1d
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import _check_sample_weight, _num_samples
 
+from metricfit.data import TablePreprocessor
 from metricfit.inputs import Task
 
-__all__ = ["Target", "combined_weights", "draw_seed", "read_target", "read_truth"]
+__all__ = [
+    "Target",
+    "as_dense",
+    "as_device",
+    "check_two_dimensions",
+    "combined_weights",
+    "draw_seed",
+    "matches_names",
+    "read_target",
+    "read_truth",
+    "row_count",
+]
+
+
+def row_count(X: Any) -> int:
+    """Rows of a table, at least one."""
+    rows = int(_num_samples(X))
+    check_two_dimensions(X)
+    if not rows:
+        raise ValueError("X: Found array with 0 sample(s), a minimum of 2 is required.")
+    return rows
+
+
+def check_two_dimensions(X: Any) -> None:
+    """Refuse a single row or column that has not been made a table."""
+    if len(getattr(X, "shape", (0, 0))) == 1:
+        raise ValueError(
+            "X: Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) for one row, "
+            "X.reshape(-1, 1) for one column."
+        )
+
+
+def matches_names(preprocessor: Any) -> bool:
+    """Whether a preprocessor picks the columns of a frame by name, whatever their order, and misses none silently."""
+    first = preprocessor.steps[0][1] if isinstance(preprocessor, Pipeline) else preprocessor
+    return isinstance(first, TablePreprocessor | ColumnTransformer)
+
+
+def as_dense(features: Any, name: str) -> NDArray[np.float32]:
+    """Features as a C-contiguous float32 array without gaps."""
+    if sparse.issparse(features):
+        features = features.toarray()  # type: ignore[attr-defined]
+    dense = np.ascontiguousarray(check_array(features, dtype=np.float32, estimator=name, input_name="X"))
+    return dense if dense.flags.writeable else dense.copy()  # torch shares the memory of writable arrays alone
+
+
+def as_device(device: str | torch.device) -> torch.device:
+    """The device, and for ``"auto"`` the GPU of this process, or the CPU."""
+    if device != "auto":
+        return torch.device(device)
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    # torchrun gives each process of a machine a number: one GPU each.
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
 
 
 @dataclass(frozen=True)
