@@ -32,7 +32,8 @@ from metricfit.training.metric_choice import check_metric, resolve_metric
 from metricfit.training.recipes import Recipe, get_recipe
 from metricfit.training.report import argmax_rule, held_out, held_out_scores, tuned_rule, validation_report
 from metricfit.training.splits import Split, choose_cv, given_splits, group_codes, split_rows
-from metricfit.training.targets import Target, combined_weights, draw_seed, read_target, read_truth
+from metricfit.data.targets import Target, read_target, read_truth
+from metricfit.training.targets import combined_weights, draw_seed
 
 __all__ = ["MetricClassifier"]
 

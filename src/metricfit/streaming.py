@@ -35,7 +35,8 @@ from metricfit.training.metric_choice import resolve_metric
 from metricfit.training.optimiser import WeightAverage
 from metricfit.training.splits import Split
 from metricfit.training.stopping import BestMembers
-from metricfit.training.targets import Target, draw_seed
+from metricfit.data.targets import Target
+from metricfit.training.targets import draw_seed
 
 __all__ = ["confusion_of_shards", "fit_shards"]
 

@@ -32,9 +32,10 @@ from metricfit.training.recipes import Recipe
 __all__ = ["TRUSTED", "classifier_from", "contents_of"]
 
 TRUSTED = [
-    "metricfit.data.categories.CategoryEncoder",
-    "metricfit.data.dates.DateEncoder",
-    "metricfit.data.numbers.NumberEncoder",
+    "metricfit.data.columns.ColumnFormat",
+    "metricfit.data.encoders.CategoryEncoder",
+    "metricfit.data.encoders.DateEncoder",
+    "metricfit.data.encoders.NumberEncoder",
     "metricfit.data.preprocessing.TablePreprocessor",
     "metricfit.data.preprocessing._FittedColumn",
 ]

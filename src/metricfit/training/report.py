@@ -17,7 +17,7 @@ from metricfit.decisions._samples import UntunableError
 from metricfit.metrics import Constrained, Metric
 from metricfit.training.scores import HeldOutScores, plain_decisions
 from metricfit.training.splits import Split
-from metricfit.training.targets import Target
+from metricfit.data.targets import Target
 
 __all__ = ["HeldOut", "held_out", "held_out_scores", "report_row", "tuned_rule", "validation_report"]
 
