@@ -63,15 +63,6 @@ def test_categories_cost_more_than_numbers(file, monkeypatch):
     assert needed(["count"]) > needed([]) * 1.02
 
 
-def test_nothing_is_written_when_there_is_not_enough(program, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "_SMALL", 0)
-    monkeypatch.setattr(memory, "free_memory", lambda: 5e8)
-    table(500).to_csv(tmp_path / "t.csv", index=False)
-    program("train", tmp_path / "t.csv", "--target", "y", "--metric", "f1", "--out", tmp_path / "m", code=1)
-    assert "GB are free" in program.err
-    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
-
-
 @pytest.mark.parametrize(
     ("limit", "stat", "name"),
     [("memory.max", "memory.stat", "anon"), ("memory/memory.limit_in_bytes", "memory/memory.stat", "total_rss")],

@@ -21,7 +21,7 @@ from metricfit.cli.metric_option import checked_metric, explicit_metric
 from metricfit.cli.options import roles_of
 from metricfit.cli.output import Output, interval, number
 from metricfit.cli.rivals import METHODS, Part, available_methods
-from metricfit.data import LabelledTable, Roles, open_table, read_labelled
+from metricfit.data import LabelledTable, open_table, read_labelled
 from metricfit.data.errors import close_to
 from metricfit.metrics import Constrained, Metric
 from metricfit.training.splits import split_rows
@@ -178,7 +178,9 @@ def _results(
         yield from run_all(_one, calls, jobs)
 
 
-def _one(table: LabelledTable, metric: Metric, split: int, method: str, seed: int, max_epochs: int | None) -> dict[str, Any]:
+def _one(
+    table: LabelledTable, metric: Metric, split: int, method: str, seed: int, max_epochs: int | None
+) -> dict[str, Any]:
     """Fit one method on one split and score it."""
     codes = table.y if table.labels else np.unique(table.y, return_inverse=True)[1]
     random = np.random.default_rng([seed, split])

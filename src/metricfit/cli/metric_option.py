@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from metricfit import metrics
-from metricfit.cli.errors import UsageError
 from metricfit.choices import Choice
+from metricfit.cli.errors import UsageError
 from metricfit.data import LabelledTable
 from metricfit.data.targets import positive_class
 from metricfit.metrics import Metric

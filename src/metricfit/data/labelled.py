@@ -166,7 +166,7 @@ def read_labelled(
     task: str = "auto",
     note: Callable[[str], None] | None = None,
 ) -> LabelledTable:
-    """Read a table to train on.
+    r"""Read a table to train on.
 
     Args:
         file: The file, from :func:`metricfit.data.open_table`.
@@ -180,7 +180,7 @@ def read_labelled(
         >>> import tempfile
         >>> from metricfit.data import open_table
         >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
-        ...     _ = file.write("age,churn\\n20,no\\n30,yes\\n40,\\n")
+        ...     _ = file.write("age,churn\n20,no\n30,yes\n40,\n")
         ...     file.flush()
         ...     table = read_labelled(open_table(file.name), Roles(["churn"]))
         >>> table.X["age"].tolist(), table.y.tolist()
@@ -247,6 +247,13 @@ def read_labelled_like(
         raise BadDataError(f"{file.name}: no row has a label in {', '.join(map(repr, roles.target))}.")
     X = rows.frame(formats, roles.gaps)
     return LabelledTable(X, y, *_special(rows, roles), formats, choices, tuple(classes.tolist()) if several else ())
+
+
+def _same_classes(part: NDArray[Any], y: NDArray[Any]) -> bool:
+    """Whether every class (both values of every label) of ``y`` is in a part of it."""
+    if y.ndim == 2:
+        return bool((part.min(axis=0) < part.max(axis=0)).all())
+    return len(np.unique(part)) == len(np.unique(y))
 
 
 def _special(rows: Rows, roles: Roles) -> tuple[Any, Any, Any]:

@@ -68,9 +68,7 @@ def check_memory(
     return f"{shape}; training needs about {needed / 1e9:.1f} GB of memory" if needed > 1e9 else ""
 
 
-def _bytes_per_row(
-    file: TableFile, columns: Sequence[str], categorical: Sequence[str], gaps: Sequence[str]
-) -> float:
+def _bytes_per_row(file: TableFile, columns: Sequence[str], categorical: Sequence[str], gaps: Sequence[str]) -> float:
     """Text, values and features of the first rows. The factors, for copies, are measured ones."""
     first = next(file.batches(columns)).slice(0, _SAMPLE_ROWS)
     sample = Rows(file, pa.Table.from_batches([first]), np.arange(first.num_rows))

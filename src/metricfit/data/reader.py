@@ -279,7 +279,7 @@ def read_table(
     max_rows: int | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Read a CSV or Parquet file as ``metricfit train`` reads it.
+    r"""Read a CSV or Parquet file as ``metricfit train`` reads it.
 
     The columns are typed by their content: numbers (decimal commas and commas between thousands too), truth values,
     dates, and categories for all other text.
@@ -300,7 +300,7 @@ def read_table(
     Example:
         >>> import tempfile
         >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
-        ...     _ = file.write("size;paid;on\\n1,5;true;31.12.2024\\n?;false;01.02.2025\\n")
+        ...     _ = file.write("size;paid;on\n1,5;true;31.12.2024\n?;false;01.02.2025\n")
         ...     file.flush()
         ...     read_table(file.name)
            size   paid         on

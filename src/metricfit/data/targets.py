@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import column_or_1d
@@ -276,9 +275,7 @@ def read_classes(rows: Rows, name: str, task: str, choices: list[Choice]) -> tup
     return rows, y
 
 
-def read_labels(
-    rows: Rows, names: Sequence[str], task: str, choices: list[Choice]
-) -> tuple[Rows, NDArray[Any]]:
+def read_labels(rows: Rows, names: Sequence[str], task: str, choices: list[Choice]) -> tuple[Rows, NDArray[Any]]:
     """Several 0/1 columns as labels (rows, labels) of those rows that have them all; arguments as above."""
     if task not in ("auto", "multilabel"):
         raise BadArgumentError("task", f"several target columns are labels, which is multilabel, not {task}.")
@@ -310,7 +307,7 @@ def indicators_of_rows(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int
         if np.isnan(read).any():
             wrong = int(np.flatnonzero(np.isnan(read))[0])
             row = int(np.flatnonzero(codes == wrong)[0])
-            raise rows.bad(name, BadValueError(row, _label_text(values[wrong]), "0 or 1, as one of several targets"))
+            raise rows.bad(name, BadValueError(row, _label_text(values[wrong]), "0 or 1, as one of several target columns"))
         columns[:, k] = np.append(read, np.nan)[codes]
     present = np.asarray(np.isfinite(columns).all(axis=1))
     return columns[present].astype(np.int64), present
