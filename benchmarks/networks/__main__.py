@@ -19,8 +19,9 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_union
 from sklearn.preprocessing import FunctionTransformer
 
+from benchmarks.data import load
 from metricfit import MetricClassifier
-from metricfit.data import TablePreprocessor, load
+from metricfit.data import TablePreprocessor
 
 RESULTS = Path(__file__).parent / "results.csv"
 DATASETS = (

@@ -1,6 +1,6 @@
 """What a fit costs: beside the same loop with cross-entropy, beside scikit-learn's MLPClassifier, and in memory.
 
-``python benchmarks/speed/fit.py`` writes ``fit.csv`` beside it. All times are processor times of one thread, medians
+``python -m benchmarks.speed.fit`` writes ``fit.csv`` beside it. All times are processor times of one thread, medians
 of interleaved repetitions with their quartiles, so that other work on the machine matters little; only their ratios are
 kept. Data: adult (OpenML, or ``METRICFIT_DATA``); a million rows of random numbers for the memory.
 """
@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
+from benchmarks.data import load
 from metricfit import MetricClassifier, metrics
-from metricfit.data import TablePreprocessor, load
+from metricfit.data import TablePreprocessor
 from metricfit.training import Problem, get_recipe
 from metricfit.training.evaluation import TrainingData
 from metricfit.training.loop import _Trainer

@@ -1,6 +1,6 @@
 """The training loop against the roofline of its matrix products, and where the rest of a step goes.
 
-``python benchmarks/speed/roofline.py`` writes ``roofline.csv`` beside it: for one network and for five, the processor
+``python -m benchmarks.speed.roofline`` writes ``roofline.csv`` beside it: for one network and for five, the processor
 time of one thread that a training step of ``MetricClassifier`` on adult takes, as a multiple of its matrix products
 alone: the same shapes, in places that are allocated beforehand, in turn with the steps. Both the compiled steps of long
 runs and those of the loop, which serve short runs and installations without the extra ``fast``.
@@ -21,8 +21,9 @@ import pandas as pd
 import torch
 from threadpoolctl import threadpool_limits
 
+from benchmarks.data import load
 from metricfit import metrics
-from metricfit.data import TablePreprocessor, load
+from metricfit.data import TablePreprocessor
 from metricfit.fast import mlp
 from metricfit.training import Problem, get_recipe
 from metricfit.training.evaluation import TrainingData

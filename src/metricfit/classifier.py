@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
+from metricfit.assess.validation import argmax_rule, held_out, held_out_scores, tuned_rule, validation_report
 from metricfit.data import TablePreprocessor
 from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.decisions import DecisionRule
@@ -30,7 +31,6 @@ from metricfit.training.inputs import as_dense, as_device, check_two_dimensions,
 from metricfit.training.loop import Problem, TrainingResult, train
 from metricfit.training.metric_choice import check_metric, resolve_metric
 from metricfit.training.recipes import Recipe, get_recipe
-from metricfit.training.report import argmax_rule, held_out, held_out_scores, tuned_rule, validation_report
 from metricfit.training.splits import Split, choose_cv, given_splits, group_codes, split_rows
 from metricfit.training.targets import Target, combined_weights, draw_seed, read_target, read_truth
 
@@ -439,8 +439,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_network_inputs_ = int(problem.data.features.shape[1])
         self.fit_seconds_ = result.seconds + (baseline.seconds if baseline else 0.0)
         truth, labels, splits = target.truth, target.labels, problem.splits
-        held = held_out(splits, result.validation, self.n_members)
-        usual = held_out(splits, baseline.validation, self.n_members) if baseline else None
+        rows = [split.validation for split in splits]
+        held = held_out(rows, result.validation, self.n_members)
+        usual = held_out(rows, baseline.validation, self.n_members) if baseline else None
         tunes = self.recipe_.rule == "tuned" or isinstance(self.metric_, Constrained)
         self.decision_rule_: DecisionRule = argmax_rule(truth, labels)
         if isinstance(self.metric_, Constrained) and held is None:
@@ -460,7 +461,14 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if len(splits) > 1 else "", decisions=decisions,
         )  # fmt: skip
         self.held_out_ = held_out_scores(
-            target, weight, trained=held, baseline=usual, decisions=decisions, trained_on=name, tuned=tunes
+            target.codes,
+            target.classes,
+            weight,
+            trained=held,
+            baseline=usual,
+            decisions=decisions,
+            trained_on=name,
+            tuned=tunes,
         )
 
     def _identity(self, recipe: Recipe, fixed: bool, problem: Problem) -> dict[str, str]:

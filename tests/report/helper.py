@@ -8,12 +8,12 @@ import pandas as pd
 import torch
 
 from metricfit import metrics
+from metricfit.assess.scores import HeldOutScores, codes_of
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import DecisionRule
 from metricfit.report import render
 from metricfit.training.metric_choice import resolve_metric
 from metricfit.training.recipes import get_recipe
-from metricfit.training.scores import HeldOutScores, codes_of
 
 
 def history(epochs=12, *, cooling=True):

@@ -17,6 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit import save
+from metricfit.assess.scores import scores_of
+from metricfit.assess.validation import argmax_rule
 from metricfit.classifier import MetricClassifier
 from metricfit.cli.config import to_toml
 from metricfit.cli.errors import BadDataError, CommandError, Interrupted, UsageError
@@ -32,11 +35,9 @@ from metricfit.data.unused import unused_in_words
 from metricfit.distributed import is_first_process, join_processes, wait_for_all
 from metricfit.metrics import Constrained
 from metricfit.report.about import describe_table
-from metricfit.report.measured import scores_of
-from metricfit.store import check_replaceable, save
+from metricfit.store import check_replaceable
 from metricfit.training.callbacks import EpochEnd
 from metricfit.training.recipes import get_recipe
-from metricfit.training.report import argmax_rule
 
 __all__ = ["run"]
 

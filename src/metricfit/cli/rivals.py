@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from metricfit.assess.validation import argmax_rule
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
 from metricfit.decisions import InfeasibleError, best_rule
 from metricfit.decisions._samples import UntunableError
 from metricfit.metrics import Metric
-from metricfit.training.report import argmax_rule
 from metricfit.training.splits import split_rows
 
 __all__ = ["METHODS", "Decided", "Part", "available_methods"]

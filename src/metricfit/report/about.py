@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from metricfit.assess.scores import HeldOutScores
 from metricfit.data import TablePreprocessor
 from metricfit.training.explanation import rule_in_words
 from metricfit.training.recipes import Recipe, get_recipe
-from metricfit.training.scores import HeldOutScores
 
 __all__ = ["columns_of", "describe_table", "reproduction", "shares"]
 

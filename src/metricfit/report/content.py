@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit.assess.scores import HeldOutScores
 from metricfit.report.about import columns_of, reproduction, shares
 from metricfit.report.answer import answer
 from metricfit.report.curves import histogram
@@ -17,7 +18,6 @@ from metricfit.report.formula import in_words
 from metricfit.report.page import page
 from metricfit.report.tables import class_table, confused_pairs, matrices
 from metricfit.report.training import training
-from metricfit.training.scores import HeldOutScores
 
 __all__ = ["Unlabelled", "render"]
 
