@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from metricfit import MetricClassifier, plots
 from metricfit.decisions import best_threshold
-from metricfit.steps import annealed_linear_step
+from metricfit.steps import Annealed
 from tests.report.helper import history
 
 matplotlib.use("Agg")
@@ -102,7 +102,7 @@ def test_step_is_the_losss_own(fitted):
 
     display = plots.StepDisplay.from_step(temperature=0.05, tau=0.3)
     p, heights = display.line_.get_data()
-    expected = annealed_linear_step(torch.from_numpy(np.asarray(p)), torch.tensor(0.3, dtype=torch.float64), 0.05)
+    expected = Annealed()(torch.from_numpy(np.asarray(p)), torch.tensor(0.3, dtype=torch.float64), 0.05)
     np.testing.assert_allclose(heights, expected.numpy())
     last = plots.StepDisplay.from_estimator(fitted[0])
     assert f"T = {fitted[0].history_['temperature'].iloc[-1]:.3g}" in last.name

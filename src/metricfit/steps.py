@@ -93,10 +93,12 @@ class Annealed(Step):
 
     def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
         """The five points at the temperature."""
-        tau = _inner_threshold(p, tau)
+        tau, temperature = _inner_threshold(p, tau), self.temperature
+        if isinstance(temperature, Tensor) and temperature.ndim:  # several would otherwise decide on the dtype
+            temperature = temperature.to(p.dtype)
         smallest = max(SMALLEST_WIDTH, torch.finfo(p.dtype).tiny)
-        width = (5 * self.temperature * torch.minimum(tau, 1 - tau)).clamp_min(smallest)
-        return _five_points(p, tau, self.temperature, width)
+        width = (5 * temperature * torch.minimum(tau, 1 - tau)).clamp_min(smallest)
+        return _five_points(p, tau, temperature, width)
 
     def lipschitz(self, tau: float = 0.5) -> float:
         """The steepest of the three slopes."""

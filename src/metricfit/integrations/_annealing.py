@@ -71,7 +71,7 @@ def losses_of(module: nn.Module) -> list[Any]:
     if not found:
         raise ValueError(
             f"loss: {type(module).__name__} holds no loss with a temperature; assign it in __init__, such as "
-            "self.loss = MetricLoss('f1'), with step='annealed_linear'."
+            "self.loss = MetricLoss('f1'), with step='annealed'."
         )
     return found
 

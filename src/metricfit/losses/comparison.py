@@ -101,9 +101,7 @@ class SampleLoss(nn.Module):
     def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The loss of a batch, a scalar; 0 where everything is ignored."""
         options = self.options
-        return sample_loss(
-            self.formula, input, target, sample_weight, weight=self.weight, group=self.group, **options
-        )
+        return sample_loss(self.formula, input, target, sample_weight, weight=self.weight, group=self.group, **options)
 
 
 @dataclass(frozen=True)

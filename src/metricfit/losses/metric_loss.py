@@ -110,7 +110,12 @@ class Batch:
         from metricfit import fast
 
         options = self.options
-        if not hasattr(fast, "metric_loss") or options.from_probabilities or len(self.memories) > 1 or not options.decides:
+        if (
+            not hasattr(fast, "metric_loss")
+            or options.from_probabilities
+            or len(self.memories) > 1
+            or not options.decides
+        ):
             return None
         return fast.metric_loss(
             input,

@@ -145,9 +145,7 @@ def _is_half(threshold: object) -> bool:
     return isinstance(threshold, int | float) and threshold == 0.5
 
 
-def _check_threshold_matters(
-    metric: Metric, step: Step, task: Task, threshold: object, detach_threshold: bool
-) -> None:
+def _check_threshold_matters(metric: Metric, step: Step, task: Task, threshold: object, detach_threshold: bool) -> None:
     only_grids = None not in metric._grids()
     if not _is_half(threshold) and (only_grids or task == "multiclass" or not step.has_threshold):
         fixed = "a multiclass task, whose threshold is dynamic" if task == "multiclass" else f"step={str(step)!r}"

@@ -88,9 +88,7 @@ class SoftFBetaLoss(MetricLoss):
         super().__init__(FBeta(beta=beta), step=Identity(), **options)
 
 
-def soft_fbeta_loss(
-    input: Tensor, target: Tensor, *, beta: float | tuple[float, ...] = 1.0, **options: Any
-) -> Tensor:
+def soft_fbeta_loss(input: Tensor, target: Tensor, *, beta: float | tuple[float, ...] = 1.0, **options: Any) -> Tensor:
     """The functional form of :class:`SoftFBetaLoss`."""
     return metric_loss(input, target, FBeta(beta=beta), step=Identity(), **options)
 

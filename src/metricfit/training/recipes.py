@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from metricfit.losses.cross_entropy import ClassWeighting
-from metricfit.losses.stepping import check_temperature, choose_step
+from metricfit.losses.cross_entropy import Balance
+from metricfit.steps import Annealed, check_temperature
+from metricfit.steps import get as get_step
 
 __all__ = ["RECIPES", "Recipe", "get_recipe"]
 
@@ -32,7 +33,7 @@ class Recipe:
         loss: ``"metric"``, ``"cross_entropy"`` or ``"surrogate_fbeta"``.
         cross_entropy: Weight of the cross-entropy that is added to the metric's loss.
         class_weighting: Class weights in that cross-entropy, or in a loss that is cross-entropy alone: ``"none"``,
-            ``"sqrt"`` (∝ prior^-1/2) or ``"balanced"``.
+            ``"sqrt"`` (∝ prior^-1/2) or ``"full"``.
         warm_start_epochs: Epochs of cross-entropy alone before the metric joins in.
         step: The approximation of the step function, as in :class:`metricfit.MetricLoss`.
         temperature: T of the annealed step, at the start.
@@ -73,9 +74,9 @@ class Recipe:
     name: str = "default"
     loss: Loss = "metric"
     cross_entropy: float = 0.5
-    class_weighting: ClassWeighting = "sqrt"
+    class_weighting: Balance = "sqrt"
     warm_start_epochs: int = 0
-    step: str = "annealed_linear"
+    step: str = "annealed"
     temperature: float = 0.2
     memory: float = 0.9
     annealing: Annealing = "none"
@@ -108,10 +109,10 @@ class Recipe:
             object.__setattr__(self, field.name, _plain(field.name, getattr(self, field.name), field.default))
         _check_choices(self)
         _check_numbers(self)
-        choose_step(self.step)
+        step = get_step(self.step)
         check_temperature(self.temperature)
         check_temperature(self.selection_temperature)
-        if self.annealing != "none" and (self.loss != "metric" or self.step != "annealed_linear"):
+        if self.annealing != "none" and (self.loss != "metric" or not isinstance(step, Annealed)):
             raise ValueError(
                 f"annealing: has no effect with loss={self.loss!r} and step={self.step!r}; only the metric's "
                 "annealed step has a temperature."
@@ -155,7 +156,7 @@ def get_recipe(recipe: str | Recipe, **overrides: Any) -> Recipe:
 def _check_choices(recipe: Recipe) -> None:
     choices: dict[str, Any] = {
         "loss": Loss,
-        "class_weighting": ClassWeighting,
+        "class_weighting": Balance,
         "annealing": Annealing,
         "schedule": Schedule,
         "selection": Selection,
