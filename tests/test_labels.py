@@ -184,7 +184,9 @@ def test_sweep_has_a_matrix_for_every_distinct_cut_off(samples):
 def test_sweep_at_thresholds_counts_scores_that_reach_them(samples, dtype):
     positive, score, weight = (np.array(column) for column in zip(*samples, strict=True))
     taus = [0.0, 0.1, 0.25, 0.7, 1.0]
-    cm = ConfusionMatrix.from_scores(positive.astype(int), score.astype(dtype), thresholds=taus, sample_weight=weight, labels=[0, 1])
+    cm = ConfusionMatrix.from_scores(
+        positive.astype(int), score.astype(dtype), thresholds=taus, sample_weight=weight, labels=[0, 1]
+    )
     for matrix, tau in zip(cm.matrix, taus, strict=True):
         np.testing.assert_allclose(matrix, plain_counts(positive, score, weight, tau), rtol=1e-12, atol=1e-12)
 
@@ -210,7 +212,10 @@ def test_two_columns_of_a_binary_target_mean_the_second_class():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
 def test_tensors_are_scores(dtype):
     score = torch.tensor([0.125, 0.75, 0.5], dtype=dtype, requires_grad=True)
-    assert torch.equal(ConfusionMatrix.from_scores([0, 1, 1], score).matrix, ConfusionMatrix.from_scores([0, 1, 1], [0.125, 0.75, 0.5]).matrix)
+    assert torch.equal(
+        ConfusionMatrix.from_scores([0, 1, 1], score).matrix,
+        ConfusionMatrix.from_scores([0, 1, 1], [0.125, 0.75, 0.5]).matrix,
+    )
 
 
 BAD_SCORES = {

@@ -183,7 +183,7 @@ BAD = [
     (lambda: losses.SurrogateFBetaLoss(0.0), "beta"),
     (lambda: losses.SurrogateFBetaLoss(q=2.0), "q: expected"),
     (lambda: losses.SurrogateFBetaLoss(positive_share=1.0), "positive_share"),
-    (lambda: losses.SurrogateFBetaLoss(positive_share=[0.1, 0.2]), "positive_share: expected a number"),
+    (lambda: losses.SurrogateFBetaLoss(positive_share=[0.1, 0.2]), "positive_share: expected one number"),
     (
         lambda: losses.SurrogateFBetaLoss(positive_share=[0.1, 0.2], task="multilabel")(
             torch.zeros(2, 3), torch.ones(2, 3)

@@ -156,7 +156,7 @@ def validation_report(
         ensemble_note: Why the ensemble has no value, if it has none.
         decisions: Filled with the decisions behind each row, by its name; nothing for metrics of scores.
     """
-    ranks = metric._grids() != {None}
+    ranks = metric.grids() != {None}
     rows: list[dict[str, Any]] = []
 
     def add(model: str, held: HeldOut, proba: Array, tuned: bool) -> None:
@@ -171,7 +171,7 @@ def validation_report(
             decisions[model] = decided
         rows.append(report_row(model, metric, y, decided, held, labels, weight))
 
-    measurable = len(metric._grids()) == 1
+    measurable = len(metric.grids()) == 1
     if baseline is not None and measurable:
         add("cross-entropy, arg max", baseline, baseline.single, False)
         if not ranks:

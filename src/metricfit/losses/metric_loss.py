@@ -171,7 +171,7 @@ class Batch:
         if samples.scores.ndim > 2 or samples.target.is_floating_point():
             return False
         metric = options.metric
-        return isinstance(metric, ClassMetric) and type(metric).of_matrix is ClassMetric.of_matrix
+        return isinstance(metric, ClassMetric) and not metric.whole
 
     def matrix(self, counts: Tensor, grid: Grid) -> ConfusionMatrix:
         """Counts as a confusion matrix of the task."""

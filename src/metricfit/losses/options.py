@@ -117,7 +117,7 @@ class LossOptions:
         if members is not None and (isinstance(members, bool) or not isinstance(members, int) or members < 1):
             raise ValueError(f"members: expected a whole number >= 1, or None for no such dimension, got {members!r}.")
         check_ignore_index(ignore_index)
-        grids = tuple(sorted(found._grids(), key=lambda grid: grid or ()))
+        grids = tuple(sorted(found.grids(), key=lambda grid: grid or ()))
         _check_threshold_matters(found, chosen, task, threshold, detach_threshold)
         return cls(
             metric=found,
@@ -146,7 +146,7 @@ def _is_half(threshold: object) -> bool:
 
 
 def _check_threshold_matters(metric: Metric, step: Step, task: Task, threshold: object, detach_threshold: bool) -> None:
-    only_grids = None not in metric._grids()
+    only_grids = None not in metric.grids()
     if not _is_half(threshold) and (only_grids or task == "multiclass" or not step.has_threshold):
         fixed = "a multiclass task, whose threshold is dynamic" if task == "multiclass" else f"step={str(step)!r}"
         fixed = f"{metric}, which has a grid of thresholds" if only_grids else fixed
