@@ -97,7 +97,7 @@ def test_losses_and_gradients_equal_metric_loss_member_by_member(task, metric):
     prior = prior_of(task)[:, 1] if task == "multilabel" else prior_of(task)
     spec = {"f1": "f1[1]", "auroc": "auroc[1]"}.get(metric, metric) if task == "binary" else metric
     alone = [
-        MetricLoss(spec, task=kind, cross_entropy=0.7, class_weighting="sqrt", class_prior=prior, memory=0.9)
+        MetricLoss(spec, task=kind, cross_entropy=0.7, balance="sqrt", prior=prior, memory=0.9)
         for _ in range(3)
     ]
     for seed in range(3):  # several batches, so that the memory has a past
