@@ -18,7 +18,7 @@ __all__ = ["AlignmentDisplay", "AnnealingDisplay", "StepDisplay"]
 
 
 class AlignmentDisplay:
-    """The surrogate against the exact metric, one point an epoch: on a rising line, the loss tracked the metric.
+    """The surrogate against the exact metric, one point per epoch: on a rising line, the loss tracked the metric.
 
     Args:
         surrogate: Values of the surrogate.
@@ -88,7 +88,7 @@ class AnnealingDisplay:
     """The temperature over the epochs, its coolings, and the metric on validation rows.
 
     Args:
-        history: ``history_`` of a classifier: one row an epoch with ``epoch``, ``temperature`` and ``hard_metric``.
+        history: ``history_`` of a classifier: one row per epoch with ``epoch``, ``temperature`` and ``hard_metric``.
         metric_name: For the legend.
 
     Attributes:
