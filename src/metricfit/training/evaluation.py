@@ -15,11 +15,10 @@ from torch.func import functional_call
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
-from metricfit.losses.stepping import choose_step
 from metricfit.metrics import Constrained, Metric
 from metricfit.metrics.base import MatrixSource
 from metricfit.numerics import safe_divide
-from metricfit.steps import heaviside
+from metricfit.steps import Annealed, Heaviside
 from metricfit.training.batches import TrainingData, take_rows
 from metricfit.training.counting import hard_counts, member_probabilities, soft_counts
 from metricfit.training.objective import Grid, MemberObjective, as_matrix
@@ -155,8 +154,8 @@ class _Sums:
         self.objective = objective
         recipe = objective.recipe
         self.step = objective.step
-        if recipe.step == "annealed_linear":
-            self.step = choose_step("annealed_linear", temperature=torch.tensor(recipe.selection_temperature))
+        if isinstance(self.step, Annealed):
+            self.step = Annealed(recipe.selection_temperature)
         self.follows_loss = recipe.selection == "objective" or recipe.annealing == "plateau"
         self.sums: dict[Any, Tensor] = {}
 
@@ -165,7 +164,7 @@ class _Sums:
         for grid in objective.metric.grids():
             self._add(("soft", grid), soft_counts(p, target, weight, task, self.step, grid).double())
             exact = partial(hard_counts, p, target, weight, task)
-            hard = exact() if grid is None else soft_counts(p, target, weight, task, heaviside, grid)
+            hard = exact() if grid is None else soft_counts(p, target, weight, task, Heaviside(), grid)
             self._add(("hard", grid), hard.double())
             if self.follows_loss and objective.recipe.objective == "metric":
                 self._add(("loss", grid), soft_counts(p, target, weight, task, objective.step, grid).double())
