@@ -161,7 +161,7 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
     from metricfit.data.columns import formats_to_json
     from metricfit.distributed import is_first_process, join_processes, wait_for_all
     from metricfit.report.about import describe_table
-    from metricfit.training.callbacks import TimeLimit
+    from metricfit.training import TimeLimit
     from metricfit.training.recipes import Recipe
 
     join_processes()
