@@ -143,7 +143,7 @@ def test_what_cannot_be_exported_is_said(tmp_path):
 
 
 def test_the_command(capsys, monkeypatch, tmp_path, fitted, table):
-    from metricfit.store import save
+    from metricfit import save
     from tests.cli.helper import Program
 
     program = Program(capsys, monkeypatch)

@@ -13,9 +13,10 @@ import pytest
 import skops.io
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from metricfit import MetricClassifier
+from metricfit import MetricClassifier, save, store
 from metricfit.decisions import DecisionRule
-from metricfit.store import ModelFolderError, describe, folder, load, save
+from metricfit.report import model_card
+from metricfit.store import ModelFolderError, describe, description_of, folder, load
 from metricfit.store.folder import write_folder
 
 QUICK = {"cv": 2, "baseline": True, "min_steps": 20, "max_epochs": 1, "random_state": 0, "verbose": False}
@@ -142,8 +143,14 @@ def rewrite(path, **changes):
 
 
 def test_a_newer_format_asks_for_an_upgrade(saved):
-    rewrite(saved, version=2)
-    with pytest.raises(ModelFolderError, match=r"format version 2.*upgrade metricfit"):
+    rewrite(saved, version=3)
+    with pytest.raises(ModelFolderError, match=r"format version 3.*upgrade metricfit"):
+        load(saved)
+
+
+def test_an_older_format_asks_for_training_again(saved):
+    rewrite(saved, version=1)
+    with pytest.raises(ModelFolderError, match=r"format version 1.*train the model again"):
         load(saved)
 
 
@@ -255,7 +262,7 @@ from pathlib import Path
 from metricfit.store.folder import write_folder
 path = Path(sys.argv[1])
 for i in range(10**9):
-    write_folder(path, {"model.json": b'{"format": "metricfit.model", "version": 1}', "big": str(i).encode() * 1000})
+    write_folder(path, {"model.json": b'{"format": "metricfit.model", "version": 2}', "big": str(i).encode() * 1000})
     if i == 0:
         print("started", flush=True)
 """
@@ -312,3 +319,22 @@ def test_no_pickle_in_any_file(saved):
         if zipfile.is_zipfile(file):
             names = zipfile.ZipFile(file).namelist()
             assert all(name.endswith((".json", ".npy")) for name in names)
+
+
+def test_the_card_shows_text_as_it_is_and_only_rows_with_a_value(fitted):
+    description = description_of(fitted)
+    description["metric"] = "precision[yes] subject to recall[yes] >= 0.9"
+    row = {"model": "none", "value": None, "std_error": None, "low": None, "high": None, "note": ""}
+    description["validation_report"].append(row)
+    card = model_card(description)
+    assert "`precision[yes] subject to recall[yes] >= 0.9`" in card
+    assert "&gt;" not in card
+    assert "| none |" not in card
+    assert card.count("| trained on the metric") >= 1
+    assert f"* Inputs: {fitted.n_features_in_} columns" in card
+
+
+def test_a_model_saved_without_its_pages_loads(fitted, table, tmp_path):
+    path = store.save(fitted, tmp_path / "bare")
+    assert not (path / "report.html").exists()
+    assert (load(path).predict(table) == fitted.predict(table)).all()

@@ -10,7 +10,8 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from metricfit import MetricClassifier, store
+import metricfit
+from metricfit import MetricClassifier
 from metricfit.data.shards import Shards
 from metricfit.streaming import _buffers, _Stream, confusion_of_shards, fit_shards
 
@@ -63,8 +64,8 @@ def test_same_seed_same_model_and_saving(tmp_path: Path) -> None:
     first, second = (fit_shards(quick("mcc"), folder, "y", buffer_rows=1000, validation_rows=500) for _ in range(2))
     X = frame.drop(columns="y")
     np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
-    store.save(first, tmp_path / "model")
-    np.testing.assert_allclose(store.load(tmp_path / "model").predict_proba(X), first.predict_proba(X), atol=1e-6)
+    metricfit.save(first, tmp_path / "model")
+    np.testing.assert_allclose(metricfit.load(tmp_path / "model").predict_proba(X), first.predict_proba(X), atol=1e-6)
 
 
 def test_buffers_hold_every_training_row_once_a_pass_and_mix_the_files(tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ import pytest
 from sklearn.metrics import f1_score, matthews_corrcoef, recall_score
 
 import metricfit
-from metricfit import metrics
+from metricfit import metrics, save
 from metricfit.cli import tables
-from metricfit.store import save
 from tests.cli.helper import customers, write_csv
 
 

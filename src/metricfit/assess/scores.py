@@ -86,6 +86,29 @@ class HeldOutScores:
             good = good & np.asarray(np.isfinite(self.baseline).all(axis=1))
         return (self, 0) if good.all() else (self.take(good), int((~good).sum()))
 
+    def sample(self, most: int, *, seed: int = 0) -> HeldOutScores:
+        """At most about ``most`` rows: of every class its share, with weights that make up for the rest.
+
+        Multi-label rows are drawn at random.
+        """
+        random = np.random.default_rng(seed)
+        weight = np.ones(len(self)) if self.weight is None else self.weight
+        stratum = np.zeros(len(self), dtype=np.int64) if self.truth.ndim == 2 else self.truth
+        counts = np.bincount(stratum)
+        # Rare classes keep more than their share: a handful of rows says nothing about a class.
+        floor = np.minimum(counts, max(1, most // (4 * len(counts))))
+        keep = np.minimum(counts, np.maximum(floor, (counts * (most / len(self))).astype(np.int64)))
+        taken: list[NDArray[np.intp]] = []
+        new = weight.copy()
+        for k in np.flatnonzero(counts):
+            rows = np.flatnonzero(stratum == k)
+            chosen = np.sort(random.choice(rows, keep[k], replace=False))
+            total, kept = weight[rows].sum(), weight[chosen].sum()
+            new[chosen] *= total / kept if kept > 0 else 1.0
+            taken.append(chosen)
+        sample = replace(self, weight=new, total=self.total or len(self))
+        return sample.take(np.sort(np.concatenate(taken)))
+
 
 def plain_decisions(proba: NDArray[Any], *, labels: bool = False) -> NDArray[np.int64]:
     """Arg max, or one half for each of several labels.

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit import save
 from metricfit.assess.scores import scores_of
 from metricfit.assess.validation import argmax_rule
 from metricfit.classifier import MetricClassifier
@@ -34,7 +35,7 @@ from metricfit.data.unused import unused_in_words
 from metricfit.distributed import is_first_process, join_processes, wait_for_all
 from metricfit.metrics import Constrained
 from metricfit.report.about import describe_table
-from metricfit.store import check_replaceable, save
+from metricfit.store import check_replaceable
 from metricfit.training.callbacks import EpochEnd
 from metricfit.training.recipes import get_recipe
 

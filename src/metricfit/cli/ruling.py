@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from metricfit import save
 from metricfit.cli.errors import CommandError, UsageError
 from metricfit.cli.output import Output
 from metricfit.decisions import DecisionRule
-from metricfit.store import ModelFolderError, check_replaceable, describe, load, save
+from metricfit.store import ModelFolderError, check_replaceable, describe, load
 from metricfit.training.explanation import rule_in_words
 
 __all__ = ["run"]

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from metricfit import save
 from metricfit.cli.errors import CommandError, UsageError
 from metricfit.cli.evaluating import judge, labelled_rows, resolved
 from metricfit.cli.measure import measure
@@ -14,7 +15,7 @@ from metricfit.cli.models import load_model
 from metricfit.cli.output import Output, interval, number
 from metricfit.decisions import InfeasibleError, best_rule
 from metricfit.metrics import Constrained
-from metricfit.store import check_replaceable, save
+from metricfit.store import check_replaceable
 from metricfit.training.explanation import rule_in_words
 
 __all__ = ["run"]

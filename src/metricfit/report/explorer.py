@@ -15,7 +15,6 @@ from metricfit.inputs import Task
 from metricfit.metrics import AUPRC, AUROC, Constrained, Metric
 from metricfit.report.curves import one_class
 from metricfit.report.formula import every_metric, in_words, tree
-from metricfit.store.scores import stratified_sample
 
 __all__ = ["explorer"]
 
@@ -102,7 +101,7 @@ def _rows(scores: HeldOutScores) -> dict[str, Any]:
     most = _BYTES_OF_ROWS // (of_a_row + rest)
     sampled = len(scores) > most
     if sampled:
-        scores = stratified_sample(scores, _BYTES_OF_ROWS // (of_a_row + 10))
+        scores = scores.sample(_BYTES_OF_ROWS // (of_a_row + 10))
     found: dict[str, Any] = {
         "rows": len(scores),
         "of": scores.total or len(scores),
