@@ -12,7 +12,7 @@ from joblib._parallel_backends import ThreadingBackend
 from scipy import stats
 
 from metricfit import metrics
-from metricfit.cli.comparing import leaderboard
+from metricfit.assess import leaderboard
 from metricfit.cli.rivals import METHODS, Part, available_methods
 from tests.cli.helper import customers, write_csv
 

@@ -99,7 +99,9 @@ def counted(truth: Codes, decided: Codes, labels: tuple[Any, ...], weight: Array
         counts = np.bincount(cells, None if weight is None else np.repeat(weight, size), minlength=4 * size)
         return ConfusionMatrix(torch.from_numpy(counts.astype(np.float64).reshape(size, 2, 2)), "multilabel", labels)
     counts = np.bincount(truth * size + decided, weight, minlength=size * size).astype(np.float64)
-    return ConfusionMatrix(torch.from_numpy(counts.reshape(size, size)), "binary" if size == 2 else "multiclass", labels)
+    return ConfusionMatrix(
+        torch.from_numpy(counts.reshape(size, size)), "binary" if size == 2 else "multiclass", labels
+    )
 
 
 def estimate(metric: Metric, rows: Decided, *, seed: int = 0) -> Estimate:
@@ -140,7 +142,7 @@ def over_splits(values: Sequence[float], test_share: float) -> Estimate:
     (1/k + test share / training share) times that of the values (Nadeau and Bengio, 2003).
 
     >>> str(over_splits([0.5, 0.52, 0.54], 0.2))
-    '0.520 (0.444 to 0.596)'
+    '0.520 (0.454 to 0.586)'
     """
     k = len(values)
     if k < 2:
@@ -173,9 +175,9 @@ def _values(metric: Metric, several: Sequence[Decided], seed: int) -> list[Array
         return _of_scores(metric, several, random)
     rows = several[0]
     first = [_metric_of(metric, r.confusion) for r in several]
-    shape = first_shape = several[0].confusion.matrix.shape
+    shape = rows.confusion.matrix.shape
     counts, tables = _cells(several)
-    block = max(1, _NUMBERS // max(math.prod(first_shape), len(counts)))
+    block = max(1, _NUMBERS // max(math.prod(shape), len(counts)))
     draws = int(np.clip(_MOST_NUMBERS // len(counts), _FEWEST_DRAWS, _DRAWS))
     found: list[list[Array]] = [[value[None]] for value in first]
     for start in range(0, draws, block):
@@ -246,13 +248,15 @@ def _added(truth: NDArray[Any], decided: NDArray[Any], weight: Array, size: int)
 
 
 def _of_scores(metric: Metric, several: Sequence[Decided], random: np.random.Generator) -> list[Array]:
-    """The same for metrics of scores: a draw weighs the rows (the Bayesian bootstrap), so no class ever goes missing."""
+    """The same for metrics of scores: a draw weighs the rows (the Bayesian bootstrap), so no class goes missing."""
     rows = several[0]
     n = len(rows.truth)
     known = rows.truth if rows.truth.ndim == 2 else np.array(rows.labels, dtype=object)[rows.truth]
     found: list[list[float]] = [[] for _ in several]
     for i in range(1 + (_FEWEST_DRAWS if n * len(rows.labels) <= 40_000 else 40)):
-        weight = rows.weight if i == 0 else random.standard_gamma(1.0, n) * (1.0 if rows.weight is None else rows.weight)
+        weight = (
+            rows.weight if i == 0 else random.standard_gamma(1.0, n) * (1.0 if rows.weight is None else rows.weight)
+        )
         for values, judged in zip(found, several, strict=True):
             values.append(_score(metric, known, judged, weight))
     return [np.array(values) for values in found]

@@ -125,7 +125,9 @@ def assess(name: str, metric: Metric, rows: Decided) -> Assessment:
     >>> import numpy as np
     >>> from metricfit import metrics
     >>> truth = np.repeat([0, 1], [80, 20])
-    >>> found = assess("all", metrics.get("precision[1] subject to recall[1] >= 0.9"), Decided(truth, 0 * truth + 1, (0, 1)))
+    >>> found = assess(
+    ...     "all", metrics.get("precision[1] subject to recall[1] >= 0.9"), Decided(truth, 0 * truth + 1, (0, 1))
+    ... )
     >>> found.estimate.value, found.missed, found.note
     (0.2, (), 'with recall[1] 1.0000')
     """

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
+from metricfit.assess import leaderboard
 from metricfit.cli.backends import joblib_backend, run_all
 from metricfit.cli.errors import CommandError, UsageError, close_to
 from metricfit.cli.metric_option import checked_metric, explicit_metric
@@ -25,9 +25,7 @@ from metricfit.cli.tables import open_table
 from metricfit.metrics import Constrained, Metric
 from metricfit.training.splits import split_rows
 
-__all__ = ["leaderboard", "run"]
-
-_TEST_SHARE = 0.2
+__all__ = ["run"]
 
 
 def run(
@@ -74,50 +72,6 @@ def run(
     shown = [r for r in kept if r["method"] in names and r["split"] < options["splits"]]
     board = leaderboard(shown, names, bool(metric.greater_is_better))
     _show(output, board, metric, table, options["splits"], path)
-
-
-def leaderboard(results: list[dict[str, Any]], methods: list[str], greater_is_better: bool) -> list[dict[str, Any]]:
-    """Methods from best to worst: mean, interval, paired difference to the first method, mean seconds.
-
-    Splits overlap, so their values are not independent: the variance of a mean over k splits is taken as
-    (1/k + test share / training share) times that of the values (Nadeau and Bengio, 2003).
-
-    >>> rows = [
-    ...     {"split": s, "method": m, "value": v + s / 100, "seconds": 1.0, "error": ""}
-    ...     for s in range(3)
-    ...     for m, v in (("a", 0.5), ("b", 0.6))
-    ... ]
-    >>> [
-    ...     (row["method"], round(row["mean"], 2), round(row["difference"], 2))
-    ...     for row in leaderboard(rows, ["a", "b"], True)
-    ... ]
-    [('b', 0.61, 0.1), ('a', 0.51, 0.0)]
-    """
-    frame = pd.DataFrame(results)
-    frame = frame[frame["error"] == ""]
-    values = frame.pivot_table(index="split", columns="method", values="value")
-    board = []
-    for method in methods:
-        if method not in values:
-            continue
-        own = values[method].dropna()
-        low, high = _corrected_interval(own)
-        row = {"method": method, "mean": float(own.mean()), "low": low, "high": high, "splits": len(own)}
-        difference = (values[method] - values[methods[0]]).dropna() if methods[0] in values else own[:0]
-        row["difference"] = float(difference.mean()) if len(difference) else math.nan
-        row["difference_low"], row["difference_high"] = _corrected_interval(difference)
-        row["seconds"] = float(frame[frame["method"] == method]["seconds"].mean())
-        board.append(row)
-    return sorted(board, key=lambda row: -row["mean"] if greater_is_better else row["mean"])
-
-
-def _corrected_interval(values: pd.Series[Any]) -> tuple[float, float]:
-    k = len(values)
-    if k < 2:
-        return math.nan, math.nan
-    spread = math.sqrt(float(values.var(ddof=1)) * (1 / k + _TEST_SHARE / (1 - _TEST_SHARE)))
-    half = float(stats.t.ppf(0.975, k - 1)) * spread
-    return float(values.mean()) - half, float(values.mean()) + half
 
 
 def _methods(given: list[str]) -> list[str]:

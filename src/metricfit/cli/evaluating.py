@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from metricfit import metrics
+from metricfit.assess import Decided, Estimate, estimate, estimate_classes, scores_of
 from metricfit.cli.errors import UsageError
-from metricfit.cli.measure import Judged, Measured, measure, measure_classes
 from metricfit.cli.metric_option import checked_metric
 from metricfit.cli.models import LoadedModel, load_model
 from metricfit.cli.output import Output, interval, number
@@ -46,11 +48,11 @@ def run(
         overall = [resolved(metric, labels, judged.task) for metric in wanted]
     else:
         overall = [loaded.classifier.metric_, *_registry(labels, judged.task)]
-    found = {str(metric): measure(metric, judged, seed=seed) for metric in overall}
+    found = {str(metric): estimate(metric, judged, seed=seed) for metric in overall}
     for metric in overall:
         if isinstance(metric, Constrained):
-            found |= {str(c.metric): measure(c.metric, judged, seed=seed) for c in metric.constraints}
-    classes: dict[str, dict[str, Measured]] = {}
+            found |= {str(c.metric): estimate(c.metric, judged, seed=seed) for c in metric.constraints}
+    classes: dict[str, dict[str, Estimate]] = {}
     for metric in overall if not wanted else []:
         if isinstance(metric, ClassMetric) and not metric.judges_scores and metric.name not in classes:
             values = _of_each_class(metric, judged, seed)
@@ -63,7 +65,9 @@ def run(
     )
     if classes:
         counts = (
-            judged.truth.sum(axis=0) if judged.task == "multilabel" else [(judged.truth == v).sum() for v in labels]
+            judged.truth.sum(axis=0)
+            if judged.task == "multilabel"
+            else np.bincount(judged.truth, minlength=len(labels))
         )
         support = dict(zip(map(str, labels), map(int, counts), strict=True))
         rows = [
@@ -108,16 +112,11 @@ def labelled_rows(
     return table
 
 
-def judge(loaded: LoadedModel, table: Prepared) -> Judged:
+def judge(loaded: LoadedModel, table: Prepared) -> Decided:
     """The model's predictions beside the truth."""
-    classifier = loaded.classifier
-    return Judged(
-        table.y,
-        classifier.predict(table.X),
-        classifier.predict_raw_proba(table.X),
-        tuple(classifier.classes_.tolist()),
-        table.weight,
-    )
+    scores = scores_of(loaded.classifier, table.X, table.y, table.weight)
+    labels = tuple(loaded.classifier.classes_.tolist())
+    return Decided(scores.truth, scores.decided, labels, scores.proba, scores.weight)
 
 
 def resolved(metric: Metric, labels: tuple[Any, ...], task: Task) -> Metric:
@@ -140,9 +139,9 @@ def _registry(labels: tuple[Any, ...], task: Task) -> list[Metric]:
     return found
 
 
-def _of_each_class(metric: ClassMetric, judged: Judged, seed: int) -> list[Measured] | None:
+def _of_each_class(metric: ClassMetric, judged: Decided, seed: int) -> list[Estimate] | None:
     try:
         each = replace(metric, average="none", label=None)
-        return measure_classes(each, judged, seed=seed)
+        return estimate_classes(each, judged, seed=seed)
     except (ValueError, TypeError, IndexError):
         return None

@@ -11,21 +11,19 @@ import tomllib
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from metricfit import save
-from metricfit.assess.scores import scores_of
-from metricfit.assess.validation import argmax_rule
+from metricfit.assess import Assessment, Verdict, assess_held_out, scores_of
 from metricfit.classifier import MetricClassifier
 from metricfit.cli.config import to_toml
 from metricfit.cli.errors import BadDataError, CommandError, Interrupted, UsageError
 from metricfit.cli.frames import formats_to_json
 from metricfit.cli.holdout import fold_groups, held_out
-from metricfit.cli.measure import Judged, measure
 from metricfit.cli.metric_option import checked_metric, explicit_metric
 from metricfit.cli.options import seconds
 from metricfit.cli.output import Output, interval, number
@@ -33,7 +31,6 @@ from metricfit.cli.prepare import Prepared, Roles, prepare
 from metricfit.cli.tables import open_table
 from metricfit.data.unused import unused_in_words
 from metricfit.distributed import is_first_process, join_processes, wait_for_all
-from metricfit.metrics import Constrained
 from metricfit.report.about import describe_table
 from metricfit.store import check_replaceable
 from metricfit.training.callbacks import EpochEnd
@@ -113,7 +110,11 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
         classifier.held_out_ = scores_of(
             classifier, held.X, held.y, held.weight, source=_source(options), baseline=usual
         )
-    rows = _cross_validated(classifier) if held is None else _measured(classifier, usual, held)
+    verdicts: tuple[Verdict, ...] = ()
+    model = None
+    if classifier.held_out_ is not None:
+        model, verdicts = assess_held_out(classifier.metric_, classifier.held_out_, classifier.classes_.tolist())
+    rows = _rows(classifier, verdicts, None if held is None else model)
     count = int(max((r["rows"] for r in rows), default=0))
     notes: dict[str, Any] = {
         "choices": [*table.choices, *told],
@@ -127,7 +128,7 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
         return
     save(classifier, out, overwrite=overwrite, notes=notes, files={"train.toml": to_toml(options).encode()})
     shutil.rmtree(checkpoint, ignore_errors=True)
-    _show(output, classifier, rows, count, out, notes["choices"], held is None)
+    _show(output, classifier, rows, count, out, notes["choices"], verdicts)
 
 
 def _source(options: dict[str, Any]) -> str:
@@ -244,39 +245,15 @@ def _dropped(classifier: MetricClassifier) -> list[str]:
     return told + [f"{unused} (--categorical, --ignore)" for unused in unused_in_words(preprocessor)]
 
 
-def _cross_validated(classifier: MetricClassifier) -> list[dict[str, Any]]:
-    found = []
-    metric = classifier.metric_
-    least, most = metric.objective.range if isinstance(metric, Constrained) else metric.range
-    for row in classifier.validation_report_.to_dict(orient="records"):
-        if row["value"] == row["value"]:
-            half = 1.96 * row["std_error"]
-            low, high = max(row["value"] - half, least), min(row["value"] + half, most)
-            found.append({"model": row["model"], "value": row["value"], "low": low, "high": high, "rows": row["rows"],
-                          "note": row["note"]})  # fmt: skip
-    return found
-
-
-def _measured(classifier: MetricClassifier, usual: MetricClassifier | None, held: Prepared) -> list[dict[str, Any]]:
-    labels = tuple(classifier.classes_.tolist())
-    found = []
-
-    def add(model: str, predicted: NDArray[Any], proba: NDArray[np.float64]) -> None:
-        judged = Judged(held.y, predicted, proba, labels, held.weight)
-        value = measure(classifier.metric_, judged)
-        metric = classifier.metric_
-        reached = [f"{c.metric} {measure(c.metric, judged).value:.4f}" for c in metric.constraints] if isinstance(
-            metric, Constrained) else []  # fmt: skip
-        found.append({"model": model, "value": value.value, "low": value.low, "high": value.high,
-                      "rows": len(held.y), "note": "with " + ", ".join(reached) if reached else ""})  # fmt: skip
-
-    if usual is not None:
-        raw = usual.predict_raw_proba(held.X)
-        add("cross-entropy, arg max", argmax_rule(held.y, labels).apply(raw), raw)
-        add("cross-entropy, tuned rule", usual.predict(held.X), raw)
-    raw = classifier.predict_raw_proba(held.X)
-    add("trained on the metric", classifier.predict(held.X), raw)
-    return found
+def _rows(
+    classifier: MetricClassifier, verdicts: tuple[Verdict, ...], model: Assessment | None
+) -> list[dict[str, Any]]:
+    """What was measured: on the rows kept aside (``model``), or else by the folds."""
+    if model is None:
+        report = classifier.validation_report_.drop(columns="gain").to_dict(orient="records")
+        return [{str(k): v for k, v in row.items()} for row in report if row["value"] == row["value"]]
+    found = [*(verdict.rival for verdict in verdicts), replace(model, name="trained on the metric")]
+    return [{"model": a.name, **vars(a.estimate), "rows": a.rows, "note": a.note} for a in found]
 
 
 def _show(
@@ -286,7 +263,7 @@ def _show(
     count: int,
     out: Path,
     choices: list[str],
-    folded: bool,
+    verdicts: tuple[Verdict, ...],
 ) -> None:
     metric = str(classifier.metric_)
     if rows:
@@ -295,9 +272,8 @@ def _show(
                  for r in rows]  # fmt: skip
         heads = ["model", "value", "95 % interval", *([""] if noted else [])]
         output.table(f"{metric} on {count:,} held-out rows", heads, cells)
-        verdict = classifier.explain().splitlines()[-1]
-        if folded and verdict.startswith(("Training on", "Cross-entropy with", "The difference")):
-            output.line(verdict)
+        if verdicts:
+            output.line(str(verdicts[-1]))
     else:
         output.line("Nothing was held out, so there is no measured value: too few rows.")
     output.line(f"Model:  {out}")

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from metricfit import save
+from metricfit.assess import estimate
+from metricfit.assess.scores import codes_of
 from metricfit.cli.errors import CommandError, UsageError
 from metricfit.cli.evaluating import judge, labelled_rows, resolved
-from metricfit.cli.measure import measure
 from metricfit.cli.metric_option import checked_metric
 from metricfit.cli.models import load_model
 from metricfit.cli.output import Output, interval, number
@@ -53,10 +54,9 @@ def run(
     table = labelled_rows(loaded, data, target, weight, separator, encoding)
     output.choices(table.choices)
     before = judge(loaded, table)
+    proba = classifier.predict_raw_proba(table.X)
     try:
-        best = best_rule(
-            table.y, before.proba, metric, labels=labels, sample_weight=table.weight, confidence=confidence
-        )
+        best = best_rule(table.y, proba, metric, labels=labels, sample_weight=table.weight, confidence=confidence)
     except InfeasibleError as error:
         raise CommandError(str(error)) from error
     except ValueError as error:
@@ -68,11 +68,11 @@ def run(
         if metric != earlier:  # the baseline's rule was tuned for the other metric
             classifier.held_out_ = replace(classifier.held_out_, baseline_tuned=None)
     classifier.choices_ = [*classifier.choices_, f"the decision rule was tuned for {metric} on {len(table.y):,} rows"]
-    after = replace(before, predicted=best.rule.apply(before.proba))
+    after = replace(before, decided=codes_of(best.rule, proba))
     parts = [metric.objective, *(c.metric for c in metric.constraints)] if isinstance(metric, Constrained) else [metric]
     rows = []
     for part in parts:
-        was, now = measure(part, before), measure(part, after)
+        was, now = estimate(part, before), estimate(part, after)
         rows.append([str(part), number(was.value), number(now.value), interval(now.low, now.high)])
     notes = dict(loaded.notes)
     notes["earlier_rules"] = [*notes.get("earlier_rules", []), json.loads(old.to_json())]
