@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from metricfit.confusion import ConfusionMatrix
     from metricfit.losses import MetricLoss
     from metricfit.store import load
+    from metricfit.training.recipes import Recipe
 
 __version__ = "0.1.0"
 __all__ = [
     "ConfusionMatrix",
     "MetricClassifier",
     "MetricLoss",
+    "Recipe",
     "TemperatureAnnealer",
     "__version__",
     "data",
@@ -40,6 +42,7 @@ _LAZY = {
     "ConfusionMatrix": "metricfit.confusion",
     "MetricClassifier": "metricfit.classifier",
     "MetricLoss": "metricfit.losses",
+    "Recipe": "metricfit.training.recipes",
     "TemperatureAnnealer": "metricfit.annealing",
     "data": "metricfit.data",
     "decisions": "metricfit.decisions",

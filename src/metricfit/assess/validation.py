@@ -132,7 +132,7 @@ def validation_report(
         ensemble_note: Why the ensemble has no value, if it has none.
     """
     labels = tuple(classes.tolist())
-    ranks = metric._grids() != {None}
+    ranks = metric.grids() != {None}
     found: dict[str, Decided] = {}
 
     def add(model: str, held: HeldOut, proba: Array, tuned: bool) -> None:
@@ -153,7 +153,7 @@ def validation_report(
         add(trained_on, trained, trained.single, tuned)
         if trained.ensemble is not None:
             add("ensemble", trained, trained.ensemble, tuned)
-    measurable = len(metric._grids()) == 1 and weight.sum() > 0
+    measurable = len(metric.grids()) == 1 and weight.sum() > 0
     assessed = [assess(name, metric, rows) for name, rows in found.items() if measurable]
     rows = [{"model": a.name, **asdict(a.estimate), "rows": a.rows, "note": a.note} for a in assessed]
     if assessed and trained is not None and trained.ensemble is None and ensemble_note:

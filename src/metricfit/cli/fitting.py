@@ -34,7 +34,7 @@ from metricfit.distributed import is_first_process, join_processes, wait_for_all
 from metricfit.report.about import describe_table
 from metricfit.store import check_replaceable
 from metricfit.training.callbacks import EpochEnd
-from metricfit.training.recipes import get_recipe
+from metricfit.training.recipes import Recipe
 
 __all__ = ["run"]
 
@@ -51,7 +51,7 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
     limit = seconds(options["max_time"])
     _check_choice("--task", options["task"], ("auto", "binary", "multiclass", "multilabel"))
     try:
-        get_recipe(options["recipe"])
+        recipe = Recipe(options["recipe"]).complete()
     except ValueError as error:
         raise UsageError(f"--{error}") from None
     try:
@@ -75,14 +75,12 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
     output.choices(table.choices)
     output.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {metric}.")
 
-    common = {
-        "cv": folds, "verbose": not output.quiet, "random_state": options["seed"],
-        **({} if options["max_epochs"] is None else {"max_epochs": options["max_epochs"], "min_steps": 0}),
-    }  # fmt: skip
+    common = {"cv": folds, "verbose": not output.quiet, "random_state": options["seed"]}
+    shorter = {} if options["max_epochs"] is None else {"max_epochs": options["max_epochs"], "min_updates": 0}
     compare = options["baseline"]
     share = None if limit is None else limit / (2 if compare else 1)
     classifier = MetricClassifier(
-        metric, recipe=options["recipe"], baseline=compare and held is None, checkpoint_dir=checkpoint,
+        metric, recipe=Recipe(recipe.name, **shorter), baseline=compare and held is None, checkpoint_dir=checkpoint,
         callbacks=[TimeLimit(share)], **common,
     )  # fmt: skip
     usual = None
@@ -94,15 +92,14 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
         if held is not None and compare:
             output.note("Training the same network with cross-entropy, for comparison.")
             usual = MetricClassifier(
-                metric, recipe="cross_entropy", rule="tuned", baseline=False,
+                metric, recipe=Recipe("log_loss", rule="tuned", **shorter), baseline=False,
                 checkpoint_dir=checkpoint / "cross-entropy", callbacks=[TimeLimit(share)], **common,
             )  # fmt: skip
             _fit(usual, table, groups)
-    unused = unused_in_words(classifier.preprocessor_)
     told = [
-        f"{choice} (--folds, --group, --time)" if "fold" in choice or "hold-out" in choice else choice
+        f"{choice} (--folds, --group, --time)" if choice.topic == "folds" else str(choice)
         for choice in classifier.choices_
-        if choice not in unused
+        if choice.topic != "unused"
     ]
     told += _dropped(classifier)
     output.choices(told)
