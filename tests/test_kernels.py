@@ -11,6 +11,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from metricfit._counting import _count_block
+from metricfit.losses.fused import loss_in_one_step
 
 import metricfit.fast
 import metricfit.fast.array_loss
@@ -21,7 +23,6 @@ import metricfit.fast.sums
 import metricfit.fast.threads
 import metricfit.fast.torch_loss
 from metricfit import MetricLoss, metrics
-from metricfit._counting import _count_block
 from metricfit.confusion import ConfusionMatrix, soft_confusion_matrix
 from metricfit.fast import five_points
 from metricfit.fast.array_loss import ArrayBatch
@@ -29,7 +30,6 @@ from metricfit.fast.batch import Batch
 from metricfit.fast.metric_gradients import closed_form_of
 from metricfit.fast.threads import parts_of
 from metricfit.fast.torch_counts import ClosedFormCounts
-from metricfit.losses.fused import loss_in_one_step
 from metricfit.steps import annealed_linear_step, linear_step, sigmoid_step
 from tests.helper import generator
 

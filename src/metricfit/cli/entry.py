@@ -146,7 +146,7 @@ def main() -> None:
 def _explained(error: Exception) -> tuple[int, str]:
     """The exit code and message of an error."""
     from metricfit.cli.errors import CommandError
-    from metricfit.data.errors import BadArgumentError, BadDataError
+    from metricfit.data import BadArgumentError, BadDataError, NotEnoughMemoryError
 
     if isinstance(error, CommandError):
         return error.exit_code, str(error)
@@ -157,8 +157,10 @@ def _explained(error: Exception) -> tuple[int, str]:
         return 3, str(error)
     if isinstance(error, OSError) and error.strerror:
         return 1, f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}."
+    if isinstance(error, NotEnoughMemoryError):
+        return 1, f"{error} The option is --max-rows {error.max_rows}."
     if isinstance(error, MemoryError):
-        return 1, str(error) or "there is not enough memory; train on a part of the rows with --max-rows."
+        return 1, "there is not enough memory; train on a part of the rows with --max-rows."
     if isinstance(error, ValueError | TypeError | ImportError):
         return 1, str(error)
     return 1, f"{type(error).__name__}: {error}\nThis should not happen; run again with --debug and report it."

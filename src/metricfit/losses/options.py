@@ -206,7 +206,7 @@ def checked_temperature(
     # Compared in its own dtype: 0.4 in float32 is above 0.4.
     elif look and not bool(((temperature > 0) & (temperature <= HIGHEST_TEMPERATURE)).all()):
         raise ValueError(f"temperature: expected 0 < T <= {HIGHEST_TEMPERATURE}, got {temperature.tolist()}.")
-    if members is None and temperature.ndim or temperature.shape not in ((), (members,)):
+    if (members is None and temperature.ndim) or temperature.shape not in ((), (members,)):
         wanted = "one number" if members is None else f"one number, or one per member, {members} in all"
         raise ValueError(f"temperature: expected {wanted}, got shape {tuple(temperature.shape)}.")
     return temperature if members is None else temperature.expand(members)

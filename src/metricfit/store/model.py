@@ -40,6 +40,7 @@ from metricfit.data import (
     LabelledTable,
     Roles,
     TableFile,
+    TablePreprocessor,
     open_table,
     read_labelled_like,
 )
@@ -209,20 +210,14 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
         ModelFolderError: As :func:`metricfit.store.load`.
     """
     path = Path(folder)
-    description = describe(path)
-    columns, given = description["columns"], description["notes"].get("input", {})
+    description, classifier = describe(path), load(path)
+    given, preprocessor = description["notes"].get("input", {}), classifier.preprocessor_
+    formats = preprocessor.formats_ if isinstance(preprocessor, TablePreprocessor) else {}
     if "formats" in given:
         formats = formats_from_json(given["formats"])
-    else:
-        formats = {c["name"]: _format(c) for c in columns["kinds"] or []}
-    used = {name: formats.get(name, ColumnFormat("number")) for name in columns["names"] or ()}
-    return SavedModel(path, load(path), description, used, tuple(given.get("missing", ())))
-
-
-def _format(column: dict[str, str]) -> ColumnFormat:
-    if column["reason"] == "truth values":
-        return ColumnFormat("flag")
-    return ColumnFormat({"category": "text", "date": "date"}.get(column["kind"], "number"))
+    names = description["columns"]["names"] or ()
+    used = {name: formats.get(name, ColumnFormat("number")) for name in names}
+    return SavedModel(path, classifier, description, used, tuple(given.get("missing", ())))
 
 
 @contextmanager
