@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from metricfit import fast as kernels
 from metricfit.inputs import Samples, Task, values_can_be_inspected
 from metricfit.membership import dynamic_membership, threshold_membership
 from metricfit.numerics import safe_divide
@@ -52,13 +51,6 @@ def count_samples(
         detach_threshold=detach_threshold,
         from_probabilities=from_probabilities,
     )
-    if task == "multiclass" and thresholds is None:
-        plain = partial(_count_in_blocks, count, samples)
-        fast = kernels.count(
-            samples, step, plain, detach_threshold=detach_threshold, from_probabilities=from_probabilities
-        )
-        if fast is not None:
-            return fast
     return _count_in_blocks(count, samples, samples.scores, 1 if thresholds is None else len(thresholds))
 
 
