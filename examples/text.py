@@ -1,7 +1,8 @@
 """Imbalanced text with hashed words: F1 of the rare class, against cross-entropy and Dice.
 
 By default the messages are generated: words by a law of frequency, a twentieth of the messages about a topic whose
-words also occur elsewhere. ``--data sms_spam`` takes real text messages, of which 13 % are spam, from the folder that
+words also occur elsewhere. ``python -m examples.text --data sms_spam``, in the repository, takes real text messages, of
+which 13 % are spam, from the folder that
 METRICFIT_DATA names. The same linear network on hashed words is trained with each loss, with the same steps; the
 decision is the arg max, except where the table says that a threshold was tuned on validation rows.
 
@@ -49,7 +50,7 @@ def generated(n: int = 2500) -> tuple[list[str], np.ndarray]:
 
 def real(name: str) -> tuple[list[str], np.ndarray]:
     """A text set by name."""
-    from metricfit import data
+    from benchmarks import data
 
     found = data.load(name)
     return found.X.iloc[:, 0].astype(str).tolist(), np.asarray(found.y).astype(np.int64)

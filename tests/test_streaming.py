@@ -10,9 +10,11 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from metricfit import MetricClassifier, store
+import metricfit
+from metricfit import MetricClassifier
 from metricfit.data.shards import Shards
 from metricfit.streaming import _buffers, _Stream, confusion_of_shards, fit_shards
+from tests.helper import make_classifier
 
 
 def rows(n: int, classes: int = 2, seed: int = 0) -> pd.DataFrame:
@@ -38,7 +40,7 @@ def in_files(frame: pd.DataFrame, folder: Path, kind: str = "parquet") -> Path:
 
 
 def quick(metric: str = "f1", **options) -> MetricClassifier:
-    return MetricClassifier(metric, hidden_sizes=(16,), batch_size=256, random_state=0, verbose=False, **options)
+    return make_classifier(metric, hidden_sizes=(16,), batch_size=256, random_state=0, verbose=False, **options)
 
 
 @pytest.mark.parametrize(("kind", "classes"), [("parquet", 2), ("csv", 3)])
@@ -47,7 +49,7 @@ def test_learns_what_training_in_memory_learns(tmp_path: Path, kind: str, classe
     folder = in_files(frame, tmp_path, kind)
     X, y = frame.drop(columns="y"), frame["y"]
     streamed = fit_shards(quick(), folder, "y", passes=10, buffer_rows=2048, validation_rows=1000)
-    in_memory = quick(cv=None, baseline=False, max_epochs=10, min_steps=1).fit(X, y)
+    in_memory = quick(cv=None, baseline=False, max_epochs=10, min_updates=1).fit(X, y)
     assert streamed.score(X, y) > in_memory.score(X, y) - 0.03
     assert str(streamed.metric_) == str(in_memory.metric_)
     assert streamed.classes_.tolist() == in_memory.classes_.tolist()
@@ -63,8 +65,8 @@ def test_same_seed_same_model_and_saving(tmp_path: Path) -> None:
     first, second = (fit_shards(quick("mcc"), folder, "y", buffer_rows=1000, validation_rows=500) for _ in range(2))
     X = frame.drop(columns="y")
     np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
-    store.save(first, tmp_path / "model")
-    np.testing.assert_allclose(store.load(tmp_path / "model").predict_proba(X), first.predict_proba(X), atol=1e-6)
+    metricfit.save(first, tmp_path / "model")
+    np.testing.assert_allclose(metricfit.load(tmp_path / "model").predict_proba(X), first.predict_proba(X), atol=1e-6)
 
 
 def test_buffers_hold_every_training_row_once_a_pass_and_mix_the_files(tmp_path: Path) -> None:

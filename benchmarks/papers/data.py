@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from benchmarks.data import load as load_benchmark
 from benchmarks.papers.images import load_images
-from metricfit.data import load as load_benchmark
 
 __all__ = ["NAMES", "Parts", "Problem", "load", "oversampled", "split"]
 

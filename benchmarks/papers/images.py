@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.data import load as load_benchmark
+from benchmarks.data import load as load_benchmark
 
 __all__ = ["Images", "load_images"]
 

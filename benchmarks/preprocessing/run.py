@@ -1,6 +1,6 @@
 """Measure what each part of TablePreprocessor buys: the same network on the same splits, other features.
 
-    METRICFIT_DATA=… python benchmarks/preprocessing/run.py [--splits 3] [--only adult,fars]
+    METRICFIT_DATA=… python -m benchmarks.preprocessing.run [--splits 3] [--only adult,fars]
 
 Writes results.csv and table.md beside this file; sets that are not run keep their rows.
 """
@@ -20,7 +20,8 @@ from sklearn.metrics import f1_score, log_loss
 from sklearn.model_selection import StratifiedShuffleSplit
 from torch import nn
 
-from metricfit.data import TablePreprocessor, load
+from benchmarks.data import load
+from metricfit.data import TablePreprocessor
 
 HERE = Path(__file__).parent
 ROWS = 5000

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from metricfit.data import load
+from benchmarks.data import load
 
 __all__ = ["DATASETS", "KEEL", "SMOKE", "Part", "Table", "part", "table"]
 

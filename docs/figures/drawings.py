@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
-from metricfit import MetricClassifier
+from metricfit import MetricClassifier, Recipe
 from metricfit.plots import AnnealingDisplay, StepDisplay
 
 IMAGES = Path(__file__).parents[1] / "images"
@@ -68,7 +68,7 @@ def draw_annealing() -> None:
     """One training by the paper's recipe, with small settings so that the coolings can be told apart."""
     X, y = rare_digits()
     classifier = MetricClassifier(
-        "f1", recipe="east", cv=None, patience=3, cooling=0.8, max_epochs=60, min_steps=200, baseline=False,
+        "f1", recipe=Recipe("east", patience=3, cooling=0.8, max_epochs=60, min_updates=200), cv=None, baseline=False,
         verbose=False, random_state=0,
     ).fit(X, y)  # fmt: skip
     figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")

@@ -1,21 +1,29 @@
 """Train the classifier on the metric you report."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from metricfit import data, decisions, functional, losses, metrics, plots
     from metricfit.annealing import TemperatureAnnealer
     from metricfit.classifier import MetricClassifier
     from metricfit.confusion import ConfusionMatrix
     from metricfit.losses import MetricLoss
     from metricfit.store import load
+    from metricfit.training.recipes import Recipe
 
 __version__ = "0.1.0"
 __all__ = [
     "ConfusionMatrix",
     "MetricClassifier",
     "MetricLoss",
+    "Recipe",
     "TemperatureAnnealer",
     "__version__",
     "data",
@@ -25,6 +33,7 @@ __all__ = [
     "losses",
     "metrics",
     "plots",
+    "save",
 ]
 
 # Everything is imported when it is first asked for: a loss alone needs no scikit-learn, and the command line's help
@@ -33,6 +42,7 @@ _LAZY = {
     "ConfusionMatrix": "metricfit.confusion",
     "MetricClassifier": "metricfit.classifier",
     "MetricLoss": "metricfit.losses",
+    "Recipe": "metricfit.training.recipes",
     "TemperatureAnnealer": "metricfit.annealing",
     "data": "metricfit.data",
     "decisions": "metricfit.decisions",
@@ -42,6 +52,40 @@ _LAZY = {
     "metrics": "metricfit.metrics",
     "plots": "metricfit.plots",
 }
+
+
+def save(
+    classifier: MetricClassifier,
+    folder: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    notes: dict[str, Any] | None = None,
+    files: Mapping[str, bytes] | None = None,
+) -> Path:
+    """Write a fitted classifier as a model folder, with its report and its model card; :func:`load` reads it.
+
+    Args:
+        classifier: A fitted :class:`MetricClassifier` with a built-in network and a metric that has a spec.
+        folder: Where to write; missing parent folders are made.
+        overwrite: Whether to replace a model folder that is there.
+        notes: Anything that JSON can hold, kept with the model.
+        files: Further files by name; ``train.toml`` holds the options of ``metricfit train``.
+
+    Returns:
+        The folder.
+    """
+    from pathlib import Path
+
+    from metricfit import report, store
+
+    store.check_replaceable(Path(folder), overwrite=overwrite)
+    description = store.description_of(classifier, notes)
+    settings = (files or {}).get("train.toml", b"").decode()
+    pages = {
+        "report.html": report.render(classifier, description, settings=settings or None).encode(),
+        "README.md": report.model_card(description).encode(),
+    }
+    return store.save(classifier, folder, overwrite=overwrite, notes=notes, files={**(files or {}), **pages})
 
 
 def __getattr__(name: str) -> Any:

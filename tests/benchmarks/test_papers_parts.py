@@ -12,8 +12,8 @@ from sklearn.metrics import f1_score, fbeta_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 from torch.nn import functional as F
 
+from benchmarks.data import Dataset
 from benchmarks.papers import data, images, losses, networks
-from metricfit.data import Dataset
 
 BOTH = (True, False)
 

@@ -12,10 +12,10 @@ import pytest
 from sklearn.metrics import f1_score, matthews_corrcoef, recall_score
 
 import metricfit
-from metricfit import metrics
+from metricfit import metrics, save
 from metricfit.cli import tables
-from metricfit.store import save
 from tests.cli.helper import customers, write_csv
+from tests.helper import make_classifier
 
 
 @pytest.fixture
@@ -83,8 +83,8 @@ def test_a_damaged_model_is_one_message(program, model, new):
 def test_a_model_saved_in_python_predicts_from_the_command_line(program, tmp_path, new):
     frame = pd.read_csv(new)
     frame["flag"] = frame["age"] > 40
-    quick = {"cv": None, "baseline": False, "min_steps": 5, "max_epochs": 1, "random_state": 0, "verbose": False}
-    classifier = metricfit.MetricClassifier("mcc", **quick).fit(frame.drop(columns="churn"), frame["churn"])
+    quick = {"cv": None, "baseline": False, "min_updates": 5, "max_epochs": 1, "random_state": 0, "verbose": False}
+    classifier = make_classifier("mcc", **quick).fit(frame.drop(columns="churn"), frame["churn"])
     frame.to_csv(new, index=False)
     read = pd.read_csv(io.StringIO(program("predict", save(classifier, tmp_path / "m"), new)))
     assert (read["prediction"] == classifier.predict(frame)).all()

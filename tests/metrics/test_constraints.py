@@ -56,7 +56,7 @@ class TestConstraint:
             (lambda: recall >= precision, TypeError, "with a number, got Precision"),
             (lambda: recall >= True, TypeError, "with a number, got bool"),
             (lambda: Constraint(recall, ">", 0.5), ValueError, "compares with >= or <=, got '>'"),
-            (lambda: metrics.Recall("none") >= 0.5, ValueError, "one value a class"),
+            (lambda: metrics.Recall("none") >= 0.5, ValueError, "one value per class"),
             (lambda: precision.subject_to(recall >= 0.5) >= 0.5, ValueError, "subject_to: "),
         ],
     )

@@ -191,7 +191,7 @@ class TestGrid:
         with pytest.raises(ValueError, match=f"{name}: needs a sweep of confusion matrices"):
             metrics.get(name)(cm)
         with pytest.raises(ValueError, match=f"{name}: needs a sweep"):
-            metrics.get(name).per_class(cm.counts)
+            metrics.get(name).of_classes(cm)
 
     def test_grids(self):
         assert metrics.AUROC(grid=3).thresholds == (0.25, 0.5, 0.75)

@@ -20,7 +20,7 @@ FILES = (
     "report/assets/page.js",
     "report/assets/report.css",
     "report/templates/report.html",
-    "store/templates/card.md",
+    "report/templates/card.md",
 )
 
 

@@ -8,14 +8,14 @@ import pytest
 from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
 
 from metricfit import metrics
+from metricfit.assess.intervals import Rival, confusion_of, estimate
+from metricfit.assess.scores import HeldOutScores
 from metricfit.report.about import describe_table
 from metricfit.report.answer import answer
 from metricfit.report.curves import calibration, one_class
-from metricfit.report.estimates import Rival, confusion_of, estimate
 from metricfit.report.explorer import explorer
 from metricfit.report.tables import class_table, confused_pairs, matrices
 from metricfit.report.training import alignment, coolings
-from metricfit.training.scores import HeldOutScores
 from tests.report.helper import binary_scores, class_scores, history, label_scores, model
 
 

@@ -7,7 +7,6 @@ import torch
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.report.formula import in_words, tree
-from metricfit.training.metric_choice import resolve_metric
 from tests.report.helper import binary_scores, page_of
 
 AVERAGES = ("macro", "micro", "weighted")
@@ -84,7 +83,7 @@ def test_every_metric_of_the_registry_is_listed():
 
 def test_names_in_words():
     labels = ("no", "yes")
-    assert in_words(resolve_metric("f1", labels, "binary")[0]) == "F1 of yes"
+    assert in_words(metrics.resolve("f1", labels, "binary")[0]) == "F1 of yes"
     assert in_words(metrics.get("mcc")) == "MCC"
     assert in_words(metrics.get("quadratic_kappa")) == "quadratic kappa"
     assert in_words(metrics.get("precision[1] subject to recall[1] >= 0.9")) == "precision of 1"

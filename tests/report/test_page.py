@@ -11,7 +11,6 @@ import pytest
 from metricfit.report import Unlabelled, render
 from metricfit.report.explorer import explorer
 from metricfit.report.page import to_script_json
-from metricfit.store.scores import stratified_sample
 from tests.report.helper import binary_scores, class_scores, label_scores, model, page_of, wait_until
 
 LABELS = ("no", "yes")
@@ -146,9 +145,10 @@ def test_one_row_and_one_epoch(show):
     show(page_of(LABELS, "f1", binary_scores(1, baseline=False)))
 
 
+@pytest.mark.parametrize("classes", [5, 12])
 @pytest.mark.parametrize("width", [360, 390, 768, 1600])
-def test_nothing_overflows_from_phone_to_wide_screen(show, width):
-    text = page_of([f"a rather long label number {i}" for i in range(12)], "f1", class_scores(12))
+def test_nothing_overflows_from_phone_to_wide_screen(show, width, classes):
+    text = page_of([f"a rather long label number {i}" for i in range(classes)], "f1", class_scores(classes))
     page = show(text, width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
@@ -252,7 +252,7 @@ def test_the_page_of_a_million_rows_stays_below_three_megabytes(classes):
 
 def test_a_sample_says_so_and_stands_for_all_rows(show):
     scores = class_scores(3, 5000, weighted=True)
-    part = stratified_sample(scores, 500)
+    part = scores.sample(500)
     assert part.total == 5000
     assert len(part) <= 520
     for k in range(3):

@@ -13,7 +13,7 @@ from metricfit.steps import annealed_linear_step, heaviside
 from metricfit.training.constraints import Multipliers
 from metricfit.training.counting import hard_counts, member_probabilities, soft_counts, two_class_counts
 from metricfit.training.objective import MemberObjective, as_matrix
-from metricfit.training.recipes import get_recipe
+from metricfit.training.recipes import Recipe
 
 CLASSES = {"binary": 2, "multiclass": 4, "multilabel": 3}
 
@@ -93,7 +93,7 @@ METRICS = ["f1", "mcc", "0.5*recall[1] + 0.5*precision[1]", "auroc"]
     [(task, metric) for task in CLASSES for metric in METRICS] + [("binary", "cost:matrix=[[0,1],[5,0]]")],
 )
 def test_losses_and_gradients_equal_metric_loss_member_by_member(task, metric):
-    recipe = get_recipe("default", cross_entropy=0.7)
+    recipe = Recipe("default", cross_entropy=0.7).complete()
     together = objective(recipe, metric, task)
     kind = "multilabel" if task == "multilabel" else "multiclass"
     prior = prior_of(task)[:, 1] if task == "multilabel" else prior_of(task)
@@ -114,14 +114,14 @@ def test_losses_and_gradients_equal_metric_loss_member_by_member(task, metric):
 
 def test_cross_entropy_alone_is_torchs():
     logits, target, _ = sample("multiclass")
-    losses = objective(get_recipe("cross_entropy"), "f1", "multiclass")(logits, target, torch.ones(3, 60))
+    losses = objective(Recipe("log_loss").complete(), "f1", "multiclass")(logits, target, torch.ones(3, 60))
     expected = torch.stack([F.cross_entropy(logits[k], target[k]) for k in range(3)])
     torch.testing.assert_close(losses, expected)
 
 
 def test_a_warm_start_is_cross_entropy_alone():
     logits, target, weight = sample("binary")
-    together = objective(get_recipe("default"), "f1", "binary")
+    together = objective(Recipe("default").complete(), "f1", "binary")
     together.warming = True
     torch.testing.assert_close(together(logits, target, weight), together.cross_entropy(logits, target, weight))
     together.warming = False
@@ -131,7 +131,7 @@ def test_a_warm_start_is_cross_entropy_alone():
 @pytest.mark.parametrize("task", ["binary", "multilabel"])
 def test_the_surrogate_sums_to_that_of_each_member_alone(task):
     logits, target, weight = sample(task)
-    losses = objective(get_recipe("surrogate_fbeta"), "fbeta:beta=2", task)(logits, target, weight)
+    losses = objective(Recipe("surrogate_fbeta").complete(), "fbeta:beta=2", task)(logits, target, weight)
     scores = logits if task == "multilabel" else logits[..., 1] - logits[..., 0]
     alone = SurrogateFBetaLoss(2.0, task=task)
     expected = sum(alone(scores[k], target[k], weight[k]) for k in range(3))
@@ -140,14 +140,14 @@ def test_the_surrogate_sums_to_that_of_each_member_alone(task):
 
 def test_losses_that_need_two_classes_say_so():
     with pytest.raises(ValueError, match="'surrogate_fbeta' is a loss of positives against negatives"):
-        objective(get_recipe("surrogate_fbeta"), "f1", "multiclass")
+        objective(Recipe("surrogate_fbeta").complete(), "f1", "multiclass")
     with pytest.raises(ValueError, match="amplifier's threshold is fixed"):
-        objective(get_recipe("anyloss"), "f1", "multiclass")
+        objective(Recipe("anyloss").complete(), "f1", "multiclass")
 
 
 def test_a_temperature_of_its_own_for_each_member():
     logits, target, weight = sample("multiclass")
-    recipe = get_recipe("default", memory=0.0, cross_entropy=0.0, class_weighting="none")
+    recipe = Recipe("default", memory=0.0, cross_entropy=0.0, balance="none").complete()
     together = objective(recipe, "f1", "multiclass")
     for k, temperature in enumerate((0.05, 0.2, 0.4)):
         together.set_temperature(k, temperature)

@@ -16,7 +16,6 @@ from metricfit.cli.prepare import Prepared, Roles, prepare_like
 from metricfit.cli.tables import open_table
 from metricfit.inputs import Task
 from metricfit.metrics import ClassMetric, Constrained, Metric
-from metricfit.training.metric_choice import resolve_metric
 
 __all__ = ["judge", "labelled_rows", "resolved", "run"]
 
@@ -123,7 +122,7 @@ def judge(loaded: LoadedModel, table: Prepared) -> Judged:
 def resolved(metric: Metric, labels: tuple[Any, ...], task: Task) -> Metric:
     """The metric with its class or average written out."""
     try:
-        return resolve_metric(metric, labels, task)[0]
+        return metrics.resolve(metric, labels, task)[0]
     except (ValueError, KeyError) as error:
         raise UsageError(f"--metric: {str(error).removeprefix('metric: ')}") from None
 
@@ -133,7 +132,7 @@ def _registry(labels: tuple[Any, ...], task: Task) -> list[Metric]:
     found = []
     for name in metrics.available():
         try:
-            found.append(resolve_metric(name, labels, task)[0])
+            found.append(metrics.resolve(name, labels, task)[0])
         except (ValueError, TypeError):
             # A cost matrix and a mean over thresholds have no default.
             continue

@@ -17,6 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit import save
+from metricfit.assess.scores import scores_of
+from metricfit.assess.validation import argmax_rule
 from metricfit.classifier import MetricClassifier
 from metricfit.cli.config import to_toml
 from metricfit.cli.errors import BadDataError, CommandError, Interrupted, UsageError
@@ -32,11 +35,9 @@ from metricfit.data.unused import unused_in_words
 from metricfit.distributed import is_first_process, join_processes, wait_for_all
 from metricfit.metrics import Constrained
 from metricfit.report.about import describe_table
-from metricfit.report.measured import scores_of
-from metricfit.store import check_replaceable, save
+from metricfit.store import check_replaceable
 from metricfit.training.callbacks import EpochEnd
-from metricfit.training.recipes import get_recipe
-from metricfit.training.report import argmax_rule
+from metricfit.training.recipes import Recipe
 
 __all__ = ["run"]
 
@@ -53,7 +54,7 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
     limit = seconds(options["max_time"])
     _check_choice("--task", options["task"], ("auto", "binary", "multiclass", "multilabel"))
     try:
-        get_recipe(options["recipe"])
+        recipe = Recipe(options["recipe"]).complete()
     except ValueError as error:
         raise UsageError(f"--{error}") from None
     try:
@@ -77,14 +78,12 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
     output.choices(table.choices)
     output.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {metric}.")
 
-    common = {
-        "cv": folds, "verbose": not output.quiet, "random_state": options["seed"],
-        **({} if options["max_epochs"] is None else {"max_epochs": options["max_epochs"], "min_steps": 0}),
-    }  # fmt: skip
+    common = {"cv": folds, "verbose": not output.quiet, "random_state": options["seed"]}
+    shorter = {} if options["max_epochs"] is None else {"max_epochs": options["max_epochs"], "min_updates": 0}
     compare = options["baseline"]
     share = None if limit is None else limit / (2 if compare else 1)
     classifier = MetricClassifier(
-        metric, recipe=options["recipe"], baseline=compare and held is None, checkpoint_dir=checkpoint,
+        metric, recipe=Recipe(recipe.name, **shorter), baseline=compare and held is None, checkpoint_dir=checkpoint,
         callbacks=[TimeLimit(share)], **common,
     )  # fmt: skip
     usual = None
@@ -96,15 +95,14 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
         if held is not None and compare:
             output.note("Training the same network with cross-entropy, for comparison.")
             usual = MetricClassifier(
-                metric, recipe="cross_entropy", rule="tuned", baseline=False,
+                metric, recipe=Recipe("log_loss", rule="tuned", **shorter), baseline=False,
                 checkpoint_dir=checkpoint / "cross-entropy", callbacks=[TimeLimit(share)], **common,
             )  # fmt: skip
             _fit(usual, table, groups)
-    unused = unused_in_words(classifier.preprocessor_)
     told = [
-        f"{choice} (--folds, --group, --time)" if "fold" in choice or "hold-out" in choice else choice
+        f"{choice} (--folds, --group, --time)" if choice.topic == "folds" else str(choice)
         for choice in classifier.choices_
-        if choice not in unused
+        if choice.topic != "unused"
     ]
     told += _dropped(classifier)
     output.choices(told)

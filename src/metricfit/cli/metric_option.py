@@ -7,7 +7,6 @@ from metricfit.cli.errors import UsageError
 from metricfit.cli.prepare import Prepared
 from metricfit.cli.targets import positive_class
 from metricfit.metrics import Metric
-from metricfit.training.metric_choice import resolve_metric
 
 __all__ = ["checked_metric", "explicit_metric"]
 
@@ -27,7 +26,7 @@ def explicit_metric(spec: Metric, table: Prepared, positive: str | None) -> Metr
     if wanted is not None:
         classes = [label for label in classes if label != wanted] + [wanted]
     try:
-        metric, why = resolve_metric(spec, tuple(classes), table.task)
+        metric, why = metrics.resolve(spec, tuple(classes), table.task)
     except (ValueError, KeyError) as error:
         raise UsageError(f"--metric: {str(error).removeprefix('metric: ')}") from None
     if why and table.task == "binary":

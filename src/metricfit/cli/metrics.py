@@ -31,13 +31,13 @@ def command(
 
     output = Output(json, quiet)
     if name is None:
-        found = [_described(metrics.metric_class(n), n) for n in metrics.available()]
+        found = [metrics.describe(n) for n in metrics.available()]
         rows = [[m["name"], m["summary"], _range(m), "higher" if m["greater_is_better"] else "lower"] for m in found]
         output.table(f"{len(found)} metrics", ["name", "what it is", "range", "better"], rows, left=2)
         output.result(found)
         return
     try:
-        shown = _described(metrics.metric_class(name), name)
+        shown = metrics.describe(name)
     except ValueError as error:
         raise UsageError(str(error)) from None
     output.line(f"{shown['name']}: {shown['summary']}")
@@ -45,27 +45,10 @@ def command(
     output.line(f"  range      {_range(shown)}, {'higher' if shown['greater_is_better'] else 'lower'} is better")
     if shown["parameters"]:
         output.line(f"  parameters {', '.join(f'{k}={v}' for k, v in shown['parameters'].items())}")
+    if shown["aliases"]:
+        output.line(f"  also       {', '.join(shown['aliases'])}")
     output.line(f"  reference  {shown['reference'] or '–'}")
     output.result(shown)
-
-
-def _described(cls: Any, name: str) -> dict[str, Any]:
-    from dataclasses import MISSING, fields
-
-    def default(field: Any) -> str:
-        return "(required)" if field.default is MISSING else str(field.default)
-
-    bounds = cls.range if isinstance(cls.range, tuple) else (0.0, 1.0)
-    return {
-        "name": name,
-        "canonical": cls.name,
-        "summary": " ".join((cls.__doc__ or "").split("\n\n")[0].split()).rstrip("."),
-        "formula": cls.formula,
-        "range": list(bounds),
-        "greater_is_better": cls.greater_is_better is not False,
-        "parameters": {field.name: default(field) for field in fields(cls)},
-        "reference": cls.reference,
-    }
 
 
 def _range(metric: dict[str, Any]) -> str:

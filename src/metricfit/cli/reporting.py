@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from metricfit.assess.scores import HeldOutScores, codes_of, scores_of
 from metricfit.cli.errors import CommandError, UsageError
 from metricfit.cli.evaluating import labelled_rows
 from metricfit.cli.frames import frames
@@ -17,9 +18,7 @@ from metricfit.cli.output import Output
 from metricfit.cli.tables import open_table
 from metricfit.report import Unlabelled, render
 from metricfit.report.content import NO_SCORES
-from metricfit.report.measured import scores_of
 from metricfit.store import ModelFolderError, describe, load
-from metricfit.training.scores import HeldOutScores, codes_of
 
 __all__ = ["run"]
 

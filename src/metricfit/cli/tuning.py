@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from metricfit import save
+from metricfit.choices import Choice
 from metricfit.cli.errors import CommandError, UsageError
 from metricfit.cli.evaluating import judge, labelled_rows, resolved
 from metricfit.cli.measure import measure
@@ -14,7 +16,7 @@ from metricfit.cli.models import load_model
 from metricfit.cli.output import Output, interval, number
 from metricfit.decisions import InfeasibleError, best_rule
 from metricfit.metrics import Constrained
-from metricfit.store import check_replaceable, save
+from metricfit.store import check_replaceable
 from metricfit.training.explanation import rule_in_words
 
 __all__ = ["run"]
@@ -66,7 +68,8 @@ def run(
         classifier.held_out_ = classifier.held_out_.with_rule(best.rule)
         if metric != earlier:  # the baseline's rule was tuned for the other metric
             classifier.held_out_ = replace(classifier.held_out_, baseline_tuned=None)
-    classifier.choices_ = [*classifier.choices_, f"the decision rule was tuned for {metric} on {len(table.y):,} rows"]
+    how = f"the decision rule was tuned for {metric} on {len(table.y):,} rows"
+    classifier.choices_ = [*classifier.choices_, Choice("rule", how)]
     after = replace(before, predicted=best.rule.apply(before.proba))
     parts = [metric.objective, *(c.metric for c in metric.constraints)] if isinstance(metric, Constrained) else [metric]
     rows = []

@@ -118,7 +118,7 @@ def values_of(metric: Metric, cm: ConfusionMatrix) -> Tensor:
 
 def check_decides(metric: Metric) -> None:
     """Raise unless a decision can change the metric."""
-    if metric._grids() - {None}:
+    if metric.grids() - {None}:
         raise ValueError(
             f"metric: {metric} is a metric of the scores, no cut-off changes it; choose a metric of the decision, "
             "such as f1 or mcc."

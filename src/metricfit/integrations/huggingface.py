@@ -8,14 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.distributed import group_of, sum_over_processes
-from metricfit.integrations._annealing import (
-    AnnealingMode,
-    AnnealingOptions,
-    check_mode,
-    losses_of,
-    make_annealer,
-    missing_library,
-)
+from metricfit.integrations.annealing import AnnealingMode, AnnealingOptions, Schedule, missing_library
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -35,12 +28,12 @@ STATE = "metricfit.TemperatureAnnealing"
 
 
 class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that name
-    """Make the Trainer's ``compute_loss_func`` of a metric loss.
+    """A metric loss as the Trainer's ``compute_loss_func``.
 
-    With gradient accumulation the Trainer hands over the number of labels in all micro-batches of an optimiser step
-    and leaves the scaling to this function: each micro-batch's loss counts by its share of them, so that losses and
-    gradients of the step are the weighted mean over its micro-batches. A metric of one large batch is something
-    else than the mean over small ones; give the loss a ``memory`` where micro-batches are too small for the metric.
+    With gradient accumulation the Trainer passes the number of labels in all micro-batches of an update and leaves the
+    scaling to this function. Each micro-batch's loss is multiplied by its share of the labels, so that losses and
+    gradients of the update are the weighted mean over its micro-batches. The metric of one large batch is not the
+    mean over small ones; give the loss a ``memory`` where micro-batches are too small for the metric.
 
     While the model is evaluated (no gradient is recorded) the loss is in evaluation mode: its memory is left alone,
     and processes do not wait for each other.
@@ -88,7 +81,7 @@ class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that 
 
     def _share(self, labels: Tensor, num_items_in_batch: Tensor | int, training: bool) -> Tensor:
         own = labels.ne(IGNORED).sum().double()
-        # Under DataParallel the same number comes once a device.
+        # Under DataParallel the same number comes once per device.
         step = torch.as_tensor(num_items_in_batch, device=own.device).double().flatten()[0]
         # The loss of several processes is one loss of all their samples, so its share is that of all their labels.
         # This holds whether the Trainer counted the labels of one process, or those of all and multiplies the loss by
@@ -140,11 +133,9 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         stop: bool = True,
         **options: Unpack[AnnealingOptions],
     ) -> None:
-        check_mode(mode, monitor, options)
+        self.schedule = Schedule(mode, monitor, "eval_loss", stop, options)
         self.module: nn.Module = loss.loss if isinstance(loss, compute_loss_func) else loss
-        self.monitor = "eval_loss" if monitor is None else monitor
-        self.mode, self.stop = mode, stop
-        self.annealer = make_annealer(losses_of(self.module), mode, options)
+        self.annealer = self.schedule.attach(self.module)
         self._first = self._state()
         self._training = False
 
@@ -170,10 +161,7 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
 
     def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Cool by the clock."""
-        if self.mode == "epoch":
-            # The epoch's number decides, not how often this was called: right wherever a run was resumed.
-            while self.annealer.steps < int((state.epoch or 0) + 1e-6):
-                self.annealer.step()
+        self.schedule.reach(int((state.epoch or 0) + 1e-6))
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Have the state ready if a checkpoint is due."""
@@ -187,18 +175,12 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         metrics: dict[str, float] | None = None,
         **_: Any,
     ) -> None:
-        """Tell the schedule of the evaluation loss."""
+        """Give the evaluation loss to the schedule."""
         if not self._training:
             return
-        if self.mode == "plateau":
-            if not metrics or self.monitor not in metrics:
-                known = ", ".join(sorted(metrics or {})) or "nothing"
-                raise ValueError(
-                    f"monitor: the evaluation did not give {self.monitor!r} but {known}; name one of these."
-                )
-            self.annealer.step(metrics[self.monitor])
-            if self.stop and self.annealer.finished:
-                control.should_training_stop = True
+        missing = f"the evaluation did not give {self.schedule.monitor!r} but {{}}; name one of these."
+        if self.schedule.observe(metrics or {}, missing):
+            control.should_training_stop = True
         self._keep(state)
 
     def on_log(

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from metricfit.integrations._annealing import (
-    AnnealingMode,
-    AnnealingOptions,
-    check_mode,
-    losses_of,
-    make_annealer,
-    missing_library,
-)
+from metricfit.integrations.annealing import AnnealingMode, AnnealingOptions, Schedule, missing_library
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
@@ -33,9 +26,9 @@ __all__ = ["TemperatureAnnealing"]
 class TemperatureAnnealing(Callback):  # type: ignore[misc]
     """Cool the temperature of a module's metric losses: T_k = T_0 r^k.
 
-    The temperature is a buffer of the loss, hence part of the module's checkpoint; the schedule's own state is saved
-    beside it, so that a run resumed with ``ckpt_path`` goes on as if it had never stopped. Several processes take
-    the first one's word on when to cool.
+    The temperature is a buffer of the loss, so it is part of the module's checkpoint. The schedule's own state is saved
+    beside it: a run resumed with ``ckpt_path`` goes on as if it had never stopped. With several processes the first
+    one decides when to cool.
 
     Args:
         monitor: The logged validation loss that ``mode="plateau"`` watches, ``"val_loss"`` by default. Log it with
@@ -61,16 +54,18 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         **options: Unpack[AnnealingOptions],
     ) -> None:
         super().__init__()
-        check_mode(mode, monitor, options)
-        self.monitor = "val_loss" if monitor is None else monitor
-        self.mode, self.loss, self.stop, self.options = mode, loss, stop, options
-        self.annealer: TemperatureAnnealer | None = None
+        self.schedule, self.loss = Schedule(mode, monitor, "val_loss", stop, options), loss
         self._saved: dict[str, Any] | None = None
 
     @property
+    def annealer(self) -> TemperatureAnnealer | None:
+        """The annealer, once training has begun."""
+        return self.schedule.annealer
+
+    @property
     def state_key(self) -> str:
-        """Tells several of these callbacks apart in a checkpoint."""
-        return str(self._generate_state_key(monitor=self.monitor, mode=self.mode, loss=self.loss))
+        """Distinguishes several of these callbacks in a checkpoint."""
+        return str(self._generate_state_key(monitor=self.schedule.monitor, mode=self.schedule.mode, loss=self.loss))
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Find the losses, before a checkpoint is restored."""
@@ -79,32 +74,23 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         chosen = pl_module if self.loss is None else getattr(pl_module, self.loss, None)
         if chosen is None:
             raise ValueError(f"loss: {type(pl_module).__name__} has no attribute {self.loss!r}.")
-        losses = losses_of(chosen)
-        if self.annealer is None or [id(one) for one in self.annealer.losses] != [id(one) for one in losses]:
-            self.annealer = make_annealer(losses, self.mode, self.options)
+        self.schedule.attach(chosen)
         self._restore()
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Cool by the clock, and log the temperature of the epoch."""
-        annealer = self._ready()
-        # The epoch's number decides, not how often this was called: right wherever in an epoch a run was resumed.
-        while self.mode == "epoch" and annealer.steps < trainer.current_epoch:
-            annealer.step()
-        pl_module.log("temperature", annealer.temperature)
+        self.schedule.reach(trainer.current_epoch)
+        pl_module.log("temperature", self.schedule.ready.temperature)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Tell the schedule of the validation loss."""
-        if self.mode == "epoch" or trainer.sanity_checking or trainer.state.fn != "fit":
+        """Give the validation loss to the schedule."""
+        if trainer.sanity_checking or trainer.state.fn != "fit":
             return
-        if self.monitor not in trainer.callback_metrics:
-            known = ", ".join(sorted(trainer.callback_metrics)) or "nothing"
-            raise ValueError(
-                f"monitor: {self.monitor!r} was not logged (but {known}); log it in validation_step, or name another."
-            )
-        annealer = self._ready()
-        value = trainer.strategy.broadcast(float(trainer.callback_metrics[self.monitor]))
-        annealer.step(value)
-        if self.stop and annealer.finished:
+        monitor, values = self.schedule.monitor, dict(trainer.callback_metrics)
+        if monitor in values:
+            values[monitor] = trainer.strategy.broadcast(float(values[monitor]))
+        missing = f"{monitor!r} was not logged (but {{}}); log it in validation_step, or name another."
+        if self.schedule.observe(values, missing):
             trainer.should_stop = True
 
     def state_dict(self) -> dict[str, Any]:
@@ -120,8 +106,3 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         if self.annealer is not None and self._saved is not None:
             self.annealer.load_state_dict(self._saved)
             self._saved = None
-
-    def _ready(self) -> TemperatureAnnealer:
-        if self.annealer is None:
-            raise RuntimeError("TemperatureAnnealing: setup was not called; pass the callback to Trainer(callbacks=…).")
-        return self.annealer

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from metricfit.integrations._annealing import (
-    AnnealingMode,
-    AnnealingOptions,
-    check_mode,
-    losses_of,
-    make_annealer,
-    missing_library,
-)
-
-if TYPE_CHECKING:
-    from metricfit.annealing import TemperatureAnnealer
+from metricfit.integrations.annealing import AnnealingMode, AnnealingOptions, Schedule, losses_of, missing_library
 
 try:
     from skorch.callbacks import Callback
@@ -28,11 +18,11 @@ __all__ = ["TemperatureAnnealing", "two_columns"]
 
 
 def two_columns(logits: Tensor) -> Tensor:
-    """Probabilities (N, 2) of one logit a sample: ``predict_nonlinearity`` of a ``NeuralNetBinaryClassifier``.
+    """Probabilities (N, 2) of one logit per sample: ``predict_nonlinearity`` of a ``NeuralNetBinaryClassifier``.
 
-    skorch derives the nonlinearity from the criterion where it knows it, and takes the output of the module as it is
-    where it does not. With a metric loss say it: this function for ``task="binary"``, ``torch.nn.Softmax(dim=-1)``
-    for the multiclass task of a ``NeuralNetClassifier``.
+    skorch derives the nonlinearity from criteria that it knows, and takes the module's output as it is for others. So
+    name it with a metric loss: this function for ``task="binary"``, ``torch.nn.Softmax(dim=-1)`` for the multiclass
+    task of a ``NeuralNetClassifier``.
 
     >>> two_columns(torch.tensor([0.0, 2.0]))
     tensor([[0.5000, 0.5000],
@@ -81,51 +71,42 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         self.monitor, self.mode, self.stop = monitor, mode, stop
         self.factor, self.patience, self.min_delta = factor, patience, min_delta
         self.max_fruitless, self.every, self.minimum = max_fruitless, every, minimum
-        self.annealer_: TemperatureAnnealer | None = None
+        self.schedule_: Schedule | None = None
 
     def initialize(self) -> TemperatureAnnealing:
         """Check the options and forget the schedule: the net starts afresh."""
-        check_mode(self.mode, self.monitor, self._options())
-        self.annealer_ = None
-        return self
-
-    def _options(self) -> AnnealingOptions:
         names = ("factor", "patience", "min_delta", "max_fruitless", "every", "minimum")
-        given = {name: getattr(self, name) for name in names}
-        return cast(AnnealingOptions, {name: value for name, value in given.items() if value is not None})
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        self.schedule_ = Schedule(self.mode, self.monitor, "valid_loss", self.stop, cast(AnnealingOptions, given))
+        return self
 
     def on_epoch_begin(self, net: Any, **_: Any) -> None:
         """Catch up with the epochs of the history, and record the temperature of this one."""
-        past = net.history[:-1]
-        losses = losses_of(net.criterion_)
-        annealer = self.annealer_
+        schedule, past, losses = self._ready(), net.history[:-1], losses_of(net.criterion_)
+        annealer = schedule.annealer
         if annealer is None or annealer.losses != losses or annealer.steps != len(past):
             if past:
                 for loss in losses:
                     loss.set_temperature(past[0].get("temperature", float(loss.temperature)))
-            annealer = self.annealer_ = make_annealer(losses, self.mode, self._options())
-            for epoch in past:
-                self._step(annealer, epoch)
+            annealer = schedule.restart(losses)
+            for number, epoch in enumerate(past, start=1):
+                self._count(number, epoch)
         net.history.record("temperature", annealer.temperature)
 
     def on_epoch_end(self, net: Any, **_: Any) -> None:
-        """Tell the schedule of the epoch."""
-        if self.annealer_ is None:
-            raise RuntimeError("TemperatureAnnealing: the epoch began without this callback; add it before training.")
-        self._step(self.annealer_, net.history[-1])
-        if self.stop and self.annealer_.finished:
+        """Give the epoch to the schedule."""
+        if self._count(len(net.history), net.history[-1]):
             if net.verbose:
                 print("Stopping since further cooling brings nothing.")
             raise KeyboardInterrupt  # how skorch's own callbacks end training
 
-    def _step(self, annealer: TemperatureAnnealer, epoch: dict[str, Any]) -> None:
-        if self.mode == "epoch":
-            annealer.step()
-            return
-        monitor = self.monitor or "valid_loss"
-        if monitor not in epoch:
-            raise ValueError(
-                f"monitor: the history has no {monitor!r}; leave train_split on, or name one of "
-                f"{', '.join(sorted(key for key in epoch if key != 'batches'))}."
-            )
-        annealer.step(epoch[monitor])
+    def _count(self, number: int, epoch: dict[str, Any]) -> bool:
+        schedule = self._ready()
+        schedule.reach(number)
+        missing = f"the history has no {schedule.monitor!r}; leave train_split on, or name one of {{}}."
+        return schedule.observe({key: value for key, value in epoch.items() if key != "batches"}, missing)
+
+    def _ready(self) -> Schedule:
+        if self.schedule_ is None:
+            raise RuntimeError("TemperatureAnnealing: the net was not initialized with this callback.")
+        return self.schedule_

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from metricfit.confusion import Absent, as_confusion_matrix, hard_confusion_matrix
 from metricfit.inputs import Task, check_task
-from metricfit.integrations._annealing import missing_library
+from metricfit.integrations.annealing import missing_library
 from metricfit.losses.options import with_average
 from metricfit.metrics import MetricLike, get
 
@@ -29,14 +29,14 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
     """The exact metric of everything seen since the last reset, whatever the batches and processes.
 
     The state is the confusion matrix, summed over batches and, when torchmetrics synchronises, over processes. A
-    ranking metric keeps one matrix for each threshold of its grid and is the area over that grid.
+    ranking metric keeps one matrix per threshold of its grid and is the area over that grid.
 
     Args:
         metric: A name, spec, expression, :class:`metricfit.metrics.Metric` or function of the confusion matrix.
         num_classes: Classes of a multiclass task, labels of a multi-label one; a binary task needs none.
         average: Of a metric named without one, as in :class:`metricfit.MetricLoss`.
         task: ``"multiclass"``, ``"binary"`` or ``"multilabel"``.
-        threshold: Of binary and multi-label tasks: a number, or one a label.
+        threshold: Of binary and multi-label tasks: one number, or one per label.
         weight: Class weights.
         ignore_index: Target value of positions that do not count.
         absent: Whether averages over classes ``"count"`` (as scikit-learn) or ``"skip"`` classes that never occur.
@@ -89,7 +89,7 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
         # In float64, so that a float64 score of 0.3 reaches a threshold of 0.3; other scores round it to their dtype.
         self.register_buffer("threshold", torch.as_tensor(threshold, dtype=torch.float64), persistent=False)
         self.register_buffer("weight", weight, persistent=False)
-        self._grids = sorted(self.metric._grids(), key=lambda grid: grid or ())
+        self._grids = sorted(self.metric.grids(), key=lambda grid: grid or ())
         for number, grid in enumerate(self._grids):
             self.add_state(f"counts_{number}", torch.zeros(self._shape(grid), dtype=torch.float64), "sum")
 
@@ -111,7 +111,7 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
         Args:
             preds: Logits (or probabilities) of the shapes :class:`metricfit.MetricLoss` takes.
             target: Classes.
-            sample_weight: Weights (N,) or one a position.
+            sample_weight: Weights (N,), or one per position.
         """
         for number, grid in enumerate(self._grids):
             counts: Tensor = getattr(self, f"counts_{number}")

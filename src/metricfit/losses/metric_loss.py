@@ -202,7 +202,7 @@ class MetricLoss(nn.Module):
         self.register_buffer("class_prior", checked_prior(class_prior, task), persistent=False)
         if task == "binary":
             check_sizes(self, 1)
-        self._grids = sorted(self.metric._grids(), key=lambda grid: grid or ())
+        self._grids = sorted(self.metric.grids(), key=lambda grid: grid or ())
         self._known: Known | None = None
         self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self._grids) if memory else None
 
@@ -299,7 +299,7 @@ class MetricLoss(nn.Module):
         """Whether there are so many classes that the matrix is left out, since the metric is an average over them."""
         if self.task != "multiclass" or input.shape[1] < MATRIX_UP_TO:
             return False
-        return isinstance(self.metric, ClassMetric) and type(self.metric).of_matrix is ClassMetric.of_matrix
+        return isinstance(self.metric, ClassMetric) and not self.metric.whole
 
     def _as_matrix(self, counts: Tensor, thresholds: tuple[float, ...] | None) -> ConfusionMatrix:
         if self.task == "multiclass" and counts.ndim == 3:  # of each class against the rest, as many labels

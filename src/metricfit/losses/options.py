@@ -43,7 +43,7 @@ def check_options(loss: MetricLoss, step: str | Step, threshold: object, class_p
     if class_prior is not None and loss.class_weighting == "none":
         raise ValueError("class_prior: has no effect without class_weighting='sqrt' or 'balanced'.")
     check_ignore_index(loss.ignore_index)
-    only_grids = None not in loss.metric._grids()
+    only_grids = None not in loss.metric.grids()
     plain = isinstance(threshold, (int, float)) and threshold == 0.5
     if not plain and (only_grids or loss.task == "multiclass" or step in ("amplifier", "identity")):
         fixed = "a multiclass task, whose threshold is dynamic" if loss.task == "multiclass" else f"step={step!r}"

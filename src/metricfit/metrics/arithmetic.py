@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
+from metricfit.inputs import Task
 from metricfit.metrics.base import MatrixSource, Metric
 from metricfit.numerics import safe_divide
 
@@ -75,7 +76,8 @@ class Constant(Metric):
         """The number, in the matrix's dtype and batch shape."""
         return cm.matrix.new_full(cm.batch_shape, self.value)
 
-    def _grids(self) -> set[tuple[float, ...] | None]:
+    def grids(self) -> set[tuple[float, ...] | None]:
+        """None: a number needs no matrix."""
         return set()
 
     def __str__(self) -> str:
@@ -165,7 +167,7 @@ class Combination(Metric):
             right = torch.full_like(left, self.right.value)
         else:
             left, right = value_of(self.left), value_of(self.right)
-        if left.ndim != right.ndim:  # one has a value a class: the other's is the same for all classes
+        if left.ndim != right.ndim:  # one has a value per class; the other's is the same for all
             left, right = (v[..., None] if v.ndim < max(left.ndim, right.ndim) else v for v in (left, right))
         if self.operator == "/":
             left, right = torch.broadcast_tensors(left, right)
@@ -173,11 +175,17 @@ class Combination(Metric):
         joined: Tensor = _NUMBERS[self.operator](left, right)
         return joined
 
-    def _grids(self) -> set[tuple[float, ...] | None]:
-        return self.left._grids() | self.right._grids()
+    def grids(self) -> set[tuple[float, ...] | None]:
+        """The grids of both parts."""
+        return self.left.grids() | self.right.grids()
 
-    def _score_grids(self) -> set[tuple[float, ...] | None]:
-        return self.left._score_grids() | self.right._score_grids()
+    def score_grids(self) -> set[tuple[float, ...] | None]:
+        """The grids of both parts' scores."""
+        return self.left.score_grids() | self.right.score_grids()
+
+    def resolve(self, labels: tuple[Any, ...], task: Task) -> Combination:
+        """The combination of the resolved parts."""
+        return replace(self, left=self.left.resolve(labels, task), right=self.right.resolve(labels, task))
 
     def __str__(self) -> str:
         """The expression, with the brackets that make it read back as the same tree."""

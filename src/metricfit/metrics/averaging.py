@@ -1,35 +1,37 @@
-"""One-versus-rest metrics: a formula of four counts, and the ways of averaging it over classes."""
+"""One-versus-rest metrics: the value of a class, and the ways of averaging it over classes."""
 
 from __future__ import annotations
 
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from metricfit.confusion import ConfusionMatrix, Counts
+from metricfit.confusion import ConfusionMatrix
+from metricfit.inputs import Task
 from metricfit.metrics.base import Metric
+from metricfit.metrics.formula import Formula, Fraction
 from metricfit.numerics import safe_divide
 
-__all__ = ["AVERAGES", "ClassMetric"]
+__all__ = ["AVERAGES", "ClassMetric", "FormulaMetric"]
 
 AVERAGES = ("auto", "macro", "micro", "weighted", "none")
-"""What ``average=`` takes, beside the index or name of a class."""
+"""What ``average=`` takes, beside the index of a class."""
 
 
 @dataclass(frozen=True)
 class ClassMetric(Metric):
-    """A metric with one formula for the four one-versus-rest counts of a class.
+    """A metric with a value for each class against the rest.
 
     Args:
         average: ``"macro"`` (mean over classes), ``"micro"`` (of the summed counts), ``"weighted"`` (by support),
-            ``"none"`` (one value a class), or a class index, short for ``label=index``. ``"auto"`` is the
+            ``"none"`` (one value per class), or a class index, short for ``label=index``. ``"auto"`` is the
             metric's own multiclass form where it has one (accuracy, MCC, kappa, …); otherwise the positive class
             for a binary target and the macro average for the others.
         label: The class whose value is wanted, by label (or by index where labels are not known).
@@ -41,6 +43,9 @@ class ClassMetric(Metric):
     zero_division: float = field(default=0.0, kw_only=True)
 
     name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+    whole: ClassVar[bool] = False
+    """Whether it has a multiclass form of its own, which is no average over classes."""
 
     def __post_init__(self) -> None:
         """Check the average; a class index in its place becomes the label."""
@@ -59,62 +64,166 @@ class ClassMetric(Metric):
         if not isinstance(self.zero_division, (int, float)) or math.isinf(self.zero_division):
             raise ValueError(f"zero_division: expected a number or nan, got {self.zero_division!r}.")
 
-    @abstractmethod
-    def per_class(self, counts: Counts) -> Tensor:
-        """The formula, elementwise over classes."""
-
-    def of_matrix(self, cm: ConfusionMatrix) -> Tensor | None:
-        """The multiclass form that is not an average of one-versus-rest values, where there is one."""
-        return None
-
     def compute(self, cm: ConfusionMatrix) -> Tensor:
-        """The metric of a matrix, averaged as the metric says."""
-        if self.label is not None:
-            index = cm.class_index(self.label)
-            return self.for_class(index).per_class(cm.counts.of_class(index))
+        """The metric of a matrix, averaged as ``average`` says."""
         average = self.average
-        if average == "auto":
-            if cm.task != "multilabel" and (value := self.of_matrix(cm)) is not None:
-                return value
-            if cm.task == "binary":
-                return self.for_class(1).per_class(cm.counts.of_class(1))
-            average = "macro"
+        if self.label is not None:
+            return self.of_class(cm, cm.class_index(self.label))
+        if average == "auto" and self.whole and cm.task != "multilabel":
+            return self.of_matrix(cm)
+        if average == "auto" and cm.task == "binary":
+            return self.of_class(cm, 1)
         if average == "micro":
-            return self.for_class(None).per_class(cm.counts.summed())
-        values = self.per_class(cm.counts)
-        if average == "none":
-            return values
-        return self._mean(values, cm, cm.support if average == "weighted" else None)
+            return self.of_sums(cm)
+        values = self.of_classes(cm)
+        return values if average == "none" else self._mean(values, cm)
 
-    def for_class(self, index: int | None) -> ClassMetric:
-        """The metric with parameters of one class; of all together for ``None``."""
-        return self
+    @abstractmethod
+    def of_classes(self, cm: ConfusionMatrix) -> Tensor:
+        """The values of all classes, shape (…, classes)."""
 
-    def _mean(self, values: Tensor, cm: ConfusionMatrix, weights: Tensor | None) -> Tensor:
+    def of_class(self, cm: ConfusionMatrix, index: int) -> Tensor:
+        """The value of one class."""
+        return self.of_classes(cm)[..., index]
+
+    def of_sums(self, cm: ConfusionMatrix) -> Tensor:
+        """The value of the counts summed over classes: the micro average."""
+        raise NotImplementedError
+
+    def of_matrix(self, cm: ConfusionMatrix) -> Tensor:
+        """The multiclass form, where there is one."""
+        raise NotImplementedError
+
+    def _mean(self, values: Tensor, cm: ConfusionMatrix) -> Tensor:
         included = cm.averaged
         if math.isnan(self.zero_division):  # otherwise NaN comes from the input and must not be hidden
             included = included & ~values.isnan()
         equal = included.to(values.dtype)
-        weights = equal if weights is None else torch.where(included, weights, 0.0)
+        weights = torch.where(included, cm.support, 0.0) if self.average == "weighted" else equal
         weights = torch.where(weights.sum(dim=-1, keepdim=True) > 0, weights, equal)  # as scikit-learn does
         total = (torch.where(included, values, 0.0) * weights).sum(dim=-1)
         return safe_divide(total, weights.sum(dim=-1), self.zero_division)
 
-    def _parameters(self) -> dict[str, Any]:
-        """Parameters of the formula that belong in the spec."""
-        return {}
+    def resolve(self, labels: tuple[Any, ...], task: Task) -> ClassMetric:
+        """The metric with its class or average written out."""
+        if self.average != "auto" or self.label is not None or (self.whole and task != "multilabel"):
+            return self
+        return replace(self, label=labels[1]) if task == "binary" else replace(self, average="macro")
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the metric itself, beside average, label and zero_division."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _COMMON}
 
     def __str__(self) -> str:
         """The spec: name, parameters, class."""
-        parameters = self._parameters()
-        if self.average != "auto":
-            parameters["average"] = self.average
-        if self.zero_division != 0:
-            parameters["zero_division"] = self.zero_division
-        text = ",".join(f"{key}={spell(value)}" for key, value in parameters.items())
-        return (
-            self.name + (f":{text}" if text else "") + ("" if self.label is None else f"[{_spell_label(self.label)}]")
-        )
+        defaults = {f.name: f.default for f in fields(self)}
+        given = self.parameters | {"average": self.average, "zero_division": self.zero_division}
+        text = ",".join(f"{key}={spell(value)}" for key, value in given.items() if value != defaults[key])
+        label = "" if self.label is None else f"[{_spell_label(self.label)}]"
+        return self.name + (f":{text}" if text else "") + label
+
+
+_COMMON = tuple(f.name for f in fields(ClassMetric))
+
+
+@dataclass(frozen=True, repr=False)
+class FormulaMetric(ClassMetric):
+    """A metric made by :func:`metricfit.metrics.metric` from one function; takes the function's parameters too.
+
+    A number among them may be given once, or once per class.
+    """
+
+    program: ClassVar[Formula]
+    check_parameters: ClassVar[Callable[[Any], None] | None] = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, average: str | int = "auto", label: Hashable | None = None, *, zero_division: float = 0.0,
+            **parameters: Any,
+        ) -> None: ...  # fmt: skip
+
+    def __post_init__(self) -> None:
+        """Check the parameters; lists become tuples."""
+        super().__post_init__()
+        for f in fields(self):
+            if f.name not in _COMMON:
+                object.__setattr__(self, f.name, _checked(f.name, getattr(self, f.name), f.default))
+        if self.check_parameters is not None:
+            self.check_parameters()
+
+    def of_classes(self, cm: ConfusionMatrix) -> Tensor:
+        """The formula, elementwise over classes."""
+        return self._value({name: getattr(cm, name) for name in self._counts}, self.parameters)
+
+    def of_class(self, cm: ConfusionMatrix, index: int) -> Tensor:
+        """The formula of one class, with its parameters."""
+        parameters = {name: _of_class(name, value, index) for name, value in self.parameters.items()}
+        return self._value({name: getattr(cm, name)[..., index] for name in self._counts}, parameters)
+
+    def of_sums(self, cm: ConfusionMatrix) -> Tensor:
+        """The formula of the summed counts."""
+        for name, value in self.parameters.items():
+            if _one_per_class(value):
+                raise ValueError(f"{name}: one number per class has no meaning for a micro average; give one number.")
+        return self._value({name: getattr(cm, name).sum(dim=-1) for name in self._counts}, self.parameters)
+
+    def of_matrix(self, cm: ConfusionMatrix) -> Tensor:
+        """The formula of the whole matrix."""
+        return self.program.of_matrix(cm.matrix, self.parameters, self.zero_division)
+
+    @property
+    def _counts(self) -> tuple[str, ...]:
+        return ("tp", "fp", "fn", "tn") if self.whole else self.program.counts
+
+    def _value(self, counts: dict[str, Tensor], parameters: dict[str, Any]) -> Tensor:
+        return self.program.of_counts(counts, parameters, self.zero_division)
+
+    def fraction(self) -> Fraction | None:
+        """The coefficients of (tp, fp, fn, tn) above and below, if a class's value is a quotient of linear forms.
+
+        >>> from metricfit import metrics
+        >>> metrics.F1().fraction()
+        ((2.0, 0.0, 0.0, 0.0), (2.0, 1.0, 1.0, 0.0))
+        >>> metrics.MCC().fraction()
+        """
+        return self.program.fraction(self.parameters)
+
+    def __repr__(self) -> str:
+        """The class with all its fields."""
+        given = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
+        return f"{type(self).__name__}({given})"
+
+
+def _one_per_class(value: Any) -> bool:
+    return isinstance(value, tuple) and not isinstance(value[0], tuple)
+
+
+def _of_class(name: str, value: Any, index: int) -> Any:
+    if not _one_per_class(value):
+        return value
+    if index >= len(value):
+        raise ValueError(f"{name}: no number for class {index}, got {len(value)} numbers.")
+    return value[index]
+
+
+def _checked(name: str, value: Any, default: Any) -> Any:
+    """A parameter in the form of its default: a text, a matrix, or a number that may come once per class."""
+    if isinstance(default, str):
+        return value
+    rows = isinstance(default, tuple)
+    try:
+        if rows:
+            return tuple(tuple(float(cell) for cell in row) for row in value)
+        several = not isinstance(value, str) and hasattr(value, "__len__")
+        found = tuple(float(v) for v in value) if several else float(value)
+    except (TypeError, ValueError):
+        form = "rows of numbers" if rows else "a number or one number per class"
+        raise TypeError(f"{name}: expected {form}, got {value!r}.") from None
+    if found == () or not all(math.isfinite(v) for v in (found if several else (found,))):
+        raise ValueError(f"{name}: expected finite numbers, got {value!r}.")
+    return found
 
 
 def spell(value: Any) -> str:

@@ -12,11 +12,13 @@ from torch import Tensor
 
 from metricfit._labels import confusion_from_labels, sweep_scores
 from metricfit.confusion import ConfusionMatrix
+from metricfit.inputs import Task
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from metricfit.metrics.constraints import Constrained, Constraint
+    from metricfit.metrics.formula import Fraction
 
 __all__ = ["EVERY_CUT_OFF", "CallableMetric", "MatrixSource", "Metric"]
 
@@ -101,7 +103,7 @@ class Metric(ABC):
         >>> metrics.get("f1").score([0, 1, 1, 0], [0, 1, 0, 0])
         0.6666666666666666
         """
-        grids = self._score_grids()
+        grids = self.score_grids()
         if len(grids) > 1:
             raise ValueError(
                 f"{self}: combines metrics of scores with metrics of predicted labels (or two threshold grids); "
@@ -116,13 +118,37 @@ class Metric(ABC):
         value = self.evaluate(lambda _: cm)
         return value.item() if value.ndim == 0 else value.numpy()
 
-    def _grids(self) -> set[tuple[float, ...] | None]:
-        """All threshold grids that the metric asks its source for."""
+    def grids(self) -> set[tuple[float, ...] | None]:
+        """All threshold grids that the metric asks its source for; ``None`` is the decision itself."""
         return {self.thresholds}
 
-    def _score_grids(self) -> set[tuple[float, ...] | None]:
+    def score_grids(self) -> set[tuple[float, ...] | None]:
         """The grids on which :meth:`score` takes the metric: its own, or every cut-off of the scores."""
-        return self._grids()
+        return self.grids()
+
+    def fraction(self) -> Fraction | None:
+        """The coefficients of (tp, fp, fn, tn) above and below, if a class's value is a quotient of linear forms."""
+        return None
+
+    def resolve(self, labels: tuple[Any, ...], task: Task) -> Metric:
+        """The metric with its class or average written out: a bare ``f1`` is one class's or a macro average."""
+        return self
+
+    def check(self, labels: tuple[Any, ...], task: Task) -> None:
+        """Compute it once, so that a class that does not exist is reported before training."""
+        if len(self.grids()) > 1 and None in self.grids():
+            raise ValueError(
+                f"metric: {self} combines metrics of scores with metrics of decisions, and no prediction is judged by "
+                "both; choose one of them."
+            )
+        size = len(labels)
+        cm = ConfusionMatrix(torch.ones((3, size, 2, 2) if task == "multilabel" else (3, size, size)), task, labels)
+        values = self.evaluate(lambda grid: cm)
+        # A sweep takes the place of its first dimension.
+        if tuple(values.shape) != ((3,) if self.grids() <= {None} else ()):
+            raise ValueError(f"metric: {self} gives one value per class; training needs one number, choose an average.")
+        if self.greater_is_better is None:
+            raise ValueError(f"metric: {self} is a constant; there is nothing to train for.")
 
     @property
     def judges_scores(self) -> bool:
@@ -132,7 +158,7 @@ class Metric(ABC):
         >>> metrics.get("auroc").judges_scores, metrics.get("f1").judges_scores
         (True, False)
         """
-        return self._grids() != {None}
+        return self.grids() != {None}
 
     @property
     def spec(self) -> str:
@@ -158,39 +184,30 @@ class Metric(ABC):
         return Constraint(self, "<=", bound)
 
     def __add__(self, other: Metric | float) -> Metric:
-        """The sum of two metrics."""
         return _combined("+", self, other)
 
     def __radd__(self, other: float) -> Metric:
-        """A number plus this metric."""
         return _combined("+", other, self)
 
     def __sub__(self, other: Metric | float) -> Metric:
-        """The difference of two metrics."""
         return _combined("-", self, other)
 
     def __rsub__(self, other: float) -> Metric:
-        """A number minus this metric."""
         return _combined("-", other, self)
 
     def __mul__(self, other: Metric | float) -> Metric:
-        """The product of two metrics."""
         return _combined("*", self, other)
 
     def __rmul__(self, other: float) -> Metric:
-        """A number times this metric."""
         return _combined("*", other, self)
 
     def __truediv__(self, other: Metric | float) -> Metric:
-        """The quotient of two metrics; 0/0 is 0."""
         return _combined("/", self, other)
 
     def __rtruediv__(self, other: float) -> Metric:
-        """A number divided by this metric."""
         return _combined("/", other, self)
 
     def __neg__(self) -> Metric:
-        """The metric with its sign (and direction) turned."""
         return _combined("*", -1.0, self)
 
 
@@ -220,7 +237,7 @@ class CallableMetric(Metric):
     greater_is_better: bool = True  # type: ignore[misc]
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
-        """Call the function, once a matrix."""
+        """Call the function, once per matrix."""
         if not cm.batch_shape:
             return self._checked(self.function(cm))
         flat = cm.matrix.reshape(-1, *cm.matrix.shape[len(cm.batch_shape) :])

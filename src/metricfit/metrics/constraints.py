@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
+from metricfit.inputs import Task
 from metricfit.metrics.averaging import ClassMetric, spell
 from metricfit.metrics.base import MatrixSource, Metric
 
@@ -41,7 +43,7 @@ class Constraint:
         if isinstance(self.metric, Constrained):
             raise ValueError("subject_to: a constraint is on a metric of its own, not on one under constraints.")
         if isinstance(self.metric, ClassMetric) and self.metric.average == "none":
-            raise ValueError(f"{self.metric}: gives one value a class; a constraint needs one, such as recall[1].")
+            raise ValueError(f"{self.metric}: gives one value per class; a constraint needs one, such as recall[1].")
         lowest, highest = self.metric.range
         if (self.operator == ">=" and self.bound > highest) or (self.operator == "<=" and self.bound < lowest):
             raise ValueError(f"{self}: cannot be met, {self.metric} lies between {lowest:g} and {highest:g}.")
@@ -129,11 +131,18 @@ class Constrained(Metric):
         distance = self.objective.distance(self.objective.evaluate(source))
         return distance + self.penalty * torch.stack(self.violations(source)).sum(dim=0)
 
-    def _grids(self) -> set[tuple[float, ...] | None]:
-        return self.objective._grids().union(*(c.metric._grids() for c in self.constraints))
+    def grids(self) -> set[tuple[float, ...] | None]:
+        """The grids of the objective and of the constraints."""
+        return self.objective.grids().union(*(c.metric.grids() for c in self.constraints))
 
-    def _score_grids(self) -> set[tuple[float, ...] | None]:
-        return self.objective._score_grids().union(*(c.metric._score_grids() for c in self.constraints))
+    def score_grids(self) -> set[tuple[float, ...] | None]:
+        """The grids of the scores of the objective and of the constraints."""
+        return self.objective.score_grids().union(*(c.metric.score_grids() for c in self.constraints))
+
+    def resolve(self, labels: tuple[Any, ...], task: Task) -> Constrained:
+        """The resolved objective under resolved constraints."""
+        constraints = tuple(replace(c, metric=c.metric.resolve(labels, task)) for c in self.constraints)
+        return replace(self, objective=self.objective.resolve(labels, task), constraints=constraints)
 
     def __str__(self) -> str:
         """The spec of objective and constraints."""

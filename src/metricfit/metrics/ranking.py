@@ -5,15 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix, Counts
 from metricfit.metrics.averaging import ClassMetric, quote, spell
-from metricfit.metrics.base import EVERY_CUT_OFF, MatrixSource, Metric
+from metricfit.metrics.base import EVERY_CUT_OFF, Metric
 from metricfit.metrics.constraints import Constrained
+from metricfit.metrics.registry import get, register
 from metricfit.numerics import safe_divide
 
 __all__ = ["AUPRC", "AUROC", "ThresholdMean"]
@@ -33,7 +34,7 @@ def _grid(grid: int | Sequence[float]) -> tuple[float, ...]:
     except (TypeError, ValueError):
         values = ()
     if not 1 <= len(values) <= _MOST_THRESHOLDS or any(not 0 <= t <= 1 for t in values):
-        raise ValueError(f"grid: expected how many thresholds, or a list of numbers in [0, 1], got {grid!r}.")
+        raise ValueError(f"grid: expected the number of thresholds, or a list of numbers in [0, 1], got {grid!r}.")
     if list(values) != sorted(set(values)):
         raise ValueError(f"grid: expected increasing thresholds, got {grid!r}.")
     return values
@@ -61,11 +62,12 @@ class _AreaMetric(ClassMetric):
         """The grid, increasing."""
         return _grid(self.grid)
 
-    def _score_grids(self) -> set[tuple[float, ...] | None]:
+    def score_grids(self) -> set[tuple[float, ...] | None]:
+        """Every cut-off of the scores."""
         return {EVERY_CUT_OFF}
 
-    def compute(self, cm: ConfusionMatrix) -> Tensor:
-        """The area for each class from a sweep (thresholds, …), then the average."""
+    def of_classes(self, cm: ConfusionMatrix) -> Tensor:
+        """The area for each class from a sweep (thresholds, …)."""
         if not cm.batch_shape:
             raise ValueError(
                 f"{self.name}: needs a sweep of confusion matrices over thresholds, got a single one; predicted "
@@ -75,39 +77,27 @@ class _AreaMetric(ClassMetric):
         # matrix predicts less and less of class 1, and more and more of class 0.
         predicted = cm.predicted.detach()
         forward = predicted[-1] >= predicted[0]
-        counts = Counts(*(torch.where(forward, c, c.flip(0)) for c in cm.counts))
-        areas = self.area(counts)
-        index = 1 if cm.task == "binary" and self.average == "auto" else None
-        if self.label is not None:
-            index = cm.class_index(self.label)
-        if index is not None:
-            return areas[..., index]
-        if self.average == "none":
-            return areas
-        first = cm.with_matrix(cm.matrix[0])
-        return self._mean(areas, first, first.support if self.average == "weighted" else None)
+        return self.area(Counts(*(torch.where(forward, c, c.flip(0)) for c in cm.counts)))
 
-    def per_class(self, counts: Counts) -> Tensor:
-        """An area needs a sweep; one matrix has none."""
-        raise ValueError(f"{self.name}: needs a sweep over thresholds, got the counts of one matrix.")
+    def _mean(self, values: Tensor, cm: ConfusionMatrix) -> Tensor:
+        return super()._mean(values, cm.with_matrix(cm.matrix[0]))  # the support is the same at each threshold
 
     @abstractmethod
     def area(self, counts: Counts) -> Tensor:
         """The area for each class; counts have shape (thresholds, …, classes)."""
 
-    def _parameters(self) -> dict[str, Any]:
-        return {} if self.grid == 99 else {"grid": self.grid}
 
-
+@register({"roc_auc": {}, "roc_auc_ovr": {"average": "macro"}, "roc_auc_ovr_weighted": {"average": "weighted"}})
 @dataclass(frozen=True)
 class AUROC(_AreaMetric):
-    """The area under the ROC curve by the trapezoidal rule (btg section 1.2.2).
+    """The area under the ROC curve by the trapezoidal rule.
 
     Args:
-        grid: How many thresholds inside (0, 1) the loss uses, or the thresholds; ``score`` uses every cut-off.
+        grid: The number of thresholds inside (0, 1) for the loss, or the thresholds; ``score`` uses every cut-off.
     """
 
     name: ClassVar[str] = "auroc"
+    title: ClassVar[str] = "AUROC"
     formula: ClassVar[str] = "∫ TPR dFPR, trapezoids over the thresholds"
     reference: ClassVar[str] = "sklearn.metrics.roc_auc_score"
 
@@ -119,42 +109,42 @@ class AUROC(_AreaMetric):
         tpr, fpr = torch.cat([zero, tpr, one]), torch.cat([zero, fpr, one])
         area = ((fpr[1:] - fpr[:-1]) * (tpr[1:] + tpr[:-1]) / 2).sum(dim=0)
         undefined = ((tp + fn)[0] <= 0) | ((fp + tn)[0] <= 0)
-        return torch.where(undefined, torch.full_like(area, self.zero_division), area)
+        return area.masked_fill(undefined, self.zero_division)
 
 
+@register(["average_precision"])
 @dataclass(frozen=True)
 class AUPRC(_AreaMetric):
     """The area under the precision-recall curve as average precision: Σ (Rᵢ - Rᵢ₋₁) Pᵢ.
 
     Args:
-        grid: How many thresholds inside (0, 1) the loss uses, or the thresholds; ``score`` uses every cut-off.
+        grid: The number of thresholds inside (0, 1) for the loss, or the thresholds; ``score`` uses every cut-off.
     """
 
     name: ClassVar[str] = "auprc"
+    title: ClassVar[str] = "AUPRC"
     formula: ClassVar[str] = "Σᵢ (Rᵢ - Rᵢ₋₁) Pᵢ"
     reference: ClassVar[str] = "sklearn.metrics.average_precision_score"
 
     def area(self, counts: Counts) -> Tensor:
         """Steps of recall times precision; below the lowest threshold everything is predicted positive."""
-        tp, fp, fn, _ = (torch.cat([c, end[None]]) for c, end in zip(counts, _everything(counts), strict=True))
+        tp, fp, fn, tn = counts
+        all_tp, all_fp = (tp + fn)[-1:], (fp + tn)[-1:]
+        tp, fp, fn = torch.cat([tp, all_tp]), torch.cat([fp, all_fp]), torch.cat([fn, torch.zeros_like(all_tp)])
         precision, recall = safe_divide(tp, tp + fp, 1.0), safe_divide(tp, tp + fn)
         previous = torch.cat([torch.zeros_like(recall[:1]), recall[:-1]])
         area = ((recall - previous) * precision).sum(dim=0)
-        return torch.where((tp + fn)[0] <= 0, torch.full_like(area, self.zero_division), area)
+        return area.masked_fill((tp + fn)[0] <= 0, self.zero_division)
 
 
-def _everything(counts: Counts) -> Counts:
-    tp, fp, fn, tn = (count[-1] for count in counts)
-    return Counts(tp + fn, fp + tn, torch.zeros_like(fn), torch.zeros_like(tn))
-
-
+@register()
 @dataclass(frozen=True)
 class ThresholdMean(Metric):
-    """The mean of a metric over a grid of thresholds, as btg evaluates (tau = 0.1 … 0.9).
+    """The mean of a metric over a grid of thresholds, τ = 0.1 … 0.9 unless given.
 
     Args:
         metric: A metric of one decision, or its spec.
-        grid: How many thresholds inside (0, 1), or the thresholds.
+        grid: The number of thresholds inside (0, 1), or the thresholds.
 
     >>> str(ThresholdMean("f1"))
     'threshold_mean:metric=f1,grid=9'
@@ -170,12 +160,10 @@ class ThresholdMean(Metric):
     def __post_init__(self) -> None:
         """Read a spec; check that the metric is of one decision."""
         if isinstance(self.metric, str):
-            from metricfit.metrics.registry import get
-
             object.__setattr__(self, "metric", get(self.metric))
         if not isinstance(self.metric, Metric):
             raise TypeError(f"metric: expected a metric or its spec, got {type(self.metric).__name__}.")
-        if self.metric._grids() != {None} or isinstance(self.metric, Constrained):
+        if self.metric.grids() != {None} or isinstance(self.metric, Constrained):
             raise ValueError(f"metric: expected a metric of one decision without constraints, got {self.metric}.")
         object.__setattr__(self, "grid", _checked_grid(self.grid))
 
@@ -208,10 +196,6 @@ class ThresholdMean(Metric):
         if not cm.batch_shape:
             raise ValueError(f"{self}: needs a sweep of confusion matrices over thresholds, got a single one.")
         return self._inner.compute(cm).mean(dim=0)
-
-    def evaluate(self, source: MatrixSource) -> Tensor:
-        """The mean over the grid that ``source`` gives."""
-        return self.compute(source(self.thresholds))
 
     def __str__(self) -> str:
         """The spec; a metric that is more than a name stands in quotes."""

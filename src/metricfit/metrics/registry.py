@@ -1,88 +1,127 @@
-"""Metrics by name: the registry, its aliases, and ``get``."""
+"""Metrics by name: ``@metric`` makes and registers one from a function, ``get`` finds it."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from dataclasses import fields
-from typing import Any
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, fields, make_dataclass
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.metrics import agreement, classification, ranking
+from metricfit.inputs import Task
+from metricfit.metrics.averaging import ClassMetric, FormulaMetric, spell
 from metricfit.metrics.base import CallableMetric, Metric
 from metricfit.metrics.expression import parse
+from metricfit.metrics.formula import trace
 
-__all__ = ["MetricLike", "available", "get", "metric_class"]
+__all__ = ["MetricLike", "available", "describe", "get", "metric", "metric_class", "register", "resolve", "unregister"]
 
 MetricLike = Metric | str | Callable[[ConfusionMatrix], Tensor]
 """What :func:`get` takes: a metric, its name, spec or expression, or a function of the confusion matrix."""
 
-_CLASSES: dict[str, Any] = {
-    cls.name: cls
-    for cls in (
-        classification.Accuracy,
-        classification.BalancedAccuracy,
-        classification.Precision,
-        classification.Recall,
-        classification.Specificity,
-        classification.NegativePredictiveValue,
-        classification.FBeta,
-        classification.F1,
-        classification.Jaccard,
-        classification.GMean,
-        agreement.MCC,
-        agreement.CohenKappa,
-        agreement.Informedness,
-        agreement.Markedness,
-        classification.FowlkesMallows,
-        agreement.TrueSkillStatistic,
-        agreement.HeidkeSkillScore,
-        classification.CriticalSuccessIndex,
-        classification.ExpectedCost,
-        classification.FalsePositiveRate,
-        classification.FalseNegativeRate,
-        classification.PredictedShare,
-        ranking.AUROC,
-        ranking.AUPRC,
-        ranking.ThresholdMean,
-    )
-}
+M = TypeVar("M", bound=type[Metric])
+Aliases = Sequence[str] | Mapping[str, dict[str, Any]]
 
-_ALIASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "matthews_corrcoef": ("mcc", {}),
-    "matthews": ("mcc", {}),
-    "cohen_kappa": ("kappa", {}),
-    "cohen_kappa_score": ("kappa", {}),
-    "quadratic_kappa": ("kappa", {"weights": "quadratic"}),
-    "linear_kappa": ("kappa", {"weights": "linear"}),
-    "roc_auc": ("auroc", {}),
-    "roc_auc_ovr": ("auroc", {"average": "macro"}),
-    "roc_auc_ovr_weighted": ("auroc", {"average": "weighted"}),
-    "average_precision": ("auprc", {}),
-    "f2": ("fbeta", {"beta": 2.0}),
-    "f_beta": ("fbeta", {}),
-    "iou": ("jaccard", {}),
-    "dice": ("f1", {}),
-    "sensitivity": ("recall", {}),
-    "tpr": ("recall", {}),
-    "tnr": ("specificity", {}),
-    "ppv": ("precision", {}),
-    "negative_predictive_value": ("npv", {}),
-    "false_positive_rate": ("fpr", {}),
-    "false_negative_rate": ("fnr", {}),
-    "g_mean": ("gmean", {}),
-    "geometric_mean": ("gmean", {}),
-    "youden": ("informedness", {}),
-    "true_skill_statistic": ("tss", {}),
-    "heidke_skill_score": ("hss", {}),
-    "critical_success_index": ("csi", {}),
-    "expected_cost": ("cost", {}),
-}
-for _base in ("f1", "precision", "recall", "jaccard"):
-    for _average in ("macro", "micro", "weighted"):
-        _ALIASES[f"{_base}_{_average}"] = (_base, {"average": _average})
+_CLASSES: dict[str, Any] = {}
+_ALIASES: dict[str, tuple[str, dict[str, Any]]] = {}
+
+
+def metric(
+    *,
+    reference: str,
+    range: tuple[float, float] | Callable[[Any], tuple[float, float]] = (0.0, 1.0),
+    greater_is_better: bool = True,
+    name: str | None = None,
+    title: str | Callable[[Any], str] | None = None,
+    aliases: Aliases = (),
+    check: Callable[[Any], None] | None = None,
+) -> Callable[[Callable[..., Any]], type[FormulaMetric]]:
+    """Make a metric of a function of the counts, and register it.
+
+    The function is given :class:`metricfit.metrics.Symbols`: ``c.tp``, ``c.fp``, ``c.fn``, ``c.tn`` and ``c.n`` of a
+    class against the rest. With ``c.sum(…)`` or ``c.mean(…)`` over classes it is a formula of the whole matrix; the
+    value of one class is then taken of the class and the rest. Other arguments become parameters of the metric.
+    In its place comes a class, named like the function: :class:`metricfit.metrics.FormulaMetric`.
+
+    Args:
+        reference: Where the metric comes from.
+        range: Smallest and largest value, or a function of the metric that gives them.
+        greater_is_better: The direction.
+        name: The name in specs; the function's unless given. The function's name is then an alias.
+        title: The name in reports, or a function of the metric that gives it.
+        aliases: Other names; a mapping gives the parameters that they set.
+        check: Called with the new metric; raises an error if its parameters do not fit.
+
+    >>> @metric(reference="Tversky 1977")
+    ... def tversky(c, misses=0.5, alarms=0.5):
+    ...     '''Hits over hits, weighted misses and weighted false alarms.'''
+    ...     return c.tp / (c.tp + misses * c.fn + alarms * c.fp)
+    >>> print(get("tversky:misses=0.7[1]"), tversky.formula, sep="; ")
+    tversky:misses=0.7[1]; TP / (TP + misses·FN + alarms·FP)
+    >>> unregister("tversky")
+    """
+
+    def made(function: Callable[..., Any]) -> type[FormulaMetric]:
+        parameters = {p.name: p.default for p in list(inspect.signature(function).parameters.values())[1:]}
+        if inspect.Parameter.empty in parameters.values():
+            raise TypeError(f"{function.__name__}: give each parameter a default.")
+        program = trace(function, tuple(parameters))
+        own = function.__name__
+        short = len(own) <= 3
+        namespace = {
+            "__doc__": function.__doc__ or "",
+            "__module__": function.__module__,
+            "__qualname__": function.__qualname__,  # where pickle finds it
+            "range": property(range) if callable(range) else range,
+            "greater_is_better": greater_is_better,
+            "reference": reference,
+            "name": name or own,
+            "title": property(title) if callable(title) else title or (own.upper() if short else own.replace("_", " ")),
+            "formula": program.text,
+            "program": program,
+            "whole": program.whole,
+            "check_parameters": check,
+        }
+        cls = make_dataclass(
+            own.upper() if short else "".join(word.capitalize() for word in own.split("_")),
+            [(key, Any, field(default=default, kw_only=True)) for key, default in parameters.items()],
+            bases=(FormulaMetric,), namespace=namespace, frozen=True, repr=False,
+        )  # fmt: skip
+        return register({} if own == cls.name else {own: {}}, aliases)(cls)
+
+    return made
+
+
+def register(*aliases: Aliases) -> Callable[[M], M]:
+    """Make a metric class known by its ``name`` and by aliases.
+
+    Args:
+        *aliases: Names, or mappings of names to the parameters that they set.
+    """
+
+    def done(cls: M) -> M:
+        name: str = cls.name  # type: ignore[attr-defined]
+        given: dict[str, dict[str, Any]] = {}
+        for some in aliases:
+            given |= some if isinstance(some, Mapping) else {alias: {} for alias in some}
+        for new in (name, *given):
+            if new in _CLASSES or new in _ALIASES:
+                raise ValueError(f"{new!r}: there is a metric of this name already; see metrics.unregister.")
+        _CLASSES[name] = cls
+        _ALIASES.update({alias: (name, parameters) for alias, parameters in given.items()})
+        return cls
+
+    return done
+
+
+def unregister(name: str) -> None:
+    """Forget a metric and its aliases."""
+    del _CLASSES[name]
+    for alias in [alias for alias, (of, _) in _ALIASES.items() if of == name]:
+        del _ALIASES[alias]
 
 
 def available() -> list[str]:
@@ -104,7 +143,7 @@ def get(spec: MetricLike) -> Metric:
     >>> get("f1_makro")
     Traceback (most recent call last):
         ...
-    ValueError: metric: unknown name 'f1_makro'; did you mean 'f1_macro', 'f1_micro' or 'recall_macro'?
+    ValueError: metric: unknown name 'f1_makro'; did you mean 'f1_macro', 'f1_micro' or 'fpr_macro'?
     """
     if isinstance(spec, Metric):
         return spec
@@ -122,25 +161,72 @@ def get(spec: MetricLike) -> Metric:
     )
 
 
-def metric_class(name: str) -> type[Metric]:
-    """The class behind a name or alias: its docstring, range, formula and reference.
+def resolve(spec: MetricLike, labels: tuple[Any, ...], task: Task) -> tuple[Metric, str]:
+    """The metric with its class or average written out, and a sentence if there was something to choose.
+
+    >>> metric, why = resolve("f1", ("no", "yes"), "binary")
+    >>> print(metric, why, sep="; ")
+    f1[yes]; f1 was taken of class 'yes', the second in sorted order; write f1[no] for the other
+    """
+    found = get(spec)
+    chosen = found.resolve(labels, task)
+    chosen.check(labels, task)
+    if str(chosen) == str(found):
+        return found, ""
+    if task == "binary":
+        other = f"; write {found}[{labels[0]}] for the other" if isinstance(found, ClassMetric) else ""
+        return chosen, f"{found} was taken of class {labels[1]!r}, the second in sorted order{other}"
+    return chosen, f"{found} was taken as the macro average over the {len(labels)} classes: {chosen}"
+
+
+def metric_class(name: str) -> Any:
+    """The class behind a name or alias.
 
     >>> metric_class("matthews_corrcoef").__name__
     'MCC'
     """
-    resolved, _ = _resolve(name)
-    found: type[Metric] = _CLASSES[resolved]
-    return found
+    return _CLASSES[_resolve(name)[0]]
+
+
+def describe(name: str) -> dict[str, Any]:
+    """What there is to know of a metric, by name or alias: formula, range, parameters, reference.
+
+    >>> describe("f2")["parameters"]["beta"], describe("f2")["formula"]
+    ('2', '(1 + β²)·TP / ((1 + β²)·TP + β²·FN + FP)')
+    """
+    canonical, metric = _resolve(name)[0], get(name)
+    cls = type(metric)
+    return {
+        "name": name,
+        "canonical": canonical,
+        "summary": " ".join((cls.__doc__ or "").split("\n\n")[0].split()).rstrip("."),
+        "formula": cls.formula,
+        "range": list(metric.range),
+        "greater_is_better": metric.greater_is_better is not False,
+        "parameters": {f.name: spell(getattr(metric, f.name)) for f in fields(metric)},  # type: ignore[arg-type]
+        "aliases": sorted(alias for alias, (of, _) in _ALIASES.items() if of == canonical),
+        "reference": cls.reference,
+    }
 
 
 def _resolve(name: str) -> tuple[str, dict[str, Any]]:
+    """The registered name behind a name, and the parameters that an alias sets."""
     if name in _CLASSES:
         return name, {}
     if name in _ALIASES:
         return _ALIASES[name]
     if name.endswith("_samples"):
         raise ValueError(f"metric: {name!r} averages over samples; it is no function of a confusion matrix.")
-    known = [*_CLASSES, *_ALIASES]
+    # scikit-learn's names of averages, for every metric that is an average unless told otherwise.
+    averages = {
+        f"{base}_{average}": (base, {"average": average})
+        for base, cls in _CLASSES.items()
+        for average in ("macro", "micro", "weighted")
+        if issubclass(cls, FormulaMetric) and not cls.whole
+    }
+    if name in averages:
+        return averages[name]
+    known = [*_CLASSES, *_ALIASES, *averages]
     close = [repr(match) for match in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)]
     if close:
         hint = "did you mean " + (" or ".join([", ".join(close[:-1]), close[-1]]) if close[1:] else close[0]) + "?"
@@ -152,7 +238,7 @@ def _resolve(name: str) -> tuple[str, dict[str, Any]]:
 def _build(name: str, parameters: dict[str, Any]) -> Metric:
     resolved, defaults = _resolve(name)
     cls = _CLASSES[resolved]
-    allowed = [field.name for field in fields(cls)]
+    allowed = [f.name for f in fields(cls)]
     for key in parameters:
         if key not in allowed:
             raise ValueError(f"metric: {name!r} has no parameter {key!r}; it takes {', '.join(allowed)}.")

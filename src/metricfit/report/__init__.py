@@ -1,18 +1,18 @@
 """The report: what a model reaches, compared with what, and at which operating point, as one HTML page.
 
 >>> import tempfile
->>> from pathlib import Path
 >>> from sklearn.datasets import load_breast_cancer
->>> from metricfit import MetricClassifier
->>> from metricfit.store import save
+>>> import metricfit
 >>> X, y = load_breast_cancer(return_X_y=True)
->>> clf = MetricClassifier("f1", cv=2, min_steps=20, max_epochs=1, random_state=0, verbose=False).fit(X, y)
+>>> quick = metricfit.Recipe(min_updates=20, max_epochs=1)
+>>> clf = metricfit.MetricClassifier("f1", recipe=quick, cv=2, random_state=0, verbose=False).fit(X, y)
 >>> with tempfile.TemporaryDirectory() as folder:
-...     text = (save(clf, Path(folder) / "model") / "report.html").read_text(encoding="utf-8")
+...     text = (metricfit.save(clf, f"{folder}/model") / "report.html").read_text(encoding="utf-8")
 >>> "Operating-point explorer" in text
 True
 """
 
+from metricfit.report.card import model_card
 from metricfit.report.content import Unlabelled, render
 
-__all__ = ["Unlabelled", "render"]
+__all__ = ["Unlabelled", "model_card", "render"]

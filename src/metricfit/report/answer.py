@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from metricfit.assess.intervals import Estimate, Rival, Verdict, estimate
+from metricfit.assess.scores import HeldOutScores
 from metricfit.inputs import Task
 from metricfit.metrics import Metric
-from metricfit.report.estimates import Estimate, Rival, Verdict, estimate
 from metricfit.report.formula import in_words
-from metricfit.training.scores import HeldOutScores
 
 __all__ = ["answer"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,20 +12,18 @@ import torch
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
-from metricfit.metrics import ClassMetric, Constrained, ExpectedCost, Metric, ThresholdMean
-from metricfit.metrics.arithmetic import Combination, Constant
-from metricfit.training.metric_choice import resolve_metric
+from metricfit.metrics import (
+    ClassMetric,
+    Combination,
+    Constant,
+    Constrained,
+    ExpectedCost,
+    FormulaMetric,
+    Metric,
+    ThresholdMean,
+)
 
-__all__ = ["every_metric", "in_words", "number", "tree"]
-
-_NAMES = {
-    "f1": "F1", "mcc": "MCC", "auroc": "AUROC", "auprc": "AUPRC", "npv": "negative predictive value", "kappa": "kappa",
-    "csi": "critical success index", "tss": "true skill statistic", "hss": "Heidke skill score",
-    "cost": "expected cost",
-    "fpr": "false positive rate", "fnr": "false negative rate", "gmean": "G-mean", "jaccard": "Jaccard index",
-    "fowlkes_mallows": "Fowlkes-Mallows index", "balanced_accuracy": "balanced accuracy",
-    "predicted_share": "predicted share",
-}  # fmt: skip
+__all__ = ["every_metric", "formulas", "in_words", "number", "tree"]
 
 Fixed = Callable[[Metric], float]
 
@@ -47,14 +46,9 @@ def in_words(metric: Metric) -> str:
         return f"mean {in_words(metrics.get(metric.metric))} over thresholds"
     if not isinstance(metric, ClassMetric) or metric.zero_division != 0:
         return str(metric)
-    parameters = metric._parameters()
-    name = _NAMES.get(metric.name, metric.name)
-    if metric.name == "fbeta" and isinstance(parameters["beta"], float):
-        name = f"F{parameters['beta']:g}"
-    elif metric.name == "kappa" and parameters:
-        name = f"{parameters['weights']} kappa"
-    elif parameters and metric.name != "cost":
+    if isinstance(type(metric).title, str) and metric.parameters != type(metric)().parameters:
         return str(metric)
+    name = metric.title
     if metric.label is not None:
         return f"{name} of {metric.label}"
     return {"macro": "macro ", "micro": "micro ", "weighted": "weighted "}.get(str(metric.average), "") + name
@@ -86,12 +80,12 @@ def tree(metric: Metric, labels: tuple[Any, ...], task: Task, fixed: Fixed) -> d
     if isinstance(metric, Combination):
         left, right = (tree(part, labels, task, fixed) for part in (metric.left, metric.right))
         return {"kind": "join", "operator": metric.operator, "left": left, "right": right}
-    if isinstance(metric, ClassMetric):
+    if isinstance(metric, FormulaMetric):
         return _of_class(metric, labels, task)
     return {"kind": "unknown"}
 
 
-def _of_class(metric: ClassMetric, labels: tuple[Any, ...], task: Task) -> dict[str, Any]:
+def _of_class(metric: FormulaMetric, labels: tuple[Any, ...], task: Task) -> dict[str, Any]:
     index = None
     if metric.label is not None:
         shape = (len(labels), 2, 2) if task == "multilabel" else (len(labels), len(labels))
@@ -103,32 +97,41 @@ def _of_class(metric: ClassMetric, labels: tuple[Any, ...], task: Task) -> dict[
         "average": metric.average,
         "index": index,
         "zero": "nan" if zero is None else zero,
-        **{key: _plain(value) for key, value in metric._parameters().items()},
+        "parameters": metric.parameters,
     }
 
 
-def _plain(value: Any) -> Any:
-    return [_plain(v) for v in value] if isinstance(value, tuple | list) else value
+def formulas() -> str:
+    """The formulas of all metrics of one decision in JavaScript, generated from their Python functions.
+
+    >>> print(next(line for line in formulas().splitlines() if "recall" in line))
+      "recall": { whole: false, value: (c, p) => divide(c.tp, c.tp + c.fn) },
+    """
+    found = ((name, metrics.metric_class(name)) for name in metrics.available())
+    lines = [
+        f"  {json.dumps(name)}: {{ whole: {json.dumps(cls.whole)}, value: {cls.program.javascript} }},"
+        for name, cls in found
+        if issubclass(cls, FormulaMetric)
+    ]
+    return "\n".join(["const FORMULAS = {", *lines, "};"])
 
 
-def every_metric(labels: tuple[Any, ...], task: Task, fixed: Fixed) -> list[dict[str, Any]]:
-    """Every metric of the registry that has a value for this task, with its tree."""
+def every_metric(labels: tuple[Any, ...], task: Task, fixed: Fixed, positive: int = 1) -> list[dict[str, Any]]:
+    """Every metric of the registry that has a value for this task, with its tree; of two classes the positive one's."""
     found = []
+    # A bare name means the second of two classes.
+    ordered = labels[::-1] if task == "binary" and not positive else labels
     # A bare F-beta is F1; these two are what people mean by it.
     names = [n for n in metrics.available() if n != "fbeta"] + ["fbeta:beta=0.5", "fbeta:beta=2"]
     for name in sorted(names):
-        try:
-            metric, _ = resolve_metric(name, labels, task)
+        try:  # the matrix of the costs comes from the page
+            metric = metrics.get(name) if name == "cost" else metrics.resolve(name, ordered, task)[0]
         except (ValueError, TypeError):
-            # A cost matrix of more than two classes has no default; the cost box of the page gives it one.
-            if name != "cost":
-                continue
-            metric = metrics.get(name)
+            continue
         node = {"kind": "cost"} if isinstance(metric, ExpectedCost) else tree(metric, labels, task, fixed)
         if node["kind"] == "fixed" and node["value"] is None:
             continue
         about = (type(metric).__doc__ or "").strip().splitlines()[0]
-        words = "expected cost" if node["kind"] == "cost" else in_words(metric)
-        found.append({"spec": str(metric) if node["kind"] != "cost" else "cost", "name": words, "tree": node,
-                      "about": about, "greater": metric.greater_is_better})  # fmt: skip
+        found.append({"spec": str(metric), "name": in_words(metric), "tree": node, "about": about,
+                      "greater": metric.greater_is_better})  # fmt: skip
     return found

@@ -12,6 +12,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from metricfit.report.formula import formulas
+
 __all__ = ["page", "to_script_json"]
 
 _SCRIPTS = ("metrics.js", "charts.js", "models.js", "explorer.js", "page.js")
@@ -70,9 +72,8 @@ def _asset(name: str) -> str:
     return (files("metricfit.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-@cache
 def _script() -> str:
-    return '"use strict";(() => {\n' + "\n".join(_asset(name) for name in _SCRIPTS) + "\n})();"
+    return '"use strict";(() => {\n' + "\n".join([formulas(), *map(_asset, _SCRIPTS)]) + "\n})();"
 
 
 def _hash(text: str) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit.assess.intervals import confusion_of
+from metricfit.assess.scores import HeldOutScores, plain_decisions
 from metricfit.report.answer import MODEL, PLAIN, TUNED
-from metricfit.report.estimates import confusion_of
-from metricfit.training.scores import HeldOutScores, plain_decisions
 
 __all__ = ["class_table", "confused_pairs", "matrices"]
 

@@ -22,14 +22,14 @@ def training(classifier: Any) -> dict[str, Any] | None:
     if not len(history):
         return None
     recipe: Recipe = classifier.recipe_
-    columns = ("epoch", "loss", "soft_metric", "hard_metric", "cross_entropy", "temperature")
+    columns = ("epoch", "loss", "soft_metric", "hard_metric", "log_loss", "temperature")
     found: dict[str, Any] = {name: [number(v) for v in history[name].tolist()] for name in columns}
     found["coolings"] = coolings(history)
     found["kept"] = sorted({int(e) for e in classifier.best_epochs_})
     found["selection_temperature"] = recipe.selection_temperature
-    found["loss_is"] = recipe.loss
+    found["loss_is"] = recipe.objective
     found["alignment"] = alignment(history)
-    uses_step = recipe.loss == "metric"
+    uses_step = recipe.objective == "metric"
     found["step"] = step_curve(recipe, float(history["temperature"].iloc[-1])) if uses_step else None
     return found
 

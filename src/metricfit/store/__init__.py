@@ -1,21 +1,25 @@
 """Saved models: safetensors, skops and JSON in one folder, written in one step, never pickle.
 
+The folder that :func:`save` writes holds the model alone. :func:`metricfit.save` adds the pages for people.
+
 >>> import tempfile
 >>> from sklearn.datasets import load_iris
->>> from metricfit import MetricClassifier
+>>> from metricfit import MetricClassifier, Recipe
 >>> X, y = load_iris(return_X_y=True)
->>> clf = MetricClassifier("mcc", cv=None, baseline=False, min_steps=20, max_epochs=1, random_state=0).fit(X, y)
+>>> quick = Recipe(min_updates=20, max_epochs=1)
+>>> clf = MetricClassifier("mcc", recipe=quick, cv=None, baseline=False, random_state=0).fit(X, y)
 >>> with tempfile.TemporaryDirectory() as parent:
 ...     folder = save(clf, f"{parent}/model")
-...     [file.name for file in sorted(folder.iterdir()) if file.suffix != ".md"]
+...     sorted(file.name for file in folder.iterdir())
 ...     bool((load(folder).predict(X) == clf.predict(X)).all())
-['history.parquet', 'model.json', 'model.safetensors', 'preprocessing.skops', 'report.html', 'scores.parquet']
+['history.parquet', 'model.json', 'model.safetensors', 'preprocessing.skops', 'scores.parquet']
 True
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +28,7 @@ from metricfit.store.folder import ModelFolderError, check_replaceable, read_fol
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
 
-__all__ = ["ModelFolderError", "check_replaceable", "describe", "load", "save"]
+__all__ = ["ModelFolderError", "check_replaceable", "describe", "description_of", "load", "save"]
 
 
 def save(
@@ -33,19 +37,17 @@ def save(
     *,
     overwrite: bool = False,
     notes: dict[str, Any] | None = None,
-    report: str | None = None,
-    files: dict[str, bytes] | None = None,
+    files: Mapping[str, bytes] | None = None,
 ) -> Path:
-    """Write a fitted classifier as a model folder.
+    """Write a fitted classifier as a model folder, without a report and a card.
 
     The folder appears complete or not at all: a process that is killed leaves the old folder or the new one.
 
     Args:
         classifier: A fitted :class:`metricfit.MetricClassifier` with a built-in network and a metric that has a spec.
-        folder: Where to; its parents are made.
-        overwrite: Whether to replace a model folder (or an empty one) that is there.
-        notes: Anything JSON can hold, kept under ``"notes"`` of ``model.json``.
-        report: The page for ``report.html``; :func:`metricfit.report.render` makes it if it is not given.
+        folder: Where to write; missing parent folders are made.
+        overwrite: Whether to replace a model folder that is there. An empty folder is always replaced.
+        notes: Anything that JSON can hold, kept under ``"notes"`` of ``model.json``.
         files: Further files by name, such as the settings of the run.
 
     Returns:
@@ -55,21 +57,20 @@ def save(
 
     path = Path(folder)
     check_replaceable(path, overwrite=overwrite)
-    settings = (files or {}).get("train.toml", b"").decode()
-    write_folder(path, {**(files or {}), **contents_of(classifier, notes or {}, report, settings or None)})
+    write_folder(path, {**(files or {}), **contents_of(classifier, notes or {})})
     return path
 
 
 def load(folder: str | os.PathLike[str]) -> MetricClassifier:
-    """A classifier from a model folder; it predicts exactly what the saved one did.
+    """Load a classifier from a model folder; it predicts exactly what the saved one did.
 
-    The files are data: they are checked against the checksums and types that are allowed, and nothing in them is run.
+    The files are data: they are checked against their checksums and the types that are allowed. Nothing in them is run.
 
     Args:
-        folder: A folder that :func:`save` wrote.
+        folder: A folder that :func:`metricfit.save` wrote.
 
     Raises:
-        ModelFolderError: If the folder is incomplete, was changed, is of a newer format or holds a type that is not
+        ModelFolderError: If the folder is incomplete, was changed, has a newer format or holds a type that is not
             allowed.
     """
     from metricfit.store.contents import classifier_from
@@ -79,5 +80,12 @@ def load(folder: str | os.PathLike[str]) -> MetricClassifier:
 
 
 def describe(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The content of ``model.json``, checked; without importing torch."""
+    """Read the checked content of ``model.json``, without importing torch."""
     return read_folder(Path(folder))[0]
+
+
+def description_of(classifier: MetricClassifier, notes: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The description of a fitted classifier as plain values: what ``model.json`` will hold, without its checksums."""
+    from metricfit.store.contents import description
+
+    return description(classifier, notes or {})

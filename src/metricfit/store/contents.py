@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +19,26 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit import metrics
+from metricfit.choices import Choice
 from metricfit.classifier import MetricClassifier
-from metricfit.data import TablePreprocessor
+from metricfit.data import TablePreprocessor, categories, dates, numbers, preprocessing
 from metricfit.decisions import DecisionRule
 from metricfit.store.folder import DESCRIPTION, FORMAT, VERSION, ModelFolderError
-from metricfit.store.pages import model_card
 from metricfit.store.scores import SCORES, scores_from, scores_to_bytes
 from metricfit.training.networks import MemberLinear, MemberMLP
 from metricfit.training.recipes import Recipe
 
-__all__ = ["TRUSTED", "classifier_from", "contents_of"]
+__all__ = ["TRUSTED", "classifier_from", "contents_of", "description"]
 
 TRUSTED = [
-    "metricfit.data.categories.CategoryEncoder",
-    "metricfit.data.dates.DateEncoder",
-    "metricfit.data.numbers.NumberEncoder",
-    "metricfit.data.preprocessing.TablePreprocessor",
-    "metricfit.data.preprocessing._FittedColumn",
+    f"{kind.__module__}.{kind.__qualname__}"
+    for kind in (
+        categories.CategoryEncoder,
+        dates.DateEncoder,
+        numbers.NumberEncoder,
+        TablePreprocessor,
+        preprocessing._FittedColumn,
+    )
 ]
 """Types that a saved preprocessor may hold, beside scikit-learn's and NumPy's own that skops trusts."""
 
@@ -44,32 +46,20 @@ _WEIGHTS, _PREPROCESSING, _HISTORY = "model.safetensors", "preprocessing.skops",
 _NOT_KEPT = {"metric", "recipe", "preprocess", "network", "callbacks", "checkpoint_dir", "device", "class_weight"}
 
 
-def contents_of(
-    classifier: MetricClassifier, notes: dict[str, Any], report: str | None, settings: str | None = None
-) -> dict[str, bytes]:
+def contents_of(classifier: MetricClassifier, notes: dict[str, Any]) -> dict[str, bytes]:
     """The bytes of every file of the model folder."""
-    from metricfit.report import render
-
-    check_is_fitted(classifier)
-    network = classifier.network_
-    if not isinstance(network, MemberMLP):
-        raise ValueError(
-            "network: only the built-in networks 'mlp' and 'linear' can be saved as a model folder, because loading "
-            "must not run code; save network_.state_dict() with safetensors yourself."
-        )
-    description = _description(classifier, network, notes)
-    weights = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
+    described = description(classifier, notes)
+    weights = {name: value.detach().cpu().contiguous() for name, value in classifier.network_.state_dict().items()}
     contents = {
+        DESCRIPTION: json.dumps(described, allow_nan=False).encode(),
         _WEIGHTS: safetensors.torch.save(weights, {"format": "pt"}),
         _HISTORY: _parquet(classifier.history_),
-        "report.html": (report or render(classifier, description, settings=settings)).encode(),
-        "README.md": model_card(description).encode(),
     }
     if classifier.preprocessor_ is not None:
         contents[_PREPROCESSING] = _skops(classifier.preprocessor_)
     if classifier.held_out_ is not None:
         contents[SCORES] = scores_to_bytes(classifier.held_out_)
-    return {**contents, DESCRIPTION: json.dumps(description, allow_nan=False).encode()}
+    return contents
 
 
 def classifier_from(path: Path, description: dict[str, Any], contents: dict[str, bytes]) -> MetricClassifier:
@@ -79,11 +69,19 @@ def classifier_from(path: Path, description: dict[str, Any], contents: dict[str,
     except ModelFolderError:
         raise
     except Exception as error:
-        # Whatever a crafted file makes a reader trip over, the user is told one thing.
+        # Whatever a crafted file makes a reader trip over, the user gets one clear error.
         raise ModelFolderError(f"{path}: the files of this model do not fit together ({error}).") from error
 
 
-def _description(classifier: MetricClassifier, network: MemberMLP, notes: dict[str, Any]) -> dict[str, Any]:
+def description(classifier: MetricClassifier, notes: dict[str, Any]) -> dict[str, Any]:
+    """What ``model.json`` holds, without its checksums; an error if the classifier cannot be saved."""
+    check_is_fitted(classifier)
+    network = classifier.network_
+    if not isinstance(network, MemberMLP):
+        raise ValueError(
+            "network: only the built-in networks 'mlp' and 'linear' can be saved as a model folder, because loading "
+            "must not run code; save network_.state_dict() with safetensors yourself."
+        )
     sizes = [layer.weight.shape for layer in network.layers if isinstance(layer, MemberLinear)]
     return {
         "format": FORMAT,
@@ -99,13 +97,13 @@ def _description(classifier: MetricClassifier, network: MemberMLP, notes: dict[s
             "outputs": int(sizes[-1][2]),
             "hidden_sizes": [int(size[2]) for size in sizes[:-1]],
         },
-        "recipe": asdict(classifier.recipe_),
+        "recipe": classifier.recipe_.parts(),
         "parameters": _parameters(classifier),
         "fitted": {
             "seed": int(classifier.seed_),
             "best_epochs": [int(epoch) for epoch in classifier.best_epochs_],
             "fit_seconds": float(classifier.fit_seconds_),
-            "choices": list(classifier.choices_),
+            "choices": [[choice.topic, choice.text] for choice in classifier.choices_],
         },
         "validation_report": _records(classifier.validation_report_),
         "libraries": _library_versions(),
@@ -138,7 +136,8 @@ def _rebuild(path: Path, description: dict[str, Any], contents: dict[str, bytes]
     classifier.n_network_inputs_ = shape["inputs"]
     fitted = description["fitted"]
     classifier.seed_, classifier.best_epochs_ = fitted["seed"], fitted["best_epochs"]
-    classifier.fit_seconds_, classifier.choices_ = fitted["fit_seconds"], fitted["choices"]
+    classifier.fit_seconds_ = fitted["fit_seconds"]
+    classifier.choices_ = [Choice(topic, text) for topic, text in fitted["choices"]]
     columns = description["columns"]
     classifier.n_features_in_ = columns["count"]
     if columns["names"] is not None:
@@ -196,11 +195,10 @@ def _columns(classifier: MetricClassifier) -> dict[str, Any]:
 
 
 def _parameters(classifier: MetricClassifier) -> dict[str, Any]:
-    """The constructor's arguments that are plain values and not part of the recipe."""
-    in_recipe = {field.name for field in fields(Recipe)}
+    """The constructor's arguments that are plain values."""
     kept: dict[str, Any] = {}
     for name, value in classifier.get_params(deep=False).items():
-        if name in _NOT_KEPT or name in in_recipe:
+        if name in _NOT_KEPT:
             continue
         if isinstance(value, np.integer):
             value = int(value)
@@ -216,10 +214,7 @@ def _parameters(classifier: MetricClassifier) -> dict[str, Any]:
 
 def _recipe(saved: dict[str, Any]) -> Recipe:
     # A newer minor version may know further parts; their absence here is their default there.
-    known = {field.name for field in fields(Recipe)}
-    if unknown := sorted(set(saved) - known):
-        raise ValueError(f"the recipe has an unknown part {unknown[0]!r}")
-    return Recipe(**saved)
+    return Recipe().with_parts(saved).complete()
 
 
 def _skops(preprocessor: Any) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any
 __all__ = ["FORMAT", "VERSION", "ModelFolderError", "check_replaceable", "read_folder", "write_folder"]
 
 FORMAT = "metricfit.model"
-VERSION = 1
+VERSION = 2
 DESCRIPTION = "model.json"
 _FREE_TO_EDIT = ("README.md", "report.html")
 """Files for people: a model whose card was edited is still the same model."""
@@ -81,9 +81,11 @@ def read_folder(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     if description.get("format") != FORMAT:
         raise ModelFolderError(f"{path / DESCRIPTION}: not the description of a metricfit model.")
     version = description.get("version")
-    if not isinstance(version, int) or version > VERSION:
+    if version != VERSION:
+        older = isinstance(version, int) and version < VERSION
+        advice = "train the model again" if older else "upgrade metricfit"
         raise ModelFolderError(
-            f"{path}: written in format version {version!r}, this metricfit reads up to {VERSION}; upgrade metricfit."
+            f"{path}: written in format version {version!r}, this metricfit reads {VERSION}; {advice}."
         )
     if description.get("checksum") != _checksum(description):
         raise ModelFolderError(f"{path / DESCRIPTION}: changed since it was written; get the original folder.")

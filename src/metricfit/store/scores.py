@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from metricfit.training.scores import HeldOutScores
+from metricfit.assess.scores import HeldOutScores
 
-__all__ = ["SCORES", "scores_from", "scores_to_bytes", "stratified_sample"]
+__all__ = ["SCORES", "scores_from", "scores_to_bytes"]
 
 SCORES = "scores.parquet"
 _MOST_NUMBERS = 12_000_000
@@ -27,7 +26,7 @@ def scores_to_bytes(scores: HeldOutScores) -> bytes:
     columns = scores.proba.shape[1] * (1 if scores.baseline is None else 2)
     most = max(1, _MOST_NUMBERS // columns)
     if len(scores) > most:
-        scores = stratified_sample(scores, most)
+        scores = scores.sample(most)
     binary = scores.truth.ndim == 1 and scores.proba.shape[1] == 2
     parts: dict[str, NDArray[Any]] = {}
     for name in ("truth", "decided", "baseline_tuned"):
@@ -74,30 +73,6 @@ def scores_from(content: bytes) -> HeldOutScores:
         truth, probabilities("proba"), matrix("decided", np.int64), probabilities("baseline"),
         matrix("baseline_tuned", np.int64), weight, str(about["source"]), about["total"], bool(about["cross_fitted"]),
     )  # fmt: skip
-
-
-def stratified_sample(scores: HeldOutScores, most: int, *, seed: int = 0) -> HeldOutScores:
-    """At most about ``most`` rows: of every class its share, with weights that make up for the rest.
-
-    Multi-label rows are drawn at random.
-    """
-    random = np.random.default_rng(seed)
-    weight = np.ones(len(scores)) if scores.weight is None else scores.weight
-    stratum = np.zeros(len(scores), dtype=np.int64) if scores.truth.ndim == 2 else scores.truth
-    counts = np.bincount(stratum)
-    # Rare classes keep more than their share: a class of which a handful is left tells nothing.
-    floor = np.minimum(counts, max(1, most // (4 * len(counts))))
-    keep = np.minimum(counts, np.maximum(floor, (counts * (most / len(scores))).astype(np.int64)))
-    taken: list[NDArray[np.intp]] = []
-    new = weight.copy()
-    for k in np.flatnonzero(counts):
-        rows = np.flatnonzero(stratum == k)
-        chosen = np.sort(random.choice(rows, keep[k], replace=False))
-        total, kept = weight[rows].sum(), weight[chosen].sum()
-        new[chosen] *= total / kept if kept > 0 else 1.0
-        taken.append(chosen)
-    sample = replace(scores, weight=new, total=scores.total or len(scores))
-    return sample.take(np.sort(np.concatenate(taken)))
 
 
 def _columns(name: str, values: NDArray[Any]) -> dict[str, NDArray[Any]]:

@@ -34,7 +34,7 @@ class Multipliers(nn.Module):
         self, metric: Constrained, members: int, memory: float = 0.9, *, rate: float = 0.02, ceiling: float = 20.0
     ) -> None:
         super().__init__()
-        if metric._grids() != {None}:
+        if metric.grids() != {None}:
             raise ValueError(f"metric: {metric} needs a sweep of thresholds; constraints are on decisions, not curves.")
         self.metric, self.rate, self.ceiling = metric, rate, ceiling
         self.memory = ConfusionMemory(memory)

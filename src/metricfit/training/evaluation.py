@@ -59,20 +59,20 @@ class Scores:
     Attributes:
         soft: The soft metric at the selection temperature.
         hard: The exact metric of its decisions.
-        cross_entropy: Plain cross-entropy.
+        log_loss: Cross-entropy.
         key: What the selection compares; more is better.
         loss: The loss as trained, at the current temperature.
     """
 
     soft: Tensor
     hard: Tensor
-    cross_entropy: Tensor
+    log_loss: Tensor
     key: Tensor
     loss: Tensor
 
     def of(self, part: int) -> Scores:
         """The scores of one part, where they are of several."""
-        return Scores(self.soft[part], self.hard[part], self.cross_entropy[part], self.key[part], self.loss[part])
+        return Scores(self.soft[part], self.hard[part], self.log_loss[part], self.key[part], self.loss[part])
 
 
 class Validation:
@@ -175,22 +175,22 @@ class _Sums:
         self.step = objective.step
         if recipe.step == "annealed_linear":
             self.step = choose_step("annealed_linear", temperature=torch.tensor(recipe.selection_temperature))
-        self.follows_loss = recipe.selection == "loss" or recipe.annealing == "plateau"
+        self.follows_loss = recipe.selection == "objective" or recipe.annealing == "plateau"
         self.sums: dict[Any, Tensor] = {}
 
     def add(self, logits: Tensor, p: Tensor, target: Tensor, weight: Tensor) -> None:
         objective, task = self.objective, self.objective.task
-        for grid in objective.metric._grids():
+        for grid in objective.metric.grids():
             self._add(("soft", grid), soft_counts(p, target, weight, task, self.step, grid).double())
             exact = partial(hard_counts, p, target, weight, task)
             hard = exact() if grid is None else soft_counts(p, target, weight, task, heaviside, grid)
             self._add(("hard", grid), hard.double())
-            if self.follows_loss and objective.recipe.loss == "metric":
+            if self.follows_loss and objective.recipe.objective == "metric":
                 self._add(("loss", grid), soft_counts(p, target, weight, task, objective.step, grid).double())
         total, mass = objective.cross_entropy_sums(logits, target, weight)
-        self._add("cross_entropy", total.double())
+        self._add("log_loss", total.double())
         self._add("mass", mass.double())
-        if self.follows_loss and objective.recipe.loss == "surrogate_fbeta":
+        if self.follows_loss and objective.recipe.objective == "surrogate_fbeta":
             self._add("surrogate", objective.surrogate(logits, target, weight).double() * mass)
 
     def _add(self, name: Any, value: Tensor) -> None:
@@ -205,23 +205,23 @@ class _Sums:
     def scores(self) -> Scores:
         metric, recipe = self.objective.metric, self.objective.recipe
         soft, hard, now = (partial(self._matrix, kind) for kind in ("soft", "hard", "loss"))
-        cross_entropy = safe_divide(self.sums["cross_entropy"], self.sums["mass"])
+        log_loss = safe_divide(self.sums["log_loss"], self.sums["mass"])
         soft_value, hard_value = metric.evaluate(soft), metric.evaluate(hard)
-        if recipe.loss == "cross_entropy":
-            loss = cross_entropy
-        elif recipe.loss == "surrogate_fbeta":
-            loss = safe_divide(self.sums["surrogate"], self.sums["mass"]) if self.follows_loss else cross_entropy
+        if recipe.objective == "log_loss":
+            loss = log_loss
+        elif recipe.objective == "surrogate_fbeta":
+            loss = safe_divide(self.sums["surrogate"], self.sums["mass"]) if self.follows_loss else log_loss
         else:
             loss = metric.loss(now) if self.follows_loss else _distance(metric, soft, soft_value)
-            loss = loss + recipe.cross_entropy * cross_entropy
+            loss = loss + recipe.cross_entropy * log_loss
         key = {
             "soft": lambda: -_distance(metric, soft, soft_value),
             "hard": lambda: -_distance(metric, hard, hard_value),
-            "cross_entropy": lambda: -cross_entropy,
-            "loss": lambda: -loss,
+            "log_loss": lambda: -log_loss,
+            "objective": lambda: -loss,
             "last": lambda: torch.zeros_like(loss),
         }[recipe.selection]()
-        return Scores(soft_value, hard_value, cross_entropy, key, loss)
+        return Scores(soft_value, hard_value, log_loss, key, loss)
 
     def _matrix(self, kind: str, grid: Grid) -> ConfusionMatrix:
         return as_matrix(self.sums[kind, grid], self.objective.task, grid, self.objective.labels)

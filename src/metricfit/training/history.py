@@ -19,7 +19,7 @@ class EpochRecord:
         loss: Mean training loss.
         soft_metric: The soft metric on the validation rows, at the selection temperature.
         hard_metric: The exact metric on the validation rows.
-        cross_entropy: Cross-entropy on the validation rows, with the recipe's class weights.
+        log_loss: Cross-entropy on the validation rows, with the recipe's class weights.
         temperature: T of the step.
         learning_rate: At the end of the epoch.
         active: Members still training.
@@ -30,7 +30,7 @@ class EpochRecord:
     loss: float
     soft_metric: float
     hard_metric: float
-    cross_entropy: float
+    log_loss: float
     temperature: float
     learning_rate: float
     active: int
@@ -53,7 +53,7 @@ class History:
         self.records.append(record)
 
     def frame(self) -> pd.DataFrame:
-        """One row an epoch."""
+        """One row per epoch."""
         return pd.DataFrame([asdict(r) for r in self.records], columns=[f.name for f in fields(EpochRecord)])
 
     def state(self) -> list[list[Any]]:

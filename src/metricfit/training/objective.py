@@ -29,6 +29,8 @@ __all__ = ["MemberObjective", "as_matrix"]
 
 Grid = tuple[float, ...] | None
 
+_BALANCE: Any = {"none": "none", "sqrt": "sqrt", "full": "balanced"}
+
 
 class MemberObjective(nn.Module):
     """The loss of every member of an ensemble, as the recipe says; a state that checkpoints can hold.
@@ -61,12 +63,12 @@ class MemberObjective(nn.Module):
         self.warming = False
         self.group: Any = None
         self.register_buffer("temperature", torch.full((members, 1, 1), recipe.temperature))
-        self.register_buffer("class_weights", class_weights(prior, recipe.class_weighting), persistent=False)
-        constrained = isinstance(metric, Constrained) and recipe.loss == "metric"
+        self.register_buffer("class_weights", class_weights(prior, _BALANCE[recipe.balance]), persistent=False)
+        constrained = isinstance(metric, Constrained) and recipe.objective == "metric"
         # Under constraints the soft matrix gets no memory: multipliers that chase a lagging value swing, which cost
         # more precision at a given recall than the memory gained.
-        uses_memory = bool(recipe.memory) and recipe.loss == "metric" and not constrained
-        grids = sorted(metric._grids(), key=lambda grid: grid or ())
+        uses_memory = bool(recipe.memory) and recipe.objective == "metric" and not constrained
+        grids = sorted(metric.grids(), key=lambda grid: grid or ())
         self._grid_index = {grid: i for i, grid in enumerate(grids)}
         self.memories = nn.ModuleList(ConfusionMemory(recipe.memory) for _ in grids) if uses_memory else None
         self.multipliers = Multipliers(metric, members) if constrained else None  # type: ignore[arg-type]
@@ -96,7 +98,7 @@ class MemberObjective(nn.Module):
         cross_entropy = None
         if self.warming or self.recipe.cross_entropy:
             cross_entropy = self.cross_entropy(logits, target, weight)
-        if self.warming or self.recipe.loss == "cross_entropy":
+        if self.warming or self.recipe.objective == "log_loss":
             return cross_entropy  # type: ignore[return-value]
         source = self._source(logits, target, weight)
         if self.multipliers is not None:
@@ -181,7 +183,7 @@ def as_matrix(
 
 
 def _surrogate(recipe: Recipe, metric: Metric, task: Task, prior: Tensor) -> SurrogateFBetaLoss | None:
-    if recipe.loss != "surrogate_fbeta":
+    if recipe.objective != "surrogate_fbeta":
         return None
     if task == "multiclass":
         raise ValueError(

@@ -1,8 +1,8 @@
-// The metrics of a confusion matrix, formula by formula as in metricfit.metrics.
+// Metrics of a confusion matrix. Their FORMULAS are generated from metricfit.metrics; 0/0 in them is NaN.
 // A matrix is {task, size, cells}: cells[i * size + j] for true i and predicted j, or per label [tn, fp, fn, tp].
 
 const TINY = Number.MIN_VALUE * 2 ** 52;
-const divide = (a, b, zero = 0) => (Math.abs(b) <= TINY ? zero : a / b);
+const divide = (a, b, zero = NaN) => (Math.abs(b) <= TINY ? zero : a / b);
 const sum = (values) => { let total = 0; for (const v of values) total += v; return total; };
 
 function countsOf(cm) {
@@ -31,87 +31,37 @@ function countsOf(cm) {
 
 const root = (value) => (value <= TINY ? 0 : Math.sqrt(value));
 
-function meanOfSupported(pairs, zero) {
-  const known = pairs.filter(([, support]) => support > 0);
-  return divide(sum(known.map(([hits, support]) => hits / support)), known.length, zero);
+// What the generated formulas call. A formula of the whole matrix is given m: its counts by class, its cells and their sum.
+const matrixOf = (size, cells, classes) => ({ size, cells, classes, n: sum(cells) });
+const total = (m, term) => sum(m.classes.map(term));
+const defined = (m, term) => m.classes.map(term).filter((v) => !Number.isNaN(v));
+
+function mean(m, term) {
+  const values = defined(m, term);
+  return divide(sum(values), values.length);
 }
 
-function rootOfSupported(pairs, zero) {
-  const known = pairs.filter(([, support]) => support !== 0);
-  if (!known.length) return zero;
-  const recalls = known.map(([hits, support]) => hits / support);
-  if (recalls.some((r) => r <= TINY)) return 0;
-  return Math.exp(sum(recalls.map(Math.log)) / recalls.length);
+function geometricMean(m, term) {
+  const values = defined(m, term);
+  if (values.some((v) => v <= TINY)) return 0;
+  return Math.exp(divide(sum(values.map(Math.log)), values.length));
 }
 
-const covariance = (c) => c.tp * c.tn - c.fp * c.fn;
-const kappa = (c, node) =>
-  divide(2 * covariance(c), (c.tp + c.fn) * (c.fn + c.tn) + (c.tp + c.fp) * (c.fp + c.tn), node.zero);
-const jaccard = (c, node) => divide(c.tp, c.tp + c.fp + c.fn, node.zero);
-const informedness = (c, node) => divide(covariance(c), (c.tp + c.fn) * (c.fp + c.tn), node.zero);
-
-function fbeta(c, node, k) {
-  const beta = Array.isArray(node.beta) ? node.beta[k] : node.beta;
-  const hits = (1 + beta * beta) * c.tp;
-  return divide(hits, hits + beta * beta * c.fn + c.fp, node.zero);
+// The sum of w[i][j] times a quantity of the cell; w is a matrix, or names a power of the distance |i - j|.
+function weighted(m, weights, quantity) {
+  const power = { none: (d) => (d ? 1 : 0), linear: (d) => d, quadratic: (d) => d * d }[weights];
+  let found = 0;
+  for (let i = 0; i < m.size; i++) for (let j = 0; j < m.size; j++) {
+    found += (power ? power(Math.abs(i - j)) : weights[i][j]) * quantity(i, j);
+  }
+  return found;
 }
 
-const OF_CLASS = {
-  accuracy: (c, n) => divide(c.tp + c.tn, c.tp + c.fp + c.fn + c.tn, n.zero),
-  balanced_accuracy: (c, n) => meanOfSupported([[c.tp, c.tp + c.fn], [c.tn, c.tn + c.fp]], n.zero),
-  precision: (c, n) => divide(c.tp, c.tp + c.fp, n.zero),
-  recall: (c, n) => divide(c.tp, c.tp + c.fn, n.zero),
-  specificity: (c, n) => divide(c.tn, c.tn + c.fp, n.zero),
-  npv: (c, n) => divide(c.tn, c.tn + c.fn, n.zero),
-  fpr: (c, n) => divide(c.fp, c.fp + c.tn, n.zero),
-  fnr: (c, n) => divide(c.fn, c.fn + c.tp, n.zero),
-  predicted_share: (c, n) => divide(c.tp + c.fp, c.tp + c.fp + c.fn + c.tn, n.zero),
-  f1: (c, n) => divide(2 * c.tp, 2 * c.tp + c.fn + c.fp, n.zero),
-  fbeta,
-  jaccard,
-  csi: jaccard,
-  gmean: (c, n) => rootOfSupported([[c.tp, c.tp + c.fn], [c.tn, c.tn + c.fp]], n.zero),
-  fowlkes_mallows: (c, n) => divide(c.tp, root(c.tp + c.fp) * root(c.tp + c.fn), n.zero),
-  mcc: (c, n) => divide(
-    covariance(c), root((c.tp + c.fp) * (c.tn + c.fn)) * root((c.tp + c.fn) * (c.tn + c.fp)), n.zero),
-  kappa,
-  hss: kappa,
-  informedness,
-  tss: informedness,
-  markedness: (c, n) => divide(covariance(c), (c.tp + c.fp) * (c.fn + c.tn), n.zero),
-  cost: (c, n) => costOf([c.tn, c.fp, c.fn, c.tp], n.matrix, n.zero),
-};
+const observed = (m, weights) => weighted(m, weights, (i, j) => m.cells[i * m.size + j]);
 
-// Forms of several classes that are no average of one class's values.
-const OF_MATRIX = {
-  accuracy: (cs, cm, n) => divide(sum(cs.map((c) => c.tp)), sum(cm.cells), n.zero),
-  balanced_accuracy: (cs, cm, n) => meanOfSupported(cs.map((c) => [c.tp, c.tp + c.fn]), n.zero),
-  gmean: (cs, cm, n) => rootOfSupported(cs.map((c) => [c.tp, c.tp + c.fn]), n.zero),
-  mcc: (cs, cm, n) => divide(
-    sum(cs.map(covariance)),
-    root(sum(cs.map((c) => (c.tp + c.fp) * (c.tn + c.fn)))) * root(sum(cs.map((c) => (c.tp + c.fn) * (c.tn + c.fp)))),
-    n.zero),
-  hss: (cs, cm, n) => divide(sum(cs.map(covariance)), sum(cs.map((c) => (c.tp + c.fn) * (c.fn + c.tn))), n.zero),
-  tss: (cs, cm, n) => divide(sum(cs.map(covariance)), sum(cs.map((c) => (c.tp + c.fn) * (c.fp + c.tn))), n.zero),
-  kappa: (cs, cm, n) => {
-    const weight = { none: (d) => (d ? 1 : 0), linear: (d) => d, quadratic: (d) => d * d }[n.weights || "none"];
-    const total = sum(cm.cells) || 1;
-    let chance = 0, seen = 0;
-    for (let i = 0; i < cm.size; i++) for (let j = 0; j < cm.size; j++) {
-      const w = weight(Math.abs(i - j));
-      chance += w * ((cs[i].tp + cs[i].fn) / total) * ((cs[j].tp + cs[j].fp) / total);
-      seen += w * (cm.cells[i * cm.size + j] / total);
-    }
-    return divide(chance - seen, chance, n.zero);
-  },
-  cost: (cs, cm, n) => costOf(cm.cells, n.matrix, n.zero),
-};
-
-function costOf(cells, matrix, zero = 0) {
-  const flat = matrix.flat();
-  let total = 0;
-  for (let i = 0; i < flat.length; i++) total += flat[i] * cells[i];
-  return divide(total, sum(cells), zero);
+function expected(m, weights) {
+  const t = m.classes.map((c) => c.tp + c.fn), p = m.classes.map((c) => c.tp + c.fp);
+  return weighted(m, weights, (i, j) => t[i] * p[j]);
 }
 
 function average(values, counts, node) {
@@ -123,29 +73,44 @@ function average(values, counts, node) {
   return divide(sum(known.map((k, i) => values[k] * weights[i])), sum(weights), node.zero);
 }
 
+// The value of one class; a formula of the whole matrix is taken of the class and the rest.
+function ofCounts(node, c, k) {
+  const { whole, value } = FORMULAS[node.name], parameters = {};
+  for (const [key, given] of Object.entries(node.parameters)) {
+    parameters[key] = Array.isArray(given) && !Array.isArray(given[0]) ? given[k] : given;
+  }
+  if (!whole) return orZero(value(c, parameters), node);
+  const cells = [c.tn, c.fp, c.fn, c.tp];
+  return orZero(value(matrixOf(2, cells, countsOf({ size: 2, cells })), parameters), node);
+}
+
+const orZero = (value, node) => (Number.isNaN(value) ? node.zero : value);
+
 function ofClassMetric(given, cm) {
   const node = given.zero === "nan" ? { ...given, zero: NaN } : given;
-  const formula = OF_CLASS[node.name], counts = countsOf(cm);
-  if (node.index !== null && node.index !== undefined) return formula(counts[node.index], node, node.index);
+  const formula = FORMULAS[node.name], counts = countsOf(cm);
+  if (node.index !== null && node.index !== undefined) return ofCounts(node, counts[node.index], node.index);
   let kind = node.average;
   if (kind === "auto") {
-    if (cm.task !== "multilabel" && OF_MATRIX[node.name]) return OF_MATRIX[node.name](counts, cm, node);
-    if (cm.task === "binary") return formula(counts[1], node, 1);
+    if (cm.task !== "multilabel" && formula.whole) {
+      return orZero(formula.value(matrixOf(cm.size, cm.cells, counts), node.parameters), node);
+    }
+    if (cm.task === "binary") return ofCounts(node, counts[1], 1);
     kind = "macro";
   }
   if (kind === "micro") {
     const all = { tp: 0, fp: 0, fn: 0, tn: 0 };
     for (const c of counts) for (const key in all) all[key] += c[key];
-    return formula(all, node, 0);
+    return ofCounts(node, all, 0);
   }
-  return average(counts.map((c, k) => formula(c, node, k)), counts, { ...node, average: kind });
+  return average(counts.map((c, k) => ofCounts(node, c, k)), counts, { ...node, average: kind });
 }
 
 // The value of a metric's tree (see formula.py); null where it has none.
 function valueOf(node, cm, costs) {
   switch (node.kind) {
     case "number": case "fixed": return node.value;
-    case "cost": return ofClassMetric({ name: "cost", average: "auto", index: null, zero: 0, matrix: costs }, cm);
+    case "cost": return ofClassMetric({ name: "cost", average: "auto", index: null, zero: 0, parameters: { matrix: costs } }, cm);
     case "limited": return valueOf(node.objective, cm, costs);
     case "class": return ofClassMetric(node, cm);
     case "join": {
@@ -155,7 +120,7 @@ function valueOf(node, cm, costs) {
         case "+": return left + right;
         case "-": return left - right;
         case "*": return left * right;
-        default: return divide(left, right);
+        default: return divide(left, right, 0);
       }
     }
     default: return null;

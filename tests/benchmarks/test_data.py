@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from sklearn import datasets
 
-from metricfit import data
-from metricfit.data.benchmarks import _openml_images
-from metricfit.data.catalogue import SOURCES
+from benchmarks import data
+from benchmarks.catalogue import SOURCES
+from benchmarks.data import _openml_images
 
 REAL_COUNTS = {
     "adult": {0: 37155, 1: 11687},

@@ -12,12 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from metricfit.assess.scores import HeldOutScores, plain_decisions
 from metricfit.decisions import DecisionRule, InfeasibleError, best_rule
 from metricfit.decisions._samples import UntunableError
 from metricfit.metrics import Constrained, Metric
-from metricfit.training.scores import HeldOutScores, plain_decisions
-from metricfit.training.splits import Split
-from metricfit.training.targets import Target
 
 __all__ = ["HeldOut", "held_out", "held_out_scores", "report_row", "tuned_rule", "validation_report"]
 
@@ -41,10 +39,18 @@ class HeldOut:
     ensemble: Array | None
 
 
-def held_out(splits: Sequence[Split], probabilities: Sequence[Array], members: int) -> HeldOut | None:
-    """Gather the members' validation probabilities; ``members`` of them share each split."""
-    first = range(0, len(splits), members)
-    rows = [splits[k].validation for k in first]
+def held_out(
+    validation: Sequence[NDArray[np.intp]], probabilities: Sequence[Array], members: int = 1
+) -> HeldOut | None:
+    """Gather the members' held-out probabilities; ``None`` if no row was held out.
+
+    Args:
+        validation: The rows that each member did not see.
+        probabilities: Each member's probabilities of its rows, (rows, classes).
+        members: How many members share each split.
+    """
+    first = range(0, len(validation), members)
+    rows = [validation[k] for k in first]
     if not sum(len(r) for r in rows):
         return None
     fold = np.concatenate([np.full(len(r), i) for i, r in enumerate(rows)])
@@ -150,7 +156,7 @@ def validation_report(
         ensemble_note: Why the ensemble has no value, if it has none.
         decisions: Filled with the decisions behind each row, by its name; nothing for metrics of scores.
     """
-    ranks = metric._grids() != {None}
+    ranks = metric.grids() != {None}
     rows: list[dict[str, Any]] = []
 
     def add(model: str, held: HeldOut, proba: Array, tuned: bool) -> None:
@@ -165,7 +171,7 @@ def validation_report(
             decisions[model] = decided
         rows.append(report_row(model, metric, y, decided, held, labels, weight))
 
-    measurable = len(metric._grids()) == 1
+    measurable = len(metric.grids()) == 1
     if baseline is not None and measurable:
         add("cross-entropy, arg max", baseline, baseline.single, False)
         if not ranks:
@@ -185,7 +191,8 @@ def validation_report(
 
 
 def held_out_scores(
-    target: Target,
+    codes: NDArray[np.int64],
+    classes: NDArray[Any],
     weight: NDArray[np.float64],
     *,
     trained: HeldOut | None,
@@ -197,7 +204,8 @@ def held_out_scores(
     """The predictions behind a validation report, to be kept with the model.
 
     Args:
-        target: Labels of all rows.
+        codes: Class codes of all rows (n,), or 0/1 (n, labels).
+        classes: The classes in order.
         weight: Sample weights of all rows.
         trained: Held-out predictions of the network.
         baseline: Those of the same network trained with cross-entropy.
@@ -207,23 +215,23 @@ def held_out_scores(
     """
     if trained is None:
         return None
-    several = target.task == "multilabel"
+    several = codes.ndim == 2
     proba = trained.single if trained.ensemble is None else trained.ensemble
 
-    def codes(name: str) -> NDArray[np.int64] | None:
+    def decided_by(name: str) -> NDArray[np.int64] | None:
         found = decisions.get(name)
         if found is None or several:
             return None if found is None else found.astype(np.int64)
-        return np.searchsorted(target.classes, found).astype(np.int64)
+        return np.searchsorted(classes, found).astype(np.int64)
 
-    decided = codes("ensemble" if trained.ensemble is not None else trained_on)
+    decided = decided_by("ensemble" if trained.ensemble is not None else trained_on)
     rows = trained.rows
     return HeldOutScores(
-        truth=target.codes[rows],
+        truth=codes[rows],
         proba=proba.astype(np.float32),
         decided=plain_decisions(proba, labels=several) if decided is None else decided,
         baseline=None if baseline is None else baseline.single.astype(np.float32),
-        baseline_tuned=None if baseline is None else codes("cross-entropy, tuned rule"),
+        baseline_tuned=None if baseline is None else decided_by("cross-entropy, tuned rule"),
         weight=None if (weight[rows] == 1).all() else weight[rows],
         source="rows of the training table, each predicted by networks that were not trained on it",
         cross_fitted=tuned and decided is not None,

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit.data.catalogue import BUNDLED, KEEL_FOLDER, SOURCES, Source
+from benchmarks.catalogue import BUNDLED, KEEL_FOLDER, SOURCES, Source
 
 __all__ = ["Dataset", "available", "load"]
 

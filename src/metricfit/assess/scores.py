@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from metricfit.decisions import DecisionRule
 
-__all__ = ["HeldOutScores"]
+__all__ = ["HeldOutScores", "class_codes", "codes_of", "plain_decisions", "scores_of"]
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,29 @@ class HeldOutScores:
             good = good & np.asarray(np.isfinite(self.baseline).all(axis=1))
         return (self, 0) if good.all() else (self.take(good), int((~good).sum()))
 
+    def sample(self, most: int, *, seed: int = 0) -> HeldOutScores:
+        """At most about ``most`` rows: of every class its share, with weights that make up for the rest.
+
+        Multi-label rows are drawn at random.
+        """
+        random = np.random.default_rng(seed)
+        weight = np.ones(len(self)) if self.weight is None else self.weight
+        stratum = np.zeros(len(self), dtype=np.int64) if self.truth.ndim == 2 else self.truth
+        counts = np.bincount(stratum)
+        # Rare classes keep more than their share: a handful of rows says nothing about a class.
+        floor = np.minimum(counts, max(1, most // (4 * len(counts))))
+        keep = np.minimum(counts, np.maximum(floor, (counts * (most / len(self))).astype(np.int64)))
+        taken: list[NDArray[np.intp]] = []
+        new = weight.copy()
+        for k in np.flatnonzero(counts):
+            rows = np.flatnonzero(stratum == k)
+            chosen = np.sort(random.choice(rows, keep[k], replace=False))
+            total, kept = weight[rows].sum(), weight[chosen].sum()
+            new[chosen] *= total / kept if kept > 0 else 1.0
+            taken.append(chosen)
+        sample = replace(self, weight=new, total=self.total or len(self))
+        return sample.take(np.sort(np.concatenate(taken)))
+
 
 def plain_decisions(proba: NDArray[Any], *, labels: bool = False) -> NDArray[np.int64]:
     """Arg max, or one half for each of several labels.
@@ -102,3 +125,51 @@ def codes_of(rule: DecisionRule, proba: NDArray[Any]) -> NDArray[np.int64]:
     if rule.kind == "thresholds":
         return np.asarray(rule.apply(proba), dtype=np.int64)
     return np.asarray(rule.decide(proba[:, 1] if rule.kind == "threshold" else proba), dtype=np.int64)
+
+
+def scores_of(
+    classifier: Any,
+    X: Any,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    source: str = "rows",
+    baseline: Any = None,
+) -> HeldOutScores:
+    """What a classifier, and one trained with cross-entropy, say about labelled rows.
+
+    Args:
+        classifier: The fitted classifier.
+        X: The rows.
+        y: Their labels, of the classifier's classes, or 0/1 (n, labels).
+        sample_weight: Weights, or None.
+        source: Which rows these are, in words.
+        baseline: A classifier trained with cross-entropy, whose rule is tuned.
+    """
+    proba = np.asarray(classifier.predict_raw_proba(X))
+    raw = None if baseline is None else np.asarray(baseline.predict_raw_proba(X))
+    return HeldOutScores(
+        truth=class_codes(y, classifier.classes_, several=classifier.task_ == "multilabel"),
+        proba=proba.astype(np.float32),
+        decided=codes_of(classifier.decision_rule_, proba),
+        baseline=None if raw is None else raw.astype(np.float32),
+        baseline_tuned=None if raw is None else codes_of(baseline.decision_rule_, raw),
+        weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
+        source=source,
+    )
+
+
+def class_codes(y: ArrayLike, classes: NDArray[Any], *, several: bool = False) -> NDArray[np.int64]:
+    """Labels as positions among the classes; indicators stay.
+
+    >>> class_codes(["b", "a"], np.array(["a", "b"]))
+    array([1, 0])
+    """
+    truth = np.asarray(y)
+    if several:
+        return truth.astype(np.int64)
+    place = {label: k for k, label in enumerate(classes.tolist())}
+    try:
+        return np.array([place[label] for label in truth.tolist()], dtype=np.int64)
+    except KeyError as error:
+        raise ValueError(f"y: the label {error.args[0]!r} is none of the classifier's classes.") from None
