@@ -16,8 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN
-
 __all__ = ["CompiledBatch", "numba_is_here", "parts_of", "run"]
 
 Array = np.ndarray[Any, Any]
@@ -30,15 +28,6 @@ SERIAL_ELEMENTS = 2**16
 
 ROWS_OF_PART = 2**16
 """So many samples at most are summed in float32 before they are added in float64."""
-
-
-def _limits_of(dtype: type[np.floating[Any]]) -> Array:
-    information = np.finfo(dtype)
-    margin, smallest = max(THRESHOLD_MARGIN, float(information.eps)), max(SMALLEST_WIDTH, float(information.tiny))
-    return np.array([margin, smallest, information.tiny], dtype)
-
-
-LIMITS = {np.dtype(kind): _limits_of(kind) for kind in (np.float32, np.float64)}
 
 
 @cache

@@ -99,7 +99,7 @@ def count_block(x: Tensor, points: Points) -> Counted:
     u = x.mul_(largest)
     total = u.sum(dim=1, keepdim=True)
     h = torch.where(u < points.start, u * points.low, _inside(u, points))
-    over, above = _over(largest, total, points)
+    _, above = _over(largest, total, points)
     h += (u - points.end).clamp_min_(0).mul_(points.delta / above)
     return Counted(u, h, h.sum(dim=1, keepdim=True).reciprocal_(), total, largest, second.mul_(largest))
 
@@ -186,7 +186,9 @@ class TorchBatch:
         keeps = keeps and scores.numel() <= KEPT_ELEMENTS
         rows = self.members * classes
         hits = torch.zeros(rows, dtype=torch.float64, device=scores.device) if by_class else None
-        sums = torch.zeros((classes, self.members) if by_class else (rows, classes), dtype=self.dtype, device=scores.device)
+        sums = torch.zeros(
+            (classes, self.members) if by_class else (rows, classes), dtype=self.dtype, device=scores.device
+        )
         for i, block in enumerate(blocks):
             counted = self._count(i, block)
             share, cells = self._share(i, counted), self.cells[i].flatten()
@@ -206,7 +208,11 @@ class TorchBatch:
             counts = sums.reshape(self.members, classes, classes).double()
             return None if self.may_wait and counts.sum().isnan().item() else counts
         true = torch.zeros_like(hits)
-        weights = torch.ones_like(self.all_cells, dtype=torch.float64) if self.all_weights is None else self.all_weights.double()
+        weights = (
+            torch.ones_like(self.all_cells, dtype=torch.float64)
+            if self.all_weights is None
+            else self.all_weights.double()
+        )
         true.index_add_(0, self.all_cells, weights)
         shape = (self.members, classes)
         counts = torch.stack([hits.reshape(shape), true.reshape(shape), sums.T.double()], dim=1).numpy()

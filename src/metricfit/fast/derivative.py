@@ -20,7 +20,7 @@ from torch import Tensor
 
 from metricfit.confusion import Absent, ConfusionMatrix
 from metricfit.inputs import Task
-from metricfit.metrics import F1, MCC, CriticalSuccessIndex, FBeta, Jaccard, Metric, Precision, Recall
+from metricfit.metrics import MCC, Metric
 
 if TYPE_CHECKING:
     from metricfit.losses.memory import ConfusionMemory
@@ -58,36 +58,20 @@ def closed_form_of(metric: Metric, task: Task) -> ClosedForm | None:
     ClosedForm(numbers=(0.0, 2.0, 0.0, 0.0, 0.0, 2.0, 1.0, 1.0, 0.0), label=1)
     >>> closed_form_of(metrics.get("kappa"), "binary")
     """
-    kind = type(metric)
     label: Any = getattr(metric, "label", None)
-    undefined = float(getattr(metric, "zero_division", 0.0))
-    if kind is MCC:
-        plain = metric.average == "auto" and label is None  # type: ignore[attr-defined]
-        return ClosedForm((undefined,), -1) if plain else None
-    if kind is FBeta and not isinstance(metric.beta, tuple):  # type: ignore[attr-defined]
-        square = float(metric.beta) ** 2  # type: ignore[attr-defined]
-        ratio = (1 + square, 1 + square, 1.0, square)
-    elif kind in _RATIOS:
-        ratio = _RATIOS[kind]
-    else:
+    average, undefined = getattr(metric, "average", None), getattr(metric, "zero_division", 0.0)
+    if isinstance(metric, MCC):
+        return ClosedForm((float(undefined),), -1) if average == "auto" and label is None else None
+    found = metric.fraction()
+    if found is None or metric.perfect != 1 or not metric.greater_is_better or getattr(metric, "whole", False):
         return None
-    average = metric.average  # type: ignore[attr-defined]
     if undefined != undefined or average not in ("auto", "macro"):
         return None
     if label is None:
         label = 1 if task == "binary" and average == "auto" else -1
-    if not isinstance(label, int) or label < -1:
+    elif not isinstance(label, int) or label < 0:
         return None
-    return ClosedForm((undefined, ratio[0], 0.0, 0.0, 0.0, *ratio[1:], 0.0), label)
-
-
-_RATIOS: dict[type[Metric], tuple[float, float, float, float]] = {
-    F1: (2.0, 2.0, 1.0, 1.0),
-    Precision: (1.0, 1.0, 1.0, 0.0),
-    Recall: (1.0, 1.0, 0.0, 1.0),
-    Jaccard: (1.0, 1.0, 1.0, 1.0),
-    CriticalSuccessIndex: (1.0, 1.0, 1.0, 1.0),
-}
+    return ClosedForm((float(undefined), *found[0], *found[1]), label)
 
 
 def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any) -> float:

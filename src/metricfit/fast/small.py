@@ -33,7 +33,7 @@ def _pointer(element: Any) -> Any:
     return pointer
 
 
-floats_at, _integers = _pointer(types.float32), _pointer(types.int64)
+_floats, _integers = _pointer(types.float32), _pointer(types.int64)
 
 
 @compiled()
@@ -73,11 +73,11 @@ def losses_and_gradient(
         losses: Where the losses go, (M,).
     """
     shape, samples = (members * size, classes, length), members * size * length
-    scores = carray(floats_at(scores_at), shape)
+    scores = carray(_floats(scores_at), shape)
     target = carray(_integers(target_at), (samples,))
-    weight = carray(floats_at(weight_at), (samples if weight_at else 0,))
-    class_weight = carray(floats_at(class_weight_at), (classes if class_weight_at else 0,))
-    out = carray(floats_at(gradient_at if gradient_at else scores_at), shape)  # without a gradient nothing is written
+    weight = carray(_floats(weight_at), (samples if weight_at else 0,))
+    class_weight = carray(_floats(class_weight_at), (classes if class_weight_at else 0,))
+    out = carray(_floats(gradient_at if gradient_at else scores_at), shape)  # without a gradient nothing is written
     kept, places = np.empty((samples, 4), np.float32), np.empty((samples, 2), np.int32)
     parts, sums = np.empty((members, 3), np.int64), np.zeros((members, 3, classes))
     for member in range(members):
