@@ -4,6 +4,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -20,7 +21,7 @@ from metricfit.fast.batch import CompiledBatch, parts_of
 from metricfit.fast.closed_form import TorchBatch
 from metricfit.fast.derivative import closed_form_of, loss_of_sums
 from metricfit.membership import dynamic_membership
-from metricfit.steps import annealed_linear_step, linear_step, sigmoid_step
+from metricfit.steps import Annealed, Linear, Sigmoid
 from tests.helper import generator
 
 CLOSED_FORMS = ["f1", "mcc", "precision", "recall", "jaccard", "csi", "fbeta:beta=2", "f1[1]", "recall:zero_division=1"]
@@ -72,11 +73,11 @@ class TestCounts:
     @pytest.mark.parametrize("classes", [2, 3, 10, 31, 64, 127, 128, 129, 160, 257])
     @pytest.mark.parametrize("n", [1, 33])
     def test_every_number_of_classes(self, fast, classes, n):
-        assert_equal(fast, *samples(n, classes), annealed_linear_step)
+        assert_equal(fast, *samples(n, classes), Annealed())
 
     @both
     @pytest.mark.parametrize("fixed", [False, True])
-    @pytest.mark.parametrize("step", [annealed_linear_step, linear_step, partial(linear_step, delta=0.3)])
+    @pytest.mark.parametrize("step", [Annealed(), Linear(), Linear(0.3)])
     @pytest.mark.parametrize("classes", [4, 140])
     def test_every_option(self, fast, fixed, step, classes):
         scores, target, weight = samples(70, classes)
@@ -86,7 +87,7 @@ class TestCounts:
     @pytest.mark.parametrize("temperature", [0.4, 0.39, 0.2, 0.05, 1e-3, 1e-6])
     @pytest.mark.parametrize("classes", [2, 7, 130])
     def test_every_temperature(self, fast, temperature, classes):
-        step = partial(annealed_linear_step, temperature=temperature)
+        step = Annealed(temperature)
         assert_equal(fast, *samples(200, classes), step, tolerance=1e-9)
 
     @both
@@ -95,9 +96,9 @@ class TestCounts:
     def test_extreme_logits(self, fast, scale, classes):
         scores, target, weight = samples(64, classes, scale=scale)
         if scale == 0:  # the gradient through the threshold of many ties belongs to any two of them
-            assert_equal(fast, scores, target, weight, annealed_linear_step, fixed=True)
+            assert_equal(fast, scores, target, weight, Annealed(), fixed=True)
             return
-        assert_equal(fast, scores, target, weight, annealed_linear_step)
+        assert_equal(fast, scores, target, weight, Annealed())
 
     @both
     @pytest.mark.parametrize("classes", [4, 150])
@@ -105,23 +106,23 @@ class TestCounts:
         scores, target, weight = samples(40, classes)
         largest, places = scores.topk(2, dim=1)
         scores.scatter_(1, places, largest[:, :1].expand(-1, 2))
-        assert_equal(fast, scores, target, weight, annealed_linear_step)
-        assert_equal(fast, scores, target, weight, partial(annealed_linear_step, temperature=1e-6), fixed=True)
+        assert_equal(fast, scores, target, weight, Annealed())
+        assert_equal(fast, scores, target, weight, Annealed(1e-6), fixed=True)
 
     @both
     def test_classes_that_are_ruled_out(self, fast):
         scores, target, weight = samples(40, 5)
         scores[::2, 3] = -math.inf
-        assert_equal(fast, scores, target, weight, annealed_linear_step)
+        assert_equal(fast, scores, target, weight, Annealed())
 
     @both
     @pytest.mark.parametrize("classes", [2, 10, 21, 257, 1000])
     def test_float32_is_as_near_as_float32_can_be(self, fast, classes):
         scores, target, weight = samples(300, classes, dtype=torch.float32)
         direction = torch.rand(classes, classes, generator=generator(5))
-        counts, gradient = fast(scores, target, weight, annealed_linear_step, direction)
+        counts, gradient = fast(scores, target, weight, Annealed(), direction)
         leaf = scores.double().requires_grad_()
-        exact = reference(leaf, target, weight.double(), annealed_linear_step)
+        exact = reference(leaf, target, weight.double(), Annealed())
         (exact_gradient,) = torch.autograd.grad(exact, leaf, direction.double())
         assert gradient.dtype == torch.float32
         torch.testing.assert_close(counts.double(), exact.detach(), rtol=5e-6, atol=1e-6)
@@ -133,13 +134,13 @@ class TestCounts:
         temperature=st.floats(0.01, 0.4), seed=st.integers(0, 10**6),
     )  # fmt: skip
     def test_random_batches(self, fast, n, classes, scale, temperature, seed):
-        step = partial(annealed_linear_step, temperature=temperature)
+        step = Annealed(temperature)
         assert_equal(fast, *samples(n, classes, seed=seed, scale=scale), step, tolerance=1e-8)
 
     @pytest.mark.parametrize("classes", [3, 130])
     def test_gradcheck(self, classes):
         scores, target, weight = samples(5, classes, scale=1.0)
-        loss = MetricLoss("kappa", step="linear", delta=0.3)
+        loss = MetricLoss("kappa", step=Linear(0.3))
 
         def function(leaf):
             return loss(leaf, target, weight)
@@ -174,7 +175,7 @@ class TestParts:
         try:
             for number in (1, 3, 3):
                 torch.set_num_threads(number)
-                results.append(compiled_counts(scores, target, weight, annealed_linear_step, direction))
+                results.append(compiled_counts(scores, target, weight, Annealed(), direction))
         finally:
             torch.set_num_threads(threads)
         for once, again in zip(results[1], results[2], strict=True):
@@ -398,7 +399,7 @@ class TestLoss:
 
     @pytest.mark.parametrize("classes", [2, 5, 70])
     def test_double_precision_is_exact(self, classes):
-        loss = MetricLoss("mcc", step="linear", delta=0.2)  # a temperature would be a float32 number
+        loss = MetricLoss("mcc", step=Linear(0.2))  # a temperature would be a float32 number
         scores, target, weight = samples(60, classes)
         leaf = scores.clone().requires_grad_()
         value = loss(leaf, target, weight)
@@ -447,17 +448,15 @@ class TestLoss:
         fused_and_plain(loss, scores, target)
         loss.temperature = torch.tensor(0.2)
         assert loss(scores, target).item() == before
-        loss.metric, loss.weight = metrics.get("mcc"), torch.arange(5.0)
+        loss.options, loss.weight = replace(loss.options, metric=metrics.get("mcc")), torch.arange(5.0)
         fused_and_plain(loss, scores, target)
         loss.temperature = torch.tensor(0.1, requires_grad=True)
         (of_temperature,) = torch.autograd.grad(loss(scores, target), loss.temperature)
         assert of_temperature.item() != 0
 
     def test_other_steps_take_the_plain_way(self):
-        assert fast.five_points(sigmoid_step) is None
-        assert (
-            fast.five_points(partial(annealed_linear_step, temperature=torch.tensor(0.2, requires_grad=True))) is None
-        )
+        assert fast.five_points(Sigmoid()) is None
+        assert fast.five_points(Annealed(torch.tensor(0.2, requires_grad=True))) is None
 
     def test_importing_the_package_does_not_import_numba(self):
         code = "import sys, metricfit; sys.exit('numba' in sys.modules)"
@@ -498,16 +497,16 @@ class TestTorch:
     @pytest.mark.parametrize("fixed", [False, True])
     @pytest.mark.parametrize("metric", ["f1", "mcc"])
     def test_every_number_of_classes(self, classes, fixed, metric):
-        assert_torch_loss_equal(*samples(33, classes), annealed_linear_step, metric=metric, fixed=fixed)
+        assert_torch_loss_equal(*samples(33, classes), Annealed(), metric=metric, fixed=fixed)
 
     @pytest.mark.parametrize("temperature", [0.45, 0.4, 0.39, 0.3, 0.2, 0.05, 1e-3, 1e-6])
     @pytest.mark.parametrize("fixed", [False, True])
     @pytest.mark.parametrize("classes", [2, 7, 130])
     def test_every_temperature(self, temperature, fixed, classes):
-        step = partial(annealed_linear_step, temperature=temperature)
+        step = Annealed(torch.tensor(temperature, dtype=torch.float64))
         assert_torch_loss_equal(*samples(200, classes), step, tolerance=1e-9, fixed=fixed)
 
-    @pytest.mark.parametrize("step", [linear_step, partial(linear_step, delta=0.3), partial(linear_step, delta=0.45)])
+    @pytest.mark.parametrize("step", [Linear(), Linear(0.3), Linear(0.45)])
     def test_the_other_linear_step(self, step):
         assert_torch_loss_equal(*samples(50, 6), step)
 
@@ -517,16 +516,14 @@ class TestTorch:
         scores = torch.randn(3, classes, 4, 5, generator=random, dtype=torch.float64)
         target = torch.randint(classes, (3, 4, 5), generator=random)
         weight = torch.rand(3, 4, 5, generator=random, dtype=torch.float64)
-        assert_torch_loss_equal(scores, target, weight, annealed_linear_step)
-        assert_torch_loss_equal(
-            scores.contiguous(memory_format=torch.channels_last), target, weight, annealed_linear_step
-        )
+        assert_torch_loss_equal(scores, target, weight, Annealed())
+        assert_torch_loss_equal(scores.contiguous(memory_format=torch.channels_last), target, weight, Annealed())
 
     @pytest.mark.parametrize("scale", [1e-3, 30.0, 300.0, 1e4])
     @pytest.mark.parametrize("classes", [2, 5, 150])
     def test_extreme_logits(self, scale, classes):
         for temperature in (0.2, 0.4):
-            step = partial(annealed_linear_step, temperature=temperature)
+            step = Annealed(torch.tensor(temperature, dtype=torch.float64))
             assert_torch_loss_equal(*samples(64, classes, scale=scale), step)
 
     @pytest.mark.parametrize("classes", [2, 4, 60, 150])
@@ -534,13 +531,13 @@ class TestTorch:
         scores, target, weight = samples(40, classes)
         largest, places = scores.topk(2, dim=1)
         scores.scatter_(1, places, largest[:, :1].expand(-1, 2))
-        assert_torch_loss_equal(scores, target, weight, annealed_linear_step)
+        assert_torch_loss_equal(scores, target, weight, Annealed())
 
     @pytest.mark.parametrize("classes", [3, 30, 150])
     def test_all_equal(self, classes):
         scores, target, weight = samples(40, classes, scale=0.0)
-        assert_torch_loss_equal(scores, target, weight, annealed_linear_step, fixed=True)
-        _, gradient = torch_loss(scores, target, weight, annealed_linear_step)
+        assert_torch_loss_equal(scores, target, weight, Annealed(), fixed=True)
+        _, gradient = torch_loss(scores, target, weight, Annealed())
         assert gradient.isfinite().all()
 
     @pytest.mark.parametrize("kept", [1, 2, 3])
@@ -548,7 +545,7 @@ class TestTorch:
         scores, target, weight = samples(40, 5)
         scores[::2, kept:] = -math.inf
         target[::2] = target[::2] % kept
-        step = partial(annealed_linear_step, temperature=0.3)
+        step = Annealed(0.3)
         value, gradient = torch_loss(scores, target, weight, step)
         finite = scores.clamp_min(-1e4)
         expected, expected_gradient = torch_loss(finite, target, weight, step)
@@ -561,7 +558,7 @@ class TestTorch:
         temperature=st.floats(0.01, 0.45), seed=st.integers(0, 10**6), fixed=st.booleans(),
     )  # fmt: skip
     def test_random_batches(self, n, classes, scale, temperature, seed, fixed):
-        step = partial(annealed_linear_step, temperature=temperature)
+        step = Annealed(torch.tensor(temperature, dtype=torch.float64))
         scores, target, weight = samples(n, classes, seed=seed, scale=scale)
         assert_torch_loss_equal(scores, target, weight, step, tolerance=1e-8, metric="f1", fixed=fixed)
 
@@ -621,7 +618,7 @@ class TestOneLogit:
     """A logit z of a binary task is the two-class batch (0, z)."""
 
     @pytest.mark.parametrize("spec", [*CLOSED_FORMS, "f1:average=macro", "f1[0]", "kappa"])
-    @pytest.mark.parametrize("step", [{}, {"temperature": 0.05}, {"step": "linear", "delta": 0.1}], ids=str)
+    @pytest.mark.parametrize("step", [{}, {"temperature": 0.05}, {"step": "linear:delta=0.1"}], ids=str)
     def test_value_and_gradient(self, spec, step):
         scores, target, weight = samples(50, 2, dtype=torch.float32)
         for options in ({}, {"absent": "count"}, {"weight": torch.tensor([0.3, 2.0])}):
@@ -715,14 +712,14 @@ def together(loss, *batches):
 
 MIXTURES = [
     {"cross_entropy": 0.5},
-    {"cross_entropy": 0.5, "class_weighting": "sqrt"},
-    {"cross_entropy": 2.0, "class_weighting": "balanced"},
-    {"cross_entropy": 0.5, "class_weighting": "sqrt", "class_prior": [0.7, 0.2, 0.1]},
-    {"cross_entropy": 0.5, "class_weighting": "sqrt", "weight": [0.5, 1.0, 4.0]},
+    {"cross_entropy": 0.5, "balance": "sqrt"},
+    {"cross_entropy": 2.0, "balance": "full"},
+    {"cross_entropy": 0.5, "balance": "sqrt", "prior": [0.7, 0.2, 0.1]},
+    {"cross_entropy": 0.5, "balance": "sqrt", "weight": [0.5, 1.0, 4.0]},
     {"cross_entropy": 0.5, "weight": [0.5, 1.0, 4.0]},
     {"memory": 0.9},
     {"memory": 0.5, "weight": [0.5, 1.0, 4.0]},
-    {"cross_entropy": 0.5, "class_weighting": "sqrt", "memory": 0.9},
+    {"cross_entropy": 0.5, "balance": "sqrt", "memory": 0.9},
 ]
 
 
@@ -742,7 +739,7 @@ class TestMixtures:
             batches.append((scores if task == "multiclass" else scores[:, 0], target if seed else target * 0))
         quick, slow = (MetricLoss(spec, task=task, **tensors).train(training) for _ in range(2))
         leaf = batches[0][0].clone().requires_grad_()
-        assert "FastLoss" in str(quick(leaf, batches[0][1]).grad_fn) or quick.cross_entropy
+        assert "FastLoss" in str(quick(leaf, batches[0][1]).grad_fn) or quick.options.cross_entropy
         quick = MetricLoss(spec, task=task, **tensors).train(training)
         slow.forward = plainly(slow)
         (found, remembered), (expected, reference) = together(quick, *batches), together(slow, *batches)
@@ -843,9 +840,9 @@ class TestMembers:
 
     @staticmethod
     def call(scores, target, weight=None, members=True, temperatures=None, spec="f1", **options):
-        step = annealed_linear_step
+        step = Annealed()
         if temperatures is not None:
-            step = partial(annealed_linear_step, temperature=torch.tensor(temperatures))
+            step = Annealed(torch.tensor(temperatures))
         settings = {
             "metric": metrics.get(spec), "step": step, "task": "multiclass", "members": members, "weight": None,
             "ignore_index": -100, "skip_absent": True, "detach_threshold": False, "memory": None, "group": None,

@@ -12,7 +12,7 @@ A step is: count the soft confusion matrix (:mod:`metricfit.fast.batch` with com
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from metricfit.fast.derivative import ClosedForm, as_array, closed_form_of, loss
 from metricfit.inputs import Task, values_can_be_inspected
 from metricfit.metrics import Metric
 from metricfit.numerics import accumulation_dtype
-from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN, Step, annealed_linear_step, linear_step
+from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN, Annealed, Linear, Step
 
 if TYPE_CHECKING:
     from metricfit.losses.memory import ConfusionMemory
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["metric_loss"]
 
 Array = np.ndarray[Any, Any]
+MATRIX_UP_TO = 4096
+"""From this many classes on no matrix is counted."""
+
 _ORDINARY = (Tensor, torch.nn.Parameter)
 
 
@@ -112,6 +115,8 @@ def metric_loss(
         form = None  # a class is looked up by its name
     if (labels is not None and len(labels) != number) or (form is not None and form.label >= number):
         return None
+    if number >= MATRIX_UP_TO and (form is None or memory is not None or group is not None):
+        return None
     call = _Call(
         metric, form, sizes, members, task, labels, points, ignore_index, detach_threshold, skip_absent, memory, group
     )
@@ -153,12 +158,11 @@ def five_points(step: Step, members: int = 1) -> Array | None:
 
     None for other steps than the two linear ones, and where a gradient of the temperature is wanted.
     """
-    function, options = (step.func, step.keywords) if isinstance(step, partial) and not step.args else (step, {})
-    if function is linear_step:
-        return _points((float(options.get("delta", 0.1)),), (1.0,), members)
-    if function is not annealed_linear_step:
+    if isinstance(step, Linear):
+        return _points((float(step.delta),), (1.0,), members)
+    if not isinstance(step, Annealed):
         return None
-    temperature = options.get("temperature", 0.2)
+    temperature = step.temperature
     if not isinstance(temperature, Tensor):
         return _points((float(temperature),), (5 * float(temperature),), members)
     if temperature.requires_grad or temperature.numel() not in (1, members) or not temperature.is_cpu:
@@ -241,10 +245,13 @@ class _Call:
         matrices = torch.as_tensor(counts)
         if self.group is not None:
             _, matrices = sum_over_processes([matrices.sum(dim=(1, 2)), matrices], self.group)
-        found, self.gradient = loss_of_matrices(
+        result = loss_of_matrices(
             self.metric, form, matrices.to(dtype), members=self.members, task=self.task, labels=self.labels,
             skip_absent=self.skip_absent, memory=self.memory, is_compiled=is_compiled,
         )  # fmt: skip
+        if result is None:
+            return None
+        found, self.gradient = result
         if self.group is not None:
             self.gradient = self.gradient * distributed.get_world_size(self.group)  # as in metricfit.distributed
         return found.to(dtype)

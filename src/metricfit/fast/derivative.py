@@ -176,8 +176,8 @@ def loss_of_matrices(
     skip_absent: bool,
     memory: ConfusionMemory | None,
     is_compiled: bool,
-) -> tuple[Tensor, Tensor]:
-    """The loss of each member and its gradient; both 0 without any weight.
+) -> tuple[Tensor, Tensor] | None:
+    """The loss of each member and its gradient; both 0 without any weight. None if a metric gives several numbers.
 
     Args:
         metric: Any metric of one matrix.
@@ -201,6 +201,8 @@ def loss_of_matrices(
             cm = ConfusionMatrix(leaf if members else leaf[0], task, labels, absent)
             cm = cm if memory is None else memory(cm)
             losses = metric.loss(lambda _: cm).reshape(-1)
+            if losses.shape != totals.shape:
+                return None
             (gradient,) = torch.autograd.grad(losses.sum(), leaf)
         has_weight = totals > 0
         return torch.where(has_weight, losses.detach(), 0.0), torch.where(has_weight[:, None, None], gradient, 0.0)
