@@ -34,7 +34,7 @@ from metricfit.distributed import is_first_process, join_processes, wait_for_all
 from metricfit.metrics import Constrained
 from metricfit.report.about import describe_table
 from metricfit.store import check_replaceable
-from metricfit.training.callbacks import EpochEnd
+from metricfit.training.history import EpochEnd
 from metricfit.training.recipes import Recipe
 
 __all__ = ["run"]
