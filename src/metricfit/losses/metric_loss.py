@@ -33,7 +33,7 @@ from metricfit.losses.options import (
 )
 from metricfit.metrics import ClassMetric, Metric, MetricLike
 from metricfit.metrics.base import MatrixSource
-from metricfit.steps import Annealed, Step, StepLike, check_temperature
+from metricfit.steps import Annealed, Step, StepLike
 
 if TYPE_CHECKING:
     from metricfit.losses.diagnosis import Diagnosis
