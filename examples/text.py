@@ -2,9 +2,9 @@
 
 By default the messages are generated: words by a law of frequency, a twentieth of the messages about a topic whose
 words also occur elsewhere. ``python -m examples.text --data sms_spam``, in the repository, takes real text messages, of
-which 13 % are spam, from the folder that
-METRICFIT_DATA names. The same linear network on hashed words is trained with each loss, with the same steps; the
-decision is the arg max, except where the table says that a threshold was tuned on validation rows.
+which 13 % are spam, from the folder that METRICFIT_DATA names. The same linear network on hashed words is trained with
+each loss, with the same steps; the decision is the arg max, except where the table says that a threshold was tuned on
+validation rows.
 
     python examples/text.py --seeds 5
 """
@@ -30,7 +30,7 @@ LOSSES: dict[str, Callable[[], nn.Module]] = {
     "cross-entropy": nn.CrossEntropyLoss,
     "Dice": DiceLoss,
     "F1": lambda: MetricLoss("f1[1]"),
-    "F1 + 0.5 cross-entropy": lambda: MetricLoss("f1[1]", cross_entropy=0.5, class_weighting="sqrt", memory=0.9),
+    "F1 + 0.5 cross-entropy": lambda: MetricLoss("f1[1]", cross_entropy=0.5, balance="sqrt", memory=0.9),
 }
 TUNED = "cross-entropy, tuned threshold"
 

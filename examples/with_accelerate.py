@@ -32,7 +32,7 @@ def main() -> None:
     loader = DataLoader(clouds(2000, seed=1), batch_size=128, shuffle=True)
     model, optimiser, loader = accelerator.prepare(model, optimiser, loader)
     loss = MetricLoss("f1[1]", cross_entropy=0.5, memory=0.9).to(accelerator.device)
-    annealer = TemperatureAnnealer(loss, mode="step", factor=0.8, every=5)
+    annealer = TemperatureAnnealer(loss, mode="epoch", factor=0.8, every=5)
     accelerator.register_for_checkpointing(loss, annealer)  # save_state and load_state then include both
 
     for _ in range(20):

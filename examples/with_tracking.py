@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sklearn.datasets import load_breast_cancer
 
-from metricfit import MetricClassifier
+from metricfit import MetricClassifier, Recipe
 from metricfit.integrations.tracking import TensorBoard
 from metricfit.training import EpochEnd
 
@@ -28,7 +28,8 @@ def main() -> None:
         folder = Path(sys.argv[1] if len(sys.argv) > 1 else temporary)
         X, y = load_breast_cancer(return_X_y=True)
         tracker = TensorBoard(folder)  # or MLflow(), or WandB() after wandb.init()
-        MetricClassifier("mcc", cv=None, min_steps=60, max_epochs=5, callbacks=[tracker, say], random_state=0).fit(X, y)
+        recipe = Recipe(min_updates=60, max_epochs=5)
+        MetricClassifier("mcc", recipe=recipe, cv=None, callbacks=[tracker, say], random_state=0).fit(X, y)
         tracker.close()
         print("event files:", len(list(folder.glob("events.out.tfevents.*"))))
 

@@ -30,7 +30,7 @@ def plain_step(name: str, parameter: float | None = None) -> PlainStep:
         return lambda p, tau: 1.0 if p >= tau else 0.0
     if name == "linear":
         return lambda p, tau: five_point_step(p, tau, parameter or 0.1, min(tau, 1 - tau))
-    if name == "annealed_linear":
+    if name == "annealed":
         t = parameter or 0.2
         return lambda p, tau: five_point_step(p, tau, t, 5 * t * min(tau, 1 - tau))
     if name == "sigmoid":
@@ -274,3 +274,12 @@ def average_of_classes(name: str, counts: Sequence[tuple[float, float, float, fl
     if not math.fsum(weight for _, weight in pairs):
         pairs = [(value, 1.0) for value, _ in pairs]
     return ratio(math.fsum(v * w for v, w in pairs), math.fsum(w for _, w in pairs), z)
+
+
+def make_classifier(metric: Any = "f1", **options: Any) -> Any:
+    """A MetricClassifier whose options may also be parts of its recipe, which is given by its name."""
+    from metricfit import MetricClassifier
+    from metricfit.training import Recipe
+
+    parts = {name: options.pop(name) for name in Recipe().parts() if name in options}
+    return MetricClassifier(metric, recipe=Recipe(options.pop("recipe", "default"), **parts), **options)

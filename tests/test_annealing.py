@@ -10,7 +10,7 @@ from metricfit import MetricLoss, TemperatureAnnealer
 
 def test_geometric_schedule_by_steps():
     loss = MetricLoss("f1")
-    annealer = TemperatureAnnealer(loss, factor=0.8, mode="step", every=3)
+    annealer = TemperatureAnnealer(loss, factor=0.8, mode="epoch", every=3)
     temperatures = []
     for _ in range(9):
         annealer.step()
@@ -44,7 +44,7 @@ def test_finished_after_fruitless_coolings_in_a_row():
 
 def test_stops_at_the_minimum():
     loss = MetricLoss("f1")
-    annealer = TemperatureAnnealer(loss, factor=0.1, mode="step", minimum=0.01)
+    annealer = TemperatureAnnealer(loss, factor=0.1, mode="epoch", minimum=0.01)
     for _ in range(5):
         annealer.step()
     assert loss.temperature.item() == pytest.approx(0.01)
@@ -61,7 +61,7 @@ def test_nan_counts_as_no_decrease():
 
 def test_several_losses_share_the_temperature():
     losses = [MetricLoss("f1"), MetricLoss("mcc")]
-    TemperatureAnnealer(losses, factor=0.5, mode="step").step()
+    TemperatureAnnealer(losses, factor=0.5, mode="epoch").step()
     assert [loss.temperature.item() for loss in losses] == pytest.approx([0.1, 0.1])
 
 
@@ -108,7 +108,7 @@ def test_bad_use():
     with pytest.raises(ValueError, match="validation_loss: mode='plateau' needs"):
         TemperatureAnnealer(MetricLoss("f1")).step()
     with pytest.raises(ValueError, match="validation_loss: has no effect"):
-        TemperatureAnnealer(MetricLoss("f1"), mode="step").step(0.3)
+        TemperatureAnnealer(MetricLoss("f1"), mode="epoch").step(0.3)
     with pytest.raises(ValueError, match="state: expected"):
         TemperatureAnnealer(MetricLoss("f1")).load_state_dict({"coolings": 1})
 

@@ -723,14 +723,14 @@ def together(loss, *batches):
 
 MIXTURES = [
     {"cross_entropy": 0.5},
-    {"cross_entropy": 0.5, "class_weighting": "sqrt"},
-    {"cross_entropy": 2.0, "class_weighting": "balanced"},
-    {"cross_entropy": 0.5, "class_weighting": "sqrt", "class_prior": [0.7, 0.2, 0.1]},
-    {"cross_entropy": 0.5, "class_weighting": "sqrt", "weight": [0.5, 1.0, 4.0]},
+    {"cross_entropy": 0.5, "balance": "sqrt"},
+    {"cross_entropy": 2.0, "balance": "full"},
+    {"cross_entropy": 0.5, "balance": "sqrt", "prior": [0.7, 0.2, 0.1]},
+    {"cross_entropy": 0.5, "balance": "sqrt", "weight": [0.5, 1.0, 4.0]},
     {"cross_entropy": 0.5, "weight": [0.5, 1.0, 4.0]},
     {"memory": 0.9},
     {"memory": 0.5, "weight": [0.5, 1.0, 4.0]},
-    {"cross_entropy": 0.5, "class_weighting": "sqrt", "memory": 0.9},
+    {"cross_entropy": 0.5, "balance": "sqrt", "memory": 0.9},
 ]
 
 

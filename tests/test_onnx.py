@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from metricfit import MetricClassifier
 from metricfit.decisions import DecisionRule
 from metricfit.store.onnx import onnx_inputs, to_onnx
+from tests.helper import make_classifier
 
-QUICK = {"cv": 2, "baseline": False, "min_steps": 40, "max_epochs": 1, "random_state": 0, "verbose": False}
+QUICK = {"cv": 2, "baseline": False, "min_updates": 40, "max_epochs": 1, "random_state": 0, "verbose": False}
 
 pytestmark = pytest.mark.filterwarnings("ignore:X. column 'name' not used")
 
@@ -43,7 +43,7 @@ def table():
 @pytest.fixture(scope="module")
 def fitted(table):
     score = table["age"].fillna(30) + 8 * table["paid"] + table["when"].dt.month
-    return MetricClassifier("f1", **QUICK).fit(table, np.array(["low", "middle", "high"])[pd.qcut(score, 3).cat.codes])
+    return make_classifier("f1", **QUICK).fit(table, np.array(["low", "middle", "high"])[pd.qcut(score, 3).cat.codes])
 
 
 def run(classifier, X, path):
@@ -93,7 +93,7 @@ def test_thresholds_and_labels_of_every_type(tmp_path, threshold, labels):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 3))
     y = np.array(labels)[(X[:, 0] > 0).astype(int)]
-    classifier = MetricClassifier("mcc", preprocess=None, **QUICK).fit(X.astype(np.float32), y)
+    classifier = make_classifier("mcc", preprocess=None, **QUICK).fit(X.astype(np.float32), y)
     classifier.decision_rule_ = DecisionRule.at_threshold(threshold, classifier.classes_.tolist())
     label, proba = run(classifier, X.astype(np.float32), tmp_path / "m.onnx")
     assert (label == classifier.predict(X.astype(np.float32))).all()
@@ -101,7 +101,7 @@ def test_thresholds_and_labels_of_every_type(tmp_path, threshold, labels):
 
 
 def test_calendar_of_every_day_of_four_centuries(tmp_path):
-    from metricfit.data.dates import calendar_parts
+    from metricfit.data.encoders import calendar_parts
     from metricfit.store.graph import Graph
     from metricfit.store.onnx import _calendar
 
@@ -121,7 +121,7 @@ def test_calendar_of_every_day_of_four_centuries(tmp_path):
 @pytest.mark.parametrize("thresholds", [None, [0.2, 0.7, 0.45]])
 def test_several_labels_with_a_threshold_each(table, tmp_path, thresholds):
     labels = pd.DataFrame({"old": table["age"] > 45, "paid late": table["paid"], "big": table["rooms"] > 3}).astype(int)
-    classifier = MetricClassifier("f1", **QUICK).fit(table.drop(columns="paid"), labels)
+    classifier = make_classifier("f1", **QUICK).fit(table.drop(columns="paid"), labels)
     if thresholds:
         classifier.decision_rule_ = DecisionRule.at_thresholds(thresholds, labels.columns.tolist())
     label, proba = run(classifier, table, tmp_path / "m.onnx")
@@ -136,7 +136,7 @@ def test_several_labels_with_a_threshold_each(table, tmp_path, thresholds):
 def test_what_cannot_be_exported_is_said(tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 3))
     y = (X[:, 0] > 0).astype(int)
-    scaled = MetricClassifier("mcc", preprocess=StandardScaler(), **QUICK).fit(X, y)
+    scaled = make_classifier("mcc", preprocess=StandardScaler(), **QUICK).fit(X, y)
     with pytest.raises(ValueError, match="preprocess: only the built-in"):
         to_onnx(scaled, tmp_path / "m.onnx")
     assert list(tmp_path.iterdir()) == []

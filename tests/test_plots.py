@@ -9,9 +9,10 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from metricfit import MetricClassifier, plots
+from metricfit import plots
 from metricfit.decisions import best_threshold
-from metricfit.steps import annealed_linear_step
+from metricfit.steps import Annealed
+from tests.helper import make_classifier
 from tests.report.helper import history
 
 matplotlib.use("Agg")
@@ -27,8 +28,8 @@ def closed():
 @pytest.fixture(scope="module")
 def fitted():
     X, y = load_breast_cancer(return_X_y=True)
-    options = {"cv": 2, "baseline": False, "min_steps": 40, "max_epochs": 1, "verbose": False, "random_state": 0}
-    return MetricClassifier("mcc", recipe="east", **options).fit(X[::2], y[::2]), X[1::2], y[1::2]
+    options = {"cv": 2, "baseline": False, "min_updates": 40, "max_epochs": 1, "verbose": False, "random_state": 0}
+    return make_classifier("mcc", recipe="east", **options).fit(X[::2], y[::2]), X[1::2], y[1::2]
 
 
 def test_threshold_curve_has_the_metrics_values_and_its_best():
@@ -83,7 +84,7 @@ def test_alignment_of_a_fit_and_of_values(fitted):
     with pytest.raises(ValueError, match="exact: expected one value for each"):
         plots.AlignmentDisplay([0.1], [0.1, 0.2])
     with pytest.raises(ValueError, match="estimator: expected a fitted MetricClassifier"):
-        plots.AlignmentDisplay.from_estimator(MetricClassifier())
+        plots.AlignmentDisplay.from_estimator(make_classifier())
 
 
 def test_annealing_marks_every_cooling(fitted):
@@ -100,12 +101,12 @@ def test_annealing_marks_every_cooling(fitted):
 def test_step_is_the_losss_own(fitted):
     import torch
 
-    display = plots.StepDisplay.from_step(temperature=0.05, tau=0.3)
+    display = plots.StepDisplay.from_step(Annealed(0.05), tau=0.3)
     p, heights = display.line_.get_data()
-    expected = annealed_linear_step(torch.from_numpy(np.asarray(p)), torch.tensor(0.3, dtype=torch.float64), 0.05)
+    expected = Annealed(0.05)(torch.from_numpy(np.asarray(p)), torch.tensor(0.3, dtype=torch.float64))
     np.testing.assert_allclose(heights, expected.numpy())
     last = plots.StepDisplay.from_estimator(fitted[0])
-    assert f"T = {fitted[0].history_['temperature'].iloc[-1]:.3g}" in last.name
+    assert f"temperature={fitted[0].history_['temperature'].iloc[-1]:.3g}" in last.name
 
 
 def test_importing_metricfit_does_not_import_matplotlib():

@@ -13,13 +13,14 @@ import pytest
 import skops.io
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from metricfit import MetricClassifier, save, store
+from metricfit import save, store
 from metricfit.decisions import DecisionRule
 from metricfit.report import model_card
 from metricfit.store import ModelFolderError, describe, description_of, folder, load
 from metricfit.store.folder import write_folder
+from tests.helper import make_classifier
 
-QUICK = {"cv": 2, "baseline": True, "min_steps": 20, "max_epochs": 1, "random_state": 0, "verbose": False}
+QUICK = {"cv": 2, "baseline": True, "min_updates": 20, "max_epochs": 1, "random_state": 0, "verbose": False}
 
 pytestmark = pytest.mark.filterwarnings("ignore:X. column 'name' not used")
 
@@ -46,7 +47,7 @@ def table():
 @pytest.fixture(scope="module")
 def fitted(table):
     y = np.where(table["age"].fillna(0) + 20 * table["paid"] > 50, "sí, yes", "no")
-    return MetricClassifier("f1", **QUICK).fit(table, y)
+    return make_classifier("f1", **QUICK).fit(table, y)
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_everything_comes_back(fitted, saved, table):
 def test_labels_of_every_type_come_back_with_their_type(labels, tmp_path):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 3)), labels[np.arange(60) % len(labels)]
-    classifier = MetricClassifier("mcc", **{**QUICK, "cv": None, "baseline": False}).fit(X, y)
+    classifier = make_classifier("mcc", **{**QUICK, "cv": None, "baseline": False}).fit(X, y)
     back = load(save(classifier, tmp_path / "model"))
     assert back.predict(X).dtype == classifier.predict(X).dtype
     assert (back.predict(X) == classifier.predict(X)).all()
@@ -95,7 +96,7 @@ def test_a_model_refitted_after_loading_is_the_same(fitted, saved, table):
     back = load(saved)
     y = fitted.predict(table)
     y[:2] = fitted.classes_
-    again, first = back.fit(table, y), MetricClassifier("f1", **QUICK).fit(table, y)
+    again, first = back.fit(table, y), make_classifier("f1", **QUICK).fit(table, y)
     assert (again.predict_proba(table) == first.predict_proba(table)).all()
 
 
@@ -103,7 +104,7 @@ def test_without_preprocessing_and_with_a_scaler_of_scikit_learn(tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 3))
     y = (X[:, 0] > 0).astype(int)
     for name, preprocess in (("none", None), ("scaler", StandardScaler())):
-        classifier = MetricClassifier("mcc", preprocess=preprocess, **{**QUICK, "baseline": False}).fit(X, y)
+        classifier = make_classifier("mcc", preprocess=preprocess, **{**QUICK, "baseline": False}).fit(X, y)
         back = load(save(classifier, tmp_path / name))
         assert (back.predict_proba(X) == classifier.predict_proba(X)).all()
 
@@ -283,13 +284,13 @@ def test_what_cannot_be_saved_is_said_before_anything_is_written(table, fitted, 
     X = np.random.default_rng(0).normal(size=(60, 3))
     y = (X[:, 0] > 0).astype(int)
     quick = {**QUICK, "baseline": False}
-    own = MetricClassifier("mcc", network=torch.nn.Linear(6, 2), **quick).fit(X, y)
+    own = make_classifier("mcc", network=torch.nn.Linear(6, 2), **quick).fit(X, y)
     with pytest.raises(ValueError, match="network: only the built-in"):
         save(own, tmp_path / "model")
-    function = MetricClassifier(lambda cm: cm.tp[1] / (cm.tp[1] + cm.fn[1] + 1), **quick).fit(X, y)
+    function = make_classifier(lambda cm: cm.tp[1] / (cm.tp[1] + cm.fn[1] + 1), **quick).fit(X, y)
     with pytest.raises(ValueError, match=r"metric: .*expression"):
         save(function, tmp_path / "model")
-    code = MetricClassifier("mcc", preprocess=FunctionTransformer(np.abs), **quick).fit(X, y)
+    code = make_classifier("mcc", preprocess=FunctionTransformer(np.abs), **quick).fit(X, y)
     assert (load(save(code, tmp_path / "ufunc")).predict(X) == code.predict(X)).all()
     code.preprocessor_ = FunctionTransformer(mixed_table)
     with pytest.raises(ValueError, match=r"preprocess: .*mixed_table"):

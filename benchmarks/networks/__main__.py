@@ -20,7 +20,7 @@ from sklearn.pipeline import make_union
 from sklearn.preprocessing import FunctionTransformer
 
 from benchmarks.data import load
-from metricfit import MetricClassifier
+from metricfit import MetricClassifier, Recipe
 from metricfit.data import TablePreprocessor
 
 RESULTS = Path(__file__).parent / "results.csv"
@@ -60,9 +60,11 @@ def _features(bins: int) -> Any:
     return make_union(TablePreprocessor(random_state=0), encoded)
 
 
-def _network(seed: int, metric: str, bins: int = 0, **options: Any) -> Any:
+def _network(seed: int, metric: str, bins: int = 0, **parts: Any) -> Any:
     preprocess = _features(bins) if bins else "auto"
-    return MetricClassifier(metric, preprocess=preprocess, baseline=False, random_state=seed, verbose=False, **options)
+    return MetricClassifier(
+        metric, recipe=Recipe(**parts), preprocess=preprocess, baseline=False, random_state=seed, verbose=False
+    )
 
 
 VARIANTS: dict[str, Callable[[int, str], Any]] = {

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.papers import compiled, data, losses, networks
+from benchmarks.papers import data, losses, networks
 from benchmarks.papers.config import Experiment, Protocol, protocol
 from benchmarks.papers.evaluation import THRESHOLDS, Score, Scores, evaluate
 from benchmarks.papers.training import Fit, Settings, outputs, train
@@ -163,9 +163,6 @@ def _network(experiment: Experiment, trial: int, choice: Choice) -> tuple[Fit, l
         how.augment,
         how.min_delta.get(experiment.dataset, 0.0),
     )
-    if not how.history and compiled.can_train(make, built.loss, settings):
-        fit = compiled.train(make, built.loss, parts.train, parts.validation, settings, seed=trial)
-        return fit, built, time.perf_counter() - start
     device = "cuda" if torch.cuda.is_available() else "cpu"
     watch = partial(_watched, built=built, parts=parts, device=device) if how.history else None
     fit = train(make, built.loss, parts.train, parts.validation, settings, seed=trial, device=device, watch=watch)

@@ -25,14 +25,14 @@ def one(case: str) -> None:
     import numpy as np
     import torch
 
-    from metricfit import MetricClassifier, MetricLoss
+    from metricfit import MetricClassifier, MetricLoss, Recipe
 
     torch.set_num_threads(1)
     started = time.process_time()
     if case == "fit":
         X = np.random.default_rng(0).normal(size=(4000, 10)).astype(np.float32)
-        options = {"max_epochs": 60, "batch_size": 64, "baseline": False, "cv": None, "verbose": False}
-        MetricClassifier("f1", **options).fit(X, X[:, 0] > 1)
+        recipe = Recipe(max_epochs=60, batch_size=64)
+        MetricClassifier("f1", recipe=recipe, baseline=False, cv=None, verbose=False).fit(X, X[:, 0] > 1)
     else:
         n, d = (int(part) for part in case.split("x"))
         MetricLoss("f1")(torch.zeros(n, d, requires_grad=True), torch.arange(n) % d).backward()

@@ -27,9 +27,9 @@ from threadpoolctl import threadpool_limits
 from benchmarks.data import load
 from metricfit import MetricClassifier, metrics
 from metricfit.data import TablePreprocessor
-from metricfit.training import Problem, get_recipe
-from metricfit.training.evaluation import TrainingData
-from metricfit.training.loop import _Trainer
+from metricfit.training import Problem, Recipe
+from metricfit.training.batches import TrainingData
+from metricfit.training.loop import Trainer
 from metricfit.training.splits import split_rows
 
 RESULTS = Path(__file__).parent / "fit.csv"
@@ -63,9 +63,9 @@ def epochs(X: NDArray[np.float32], y: NDArray[np.int64], repetitions: int) -> li
         folds = members if members > 1 else None
         splits = split_rows(y, folds, members=1, groups=None, random=np.random.default_rng(0))
         trainers = []
-        for recipe, metric in (("cross_entropy", "f1"), ("default", "f1"), ("default", "mcc")):
+        for recipe, metric in (("log_loss", "f1"), ("default", "f1"), ("default", "mcc")):
             problem = Problem(data, splits, metrics.get(metric), "binary", (0, 1))
-            trainers.append(_Trainer(problem, get_recipe(recipe), 0, None, torch.device("cpu"), False))
+            trainers.append(Trainer(problem, Recipe(recipe).complete(), 0, torch.device("cpu")))
         _times([trainer.epoch for trainer in trainers], 1)
         times = _times([trainer.epoch for trainer in trainers], repetitions)
         for j, metric in ((1, "f1"), (2, "mcc")):
@@ -86,8 +86,15 @@ def fits(X: NDArray[np.float32], y: NDArray[np.int64], repetitions: int) -> list
     tables = {"float32": X, "float64": X.astype(np.float64)}
     for hidden in ((128, 64), (32, 16)):
         for batch in (512, 200):
-            common = {"hidden_sizes": hidden, "batch_size": batch, "dropout": 0.0, "max_epochs": EPOCHS, "min_steps": 0}
-            common |= {"preprocess": None, "baseline": False, "verbose": False, "random_state": 0, "device": "cpu"}
+            recipe = Recipe(hidden_sizes=hidden, batch_size=batch, dropout=0.0, max_epochs=EPOCHS, min_updates=0)
+            common = {
+                "recipe": recipe,
+                "preprocess": None,
+                "baseline": False,
+                "verbose": False,
+                "random_state": 0,
+                "device": "cpu",
+            }
             five, one = (MetricClassifier("f1", cv=cv, **common) for cv in (5, None))
             usual = {"batch_size": batch, "max_iter": EPOCHS, "n_iter_no_change": EPOCHS, "random_state": 0}
             plain = MLPClassifier(hidden, **usual)
@@ -110,15 +117,15 @@ def memory() -> list[dict[str, Any]]:
     code = """
 import resource, sys, numpy as np, torch, warnings
 warnings.simplefilter("ignore"); torch.set_num_threads(1)
-from metricfit import MetricClassifier
+from metricfit import MetricClassifier, Recipe
 r = np.random.default_rng(0)
 X = r.standard_normal((1_000_000, 50), dtype=np.float32); y = (X[:, 0] + r.standard_normal(1_000_000) > 1.5).astype(int)
 usual = dict(baseline=False, verbose=False, device="cpu")
-many = dict(max_epochs=100, min_steps=1200, batch_size=16)
-few = dict(max_epochs=1, max_steps=5)
-MetricClassifier("f1", cv=None, **usual, **(many if sys.argv[1] == "loaded" else few)).fit(X[:5000], y[:5000])
+many = Recipe(max_epochs=100, min_updates=1200, batch_size=16)
+few = Recipe(max_epochs=1, max_updates=5)
+MetricClassifier("f1", recipe=many if sys.argv[1] == "loaded" else few, cv=None, **usual).fit(X[:5000], y[:5000])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-MetricClassifier("f1", max_epochs=1, min_steps=0, **usual).fit(X, y)
+MetricClassifier("f1", recipe=Recipe(max_epochs=1, min_updates=0), **usual).fit(X, y)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / X.nbytes)
 """
     rows = []

@@ -123,7 +123,7 @@ def options(seconds: float, clock: str) -> None:
             "f1": MetricLoss("f1", task=task),
             "mcc + cross-entropy": MetricLoss("mcc", task=task, cross_entropy=0.5),
             "f1 + weighted cross-entropy, memory": MetricLoss(
-                "f1", task=task, cross_entropy=0.5, class_weighting="sqrt", memory=0.9
+                "f1", task=task, cross_entropy=0.5, balance="sqrt", memory=0.9
             ),
         }
         contestants = {"cross_entropy": F.cross_entropy, **losses}

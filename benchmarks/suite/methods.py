@@ -83,11 +83,15 @@ class Method:
     family: str
 
 
-def _metric_classifier(part: Part, seed: int, threads: int, metric: str, **options: Any) -> Prediction:
-    from metricfit import MetricClassifier
+def _metric_classifier(
+    part: Part, seed: int, threads: int, metric: str, recipe: str = "default", **parts: Any
+) -> Prediction:
+    from metricfit import MetricClassifier, Recipe
 
     # The validation report's cross-entropy baseline is no part of the model, and would double the time.
-    model = MetricClassifier(metric=metric, baseline=False, verbose=False, random_state=seed, device="cpu", **options)
+    model = MetricClassifier(
+        metric, recipe=Recipe(recipe, **parts), baseline=False, verbose=False, random_state=seed, device="cpu"
+    )
     model.fit(part.X_train, part.y_train)
     held = model.held_out_
     if model.recipe_.rule != "argmax" or held is None:
@@ -154,12 +158,12 @@ def _networks() -> dict[str, Method]:
         "default": Method("MetricClassifier", default, False, "metricfit"),
         "east": Method('MetricClassifier, "east"', east, False, "metricfit"),
     }
-    for name, title, weighting in (
+    for name, title, balance in (
         ("ce", "Cross-entropy", "none"),
         ("ce_sqrt", "√-weighted cross-entropy", "sqrt"),
-        ("ce_balanced", "Weighted cross-entropy", "balanced"),
+        ("ce_balanced", "Weighted cross-entropy", "full"),
     ):
-        shared = fit(name, recipe="cross_entropy", class_weighting=weighting)
+        shared = fit(name, recipe="log_loss", balance=balance)
         found[name] = Method(title, shared, False, "same network, cross-entropy")
         found[f"{name}_tuned"] = Method(f"{title}, tuned rule", shared, True, "same network, cross-entropy")
     return found

@@ -15,11 +15,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
-from metricfit import MetricClassifier
+from metricfit import MetricClassifier, Recipe
 from metricfit.plots import AnnealingDisplay, StepDisplay
+from metricfit.steps import Annealed
 
 IMAGES = Path(__file__).parents[1] / "images"
-STEPS = ("annealed_linear", "linear", "sigmoid", "amplifier", "identity")
+STEPS = ("annealed", "linear", "sigmoid", "amplifier", "identity")
 WARM = {0.2: "#fdba74", 0.1: "#f97316", 0.05: "#c2410c", 0.01: "#7c2d12"}
 
 
@@ -50,7 +51,7 @@ def draw_temperatures() -> None:
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constrained")
     for axes, tau in zip(panels, (0.5, 0.2), strict=True):
         for temperature, colour in WARM.items():
-            StepDisplay.from_step("annealed_linear", temperature=temperature, tau=tau, ax=axes, color=colour)
+            StepDisplay.from_step(Annealed(temperature), tau=tau, ax=axes, color=colour)
         axes.set_title(f"threshold τ = {tau}", fontsize=10, loc="left")
         axes.spines["right"].set_visible(False)
     panels[1].set_ylabel("")
@@ -68,7 +69,7 @@ def draw_annealing() -> None:
     """One training by the paper's recipe, with small settings so that the coolings can be told apart."""
     X, y = rare_digits()
     classifier = MetricClassifier(
-        "f1", recipe="east", cv=None, patience=3, cooling=0.8, max_epochs=60, min_steps=200, baseline=False,
+        "f1", recipe=Recipe("east", patience=3, cooling=0.8, max_epochs=60, min_updates=200), cv=None, baseline=False,
         verbose=False, random_state=0,
     ).fit(X, y)  # fmt: skip
     figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")

@@ -10,23 +10,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from metricfit import data, decisions, functional, losses, metrics, plots
+    from metricfit import data, decisions, losses, metrics, plots
     from metricfit.annealing import TemperatureAnnealer
     from metricfit.classifier import MetricClassifier
     from metricfit.confusion import ConfusionMatrix
     from metricfit.losses import MetricLoss
     from metricfit.store import load
+    from metricfit.training.recipes import Recipe
 
 __version__ = "0.1.0"
 __all__ = [
     "ConfusionMatrix",
     "MetricClassifier",
     "MetricLoss",
+    "Recipe",
     "TemperatureAnnealer",
     "__version__",
     "data",
     "decisions",
-    "functional",
     "load",
     "losses",
     "metrics",
@@ -40,10 +41,10 @@ _LAZY = {
     "ConfusionMatrix": "metricfit.confusion",
     "MetricClassifier": "metricfit.classifier",
     "MetricLoss": "metricfit.losses",
+    "Recipe": "metricfit.training.recipes",
     "TemperatureAnnealer": "metricfit.annealing",
     "data": "metricfit.data",
     "decisions": "metricfit.decisions",
-    "functional": "metricfit.functional",
     "load": "metricfit.store",
     "losses": "metricfit.losses",
     "metrics": "metricfit.metrics",

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, get_args
 
 __all__ = ["TemperatureAnnealer"]
 
-Mode = Literal["plateau", "step"]
+Mode = Literal["plateau", "epoch"]
 
 
 class HasTemperature(Protocol):
@@ -25,16 +25,16 @@ class TemperatureAnnealer:
 
     ``mode="plateau"`` is EAST: train at one temperature until the validation loss has not decreased for ``patience``
     steps, cool, and be ``finished`` when ``max_fruitless`` coolings in a row brought no improvement over the best
-    loss of all earlier temperatures. ``mode="step"`` cools every ``every`` calls of :meth:`step`.
+    loss of all earlier temperatures. ``mode="epoch"`` cools every ``every`` calls of :meth:`step`.
 
     Args:
         loss: A :class:`metricfit.MetricLoss`, or several that share the temperature.
         factor: r, in (0, 1); the paper searches {0.8, 0.9}.
-        mode: "plateau" or "step".
+        mode: "plateau" or "epoch".
         patience: Steps without a decrease that make a plateau (mode "plateau").
         min_delta: A decrease smaller than this does not count (mode "plateau").
         max_fruitless: Coolings without improvement after which the annealing is finished (mode "plateau").
-        every: Steps between two coolings (mode "step").
+        every: Steps between two coolings (mode "epoch").
         minimum: The temperature is not lowered below this.
 
     >>> from metricfit import MetricLoss
@@ -60,9 +60,9 @@ class TemperatureAnnealer:
     ) -> None:
         self.losses = list(loss) if isinstance(loss, Iterable) else [loss]
         if not self.losses or any(getattr(one, "temperature", None) is None for one in self.losses):
-            raise ValueError("loss: expected a MetricLoss with a temperature, that is step='annealed_linear'.")
+            raise ValueError("loss: expected a MetricLoss with a temperature, that is step='annealed'.")
         if mode not in get_args(Mode):
-            raise ValueError(f"mode: expected 'plateau' or 'step', got {mode!r}.")
+            raise ValueError(f"mode: expected 'plateau' or 'epoch', got {mode!r}.")
         if not 0 < factor < 1:
             raise ValueError(f"factor: expected a number strictly between 0 and 1, got {factor}.")
         for name, value in (("patience", patience), ("max_fruitless", max_fruitless), ("every", every)):
@@ -98,15 +98,15 @@ class TemperatureAnnealer:
         """Count one epoch (or step) and cool when it is time.
 
         Args:
-            validation_loss: The loss on validation data at the current temperature; needed on mode "plateau".
+            validation_loss: The loss on validation data at the current temperature; needed in mode "plateau".
 
         Returns:
             Whether the temperature was lowered.
         """
         self.steps += 1
-        if self.mode == "step":
+        if self.mode == "epoch":
             if validation_loss is not None:
-                raise ValueError("validation_loss: has no effect with mode='step'.")
+                raise ValueError("validation_loss: has no effect with mode='epoch'.")
             return self.steps % self.every == 0 and self._cool()
         if validation_loss is None:
             raise ValueError("validation_loss: mode='plateau' needs the validation loss of each step.")

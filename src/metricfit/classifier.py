@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,23 +15,32 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import nn
 
 from metricfit.assess.validation import argmax_rule, held_out, held_out_scores, tuned_rule, validation_report
+from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
+from metricfit.data.targets import Target, read_target, read_truth
 from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.decisions import DecisionRule
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.metrics import Constrained, MetricLike, resolve
-from metricfit.training.callbacks import Callback, callback_list, progress_bar
+from metricfit.training.batches import TrainingData
 from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
-from metricfit.training.evaluation import TrainingData, mean_probabilities
+from metricfit.training.evaluation import mean_probabilities
 from metricfit.training.explanation import explain
-from metricfit.training.inputs import as_dense, as_device, check_two_dimensions, matches_names, row_count
+from metricfit.training.history import Callback, callback_list, progress_bar
+from metricfit.training.inputs import (
+    as_dense,
+    as_device,
+    check_two_dimensions,
+    combined_weights,
+    draw_seed,
+    matches_names,
+    row_count,
+)
 from metricfit.training.loop import Problem, TrainingResult, train
-from metricfit.training.recipes import Recipe, get_recipe
+from metricfit.training.recipes import Recipe
 from metricfit.training.splits import Split, choose_cv, given_splits, group_codes, split_rows
-from metricfit.training.targets import Target, combined_weights, draw_seed, read_target, read_truth
 
 __all__ = ["MetricClassifier"]
 
@@ -39,7 +48,7 @@ BASELINE_ROWS = 20_000
 """Up to this many rows the cross-entropy baseline of the validation report is trained without asking."""
 
 _BASELINE_DIFFERS = {
-    "name", "loss", "cross_entropy", "class_weighting", "warm_start_epochs", "annealing", "memory", "selection", "rule"
+    "name", "objective", "cross_entropy", "balance", "warm_start_epochs", "annealing", "memory", "selection", "rule"
 }  # fmt: skip
 """Parts of the recipe that the cross-entropy baseline does not share."""
 
@@ -51,58 +60,26 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     :class:`metricfit.data.TablePreprocessor`). By default five networks are trained as one, each on four fifths of
     the rows and stopped on the rest; probabilities are their mean and the decision is its arg max.
 
-    Every ``None`` below means: as the recipe says (see :class:`metricfit.training.Recipe`).
+    How a network is trained is the recipe's matter: ``recipe=Recipe("east", patience=5)``. In searches its parts are
+    parameters, such as ``recipe__learning_rate``.
 
     Args:
         metric: A name, spec, expression, :class:`metricfit.metrics.Metric` or function of the confusion matrix, also
             with constraints: ``"precision[1] subject to recall[1] >= 0.9"``. A bare ``f1``, ``precision``, … is the
             positive class's (the second in sorted order) for two classes and the macro average for more;
             ``metric_`` and :meth:`explain` say which was taken.
-        recipe: ``"default"``, ``"east"``, ``"cross_entropy"``, ``"surrogate_fbeta"``, ``"anyloss"``, or a
+        recipe: ``"default"``, ``"east"``, ``"log_loss"``, ``"surrogate_fbeta"``, ``"anyloss"``, or a
             :class:`metricfit.training.Recipe`.
         cv: Folds of the ensemble; ``None`` for one stratified hold-out of 20 %; ``"auto"`` decides by size; or a
-            scikit-learn splitter or a list of (training rows, validation rows), one a member.
+            scikit-learn splitter or a list of (training rows, validation rows), one per member.
         n_members: Networks that share a split, started from different weights.
         baseline: Whether to train the same network with cross-entropy for ``validation_report_``, for twice the time;
             ``"auto"`` does so up to 20,000 rows.
-        class_weight: ``None``, ``"balanced"`` or ``{class: weight}``; takes the place of ``class_weighting``. As in
-            scikit-learn a weight of the rows: of the loss, metric included, and of ``history_``. The validation
+        class_weight: ``None``, ``"balanced"`` or ``{class: weight}``; takes the place of the recipe's ``balance``. As
+            in scikit-learn a weight of the rows: of the loss, metric included, and of ``history_``. The validation
             report, its baseline and ``score`` go without it.
         preprocess: ``"auto"``, or a transformer to a dense array, or ``None`` for X that is one already.
-        network: ``"mlp"``, ``"linear"``, a factory ``(in_features, out_features) -> module``, or a module. A module
-            is a template: each member is a copy whose layers draw their weights anew (``reset_parameters``), so
-            trained weights are not kept; a factory's are.
-        hidden_sizes: Widths of the hidden layers.
-        dropout: Share of activations dropped.
-        loss: ``"metric"``, ``"cross_entropy"`` or ``"surrogate_fbeta"``.
-        cross_entropy: Weight of the cross-entropy added to the metric's loss.
-        class_weighting: Class weights in it: ``"none"``, ``"sqrt"``, ``"balanced"``.
-        warm_start_epochs: Epochs of cross-entropy alone at the start.
-        step: Approximation of the step function.
-        temperature: Its T.
-        memory: Decay of the cross-batch memory.
-        annealing: ``"none"``, ``"plateau"``, ``"step"``.
-        cooling: Factor of a cooling.
-        patience: Epochs without improvement before cooling or stopping; 0 never.
-        min_delta: Improvements that are no larger do not count as such.
-        max_fruitless: Coolings without improvement before a member is finished.
-        batch_size: Rows in a batch.
-        stratified: Whether batches are stratified.
-        max_epochs: Passes over the data.
-        min_steps: Optimiser steps at least.
-        max_steps: Optimiser steps at most.
-        learning_rate: Of AdamW.
-        warm_up_steps: Steps of its rise.
-        schedule: ``"cosine"`` or ``"constant"``.
-        weight_decay: Of AdamW.
-        gradient_clip: Largest norm of a member's gradient.
-        averaging: Horizon of the weight average, in epochs.
-        selection: What picks the checkpoint: ``"soft"``, ``"hard"``, ``"cross_entropy"``, ``"loss"``, ``"last"``.
-        selection_temperature: T of the soft selection.
-        checkpoints: How often the selection looks.
-        rule: ``"argmax"`` or ``"tuned"``; a constrained metric's rule is always tuned.
         device: ``"auto"`` (a GPU if there is one) or a torch device.
-        mixed_precision: bfloat16 on a GPU that has it.
         checkpoint_dir: Where to save the state of training. The same fit started again goes on from there and ends
             with exactly the same model, wherever it was stopped.
         callbacks: A function of :class:`metricfit.training.EpochEnd`, or several, called after each epoch; true ends
@@ -115,22 +92,24 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         task_: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         seed_: The seed that was used; drawn, if ``random_state`` gave none.
         metric_: The metric with its class or average written out.
-        recipe_: The recipe with all overrides.
+        recipe_: The recipe with all its parts filled in.
         network_: The trained ensemble.
         preprocessor_: The fitted preprocessor, or None.
         decision_rule_: The rule that is folded into ``predict_proba``.
-        history_: One row an epoch.
+        history_: One row per epoch.
         validation_report_: The metric on held-out rows: cross-entropy at arg max and with a tuned rule, trained on
             the metric, ensemble; with standard errors and gains.
         held_out_: The probabilities, decisions and truth behind that report, or None; saved with the model.
-        choices_: What was decided without asking, in words.
+        choices_: What was decided without asking: :class:`metricfit.choices.Choice` objects, each with a topic and,
+            as its text, a sentence.
         n_features_in_: Number of columns.
         feature_names_in_: Their names, if they were text.
 
     Example:
         >>> from sklearn.datasets import load_iris
         >>> X, y = load_iris(return_X_y=True)
-        >>> clf = MetricClassifier(metric="f1", cv=None, min_steps=100, max_epochs=1, random_state=0).fit(X, y)
+        >>> recipe = Recipe(min_updates=100, max_epochs=1)
+        >>> clf = MetricClassifier("f1", recipe=recipe, cv=None, random_state=0).fit(X, y)
         >>> print(clf.metric_)
         f1:average=macro
         >>> clf.score(X, y) > 0.9
@@ -147,38 +126,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         baseline: bool | str = "auto",
         class_weight: dict[Any, float] | str | None = None,
         preprocess: Any = "auto",
-        network: str | nn.Module | Callable[..., nn.Module] | None = None,
-        hidden_sizes: Sequence[int] | None = None,
-        dropout: float | None = None,
-        loss: str | None = None,
-        cross_entropy: float | None = None,
-        class_weighting: str | None = None,
-        warm_start_epochs: int | None = None,
-        step: str | None = None,
-        temperature: float | None = None,
-        memory: float | None = None,
-        annealing: str | None = None,
-        cooling: float | None = None,
-        patience: int | None = None,
-        min_delta: float | None = None,
-        max_fruitless: int | None = None,
-        batch_size: int | None = None,
-        stratified: bool | None = None,
-        max_epochs: int | None = None,
-        min_steps: int | None = None,
-        max_steps: int | None = None,
-        learning_rate: float | None = None,
-        warm_up_steps: int | None = None,
-        schedule: str | None = None,
-        weight_decay: float | None = None,
-        gradient_clip: float | None = None,
-        averaging: float | None = None,
-        selection: str | None = None,
-        selection_temperature: float | None = None,
-        checkpoints: int | None = None,
-        rule: str | None = None,
         device: str | torch.device = "auto",
-        mixed_precision: bool = True,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         callbacks: Callback | Sequence[Callback] = (),
         verbose: bool = True,
@@ -191,38 +139,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.baseline = baseline
         self.class_weight = class_weight
         self.preprocess = preprocess
-        self.network = network
-        self.hidden_sizes = hidden_sizes
-        self.dropout = dropout
-        self.loss = loss
-        self.cross_entropy = cross_entropy
-        self.class_weighting = class_weighting
-        self.warm_start_epochs = warm_start_epochs
-        self.step = step
-        self.temperature = temperature
-        self.memory = memory
-        self.annealing = annealing
-        self.cooling = cooling
-        self.patience = patience
-        self.min_delta = min_delta
-        self.max_fruitless = max_fruitless
-        self.batch_size = batch_size
-        self.stratified = stratified
-        self.max_epochs = max_epochs
-        self.min_steps = min_steps
-        self.max_steps = max_steps
-        self.learning_rate = learning_rate
-        self.warm_up_steps = warm_up_steps
-        self.schedule = schedule
-        self.weight_decay = weight_decay
-        self.gradient_clip = gradient_clip
-        self.averaging = averaging
-        self.selection = selection
-        self.selection_temperature = selection_temperature
-        self.checkpoints = checkpoints
-        self.rule = rule
         self.device = device
-        self.mixed_precision = mixed_precision
         self.checkpoint_dir = checkpoint_dir
         self.callbacks = callbacks
         self.verbose = verbose
@@ -261,9 +178,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tensors = (torch.from_numpy(a) for a in (features, target.codes, weight))
         problem = Problem(TrainingData(*tensors), splits, self.metric_, target.task, target.labels)
         self.classes_, self.recipe_, self.task_, self.seed_ = target.classes, recipe, target.task, seed
-        self.choices_ = [choice for choice in (meant, why, *columns_in_words(self.preprocessor_)) if choice]
+        self.choices_ = [Choice("metric", meant)] if meant else []
+        self.choices_ += [Choice("folds", why), *columns_in_words(self.preprocessor_)]
         run = self._identity(recipe, fixed, problem)
-        result = self._train(problem, recipe, self.network, "metric", run)
+        result = self._train(problem, recipe, "metric", run)
         unweighted = replace(problem, data=replace(problem.data, weight=torch.from_numpy(evaluation_weight)))
         baseline = self._train_baseline(unweighted, result, run)
         self._keep(target, problem, result, baseline, evaluation_weight.astype(np.float64))
@@ -305,6 +223,22 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "network_")
         return explain(self)
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments; ``deep`` adds the parts of the recipe, as ``recipe__learning_rate``."""
+        params: dict[str, Any] = super().get_params(deep=deep)
+        if deep and isinstance(self.recipe, str | Recipe):
+            params |= {f"recipe__{part}": value for part, value in Recipe.of(self.recipe).parts().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments, and with ``recipe__learning_rate`` and the like parts of the recipe."""
+        parts = {name: value for name, value in params.items() if name.startswith("recipe__")}
+        super().set_params(**{name: value for name, value in params.items() if name not in parts})
+        if parts:
+            given = {name.removeprefix("recipe__"): value for name, value in parts.items()}
+            self.recipe = Recipe.of(self.recipe).with_parts(given)
+        return self
+
     def _forget(self) -> None:
         """Drop what an earlier fit left: where this one fails, there is no model, not half of each."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
@@ -324,19 +258,17 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return occurring if len(occurring) > 2 else tuple(known)
 
     def _read_recipe(self) -> Recipe:
-        parts = {name: getattr(self, name) for name in asdict(Recipe()) if name not in ("name", "network")}
+        recipe = Recipe.of(self.recipe)
         if self.class_weight is not None:
-            if self.class_weighting is not None:
-                raise ValueError("class_weight: takes the place of class_weighting; give one of them.")
-            parts["class_weighting"] = "none"
-        if isinstance(self.network, str):
-            parts["network"] = self.network
+            if recipe.balance is not None:
+                raise ValueError("class_weight: takes the place of the recipe's balance; give one of them.")
+            recipe = recipe.with_parts({"balance": "none"})
         if not isinstance(self.n_members, int | np.integer) or isinstance(self.n_members, bool) or self.n_members < 1:
             raise ValueError(f"n_members: expected a whole number >= 1, got {self.n_members!r}.")
         if self.baseline not in (True, False, "auto"):
             raise ValueError(f"baseline: expected True, False or 'auto', got {self.baseline!r}.")
         callback_list(self.callbacks)
-        return get_recipe(self.recipe, **parts)
+        return recipe.complete()
 
     def _split(self, target: Target, groups: ArrayLike | None, seed: int) -> tuple[list[Split], str]:
         rows = len(target.codes)
@@ -375,23 +307,14 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return features
 
-    def _train(
-        self,
-        problem: Problem,
-        recipe: Recipe,
-        network: Any,
-        run: str,
-        identity: dict[str, str],
-    ) -> TrainingResult:
+    def _train(self, problem: Problem, recipe: Recipe, run: str, identity: dict[str, str]) -> TrainingResult:
         checkpoint = None if self.checkpoint_dir is None else CheckpointFile(self.checkpoint_dir, run, identity)
         with progress_bar(self.verbose and is_first_process(), f"{recipe.name} ({self.metric_})") as bar:
             return train(
                 problem,
                 recipe,
                 seed=self.seed_,
-                network=network,
                 device=as_device(self.device),
-                mixed_precision=self.mixed_precision,
                 checkpoint=checkpoint,
                 callbacks=[bar, *callback_list(self.callbacks)],
                 run=run,
@@ -407,23 +330,28 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not wanted or self._is_plain_cross_entropy() or result.interrupted or not has_validation:
             if auto and not wanted:
                 self.choices_.append(
-                    f"no cross-entropy baseline was trained: there are more than {BASELINE_ROWS:,} rows; baseline=True "
-                    "trains one for the validation report"
+                    Choice(
+                        "baseline",
+                        f"no cross-entropy baseline was trained: there are more than {BASELINE_ROWS:,} rows; "
+                        "baseline=True trains one for the validation report",
+                    )
                 )
             return None
-        shared = {part: value for part, value in asdict(recipe).items() if part not in _BASELINE_DIFFERS}
-        usual = get_recipe("cross_entropy", **shared)
-        baseline = self._train(problem, usual, self.network, "baseline", identity)
+        shared = {part: value for part, value in recipe.parts().items() if part not in _BASELINE_DIFFERS}
+        baseline = self._train(problem, Recipe("log_loss", **shared).complete(), "baseline", identity)
         if baseline.interrupted:
             self.choices_.append(
-                f"training of the cross-entropy baseline was interrupted after {len(baseline.history.records)} epochs, "
-                "so the comparison with it is not fair"
+                Choice(
+                    "baseline",
+                    f"training of the cross-entropy baseline was interrupted after {len(baseline.history.records)} "
+                    "epochs, so the comparison with it is not fair",
+                )
             )
         return baseline
 
     def _is_plain_cross_entropy(self) -> bool:
         recipe = self.recipe_
-        return recipe.loss == "cross_entropy" and recipe.class_weighting == "none" and self.class_weight is None
+        return recipe.objective == "log_loss" and recipe.balance == "none" and self.class_weight is None
 
     def _keep(
         self,
@@ -452,7 +380,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self._is_plain_cross_entropy():
             name = "cross-entropy, tuned rule" if tunes else "cross-entropy, arg max"
         else:
-            name = "trained on the metric" if self.recipe_.loss == "metric" else f"trained by {self.recipe_.name}"
+            name = "trained on the metric" if self.recipe_.objective == "metric" else f"trained by {self.recipe_.name}"
         decisions: dict[str, NDArray[Any]] = {}
         self.validation_report_: pd.DataFrame = validation_report(
             self.metric_, truth, labels, weight, trained=held, baseline=usual, trained_on=name, tuned=tunes,
@@ -475,8 +403,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return {}
         settings = {
             "metric": [str(self.metric_), in_full(self.metric)],
-            "recipe": asdict(recipe),
-            "network": in_full(self.network),
+            "recipe": recipe.parts(),
             "seed": self.seed_ if fixed else None,
             "labels": list(map(str, problem.labels)),
         }

@@ -13,8 +13,9 @@ from sklearn.metrics import f1_score, matthews_corrcoef, recall_score
 
 import metricfit
 from metricfit import metrics, save
-from metricfit.cli import tables
+from metricfit.data import reader
 from tests.cli.helper import customers, write_csv
+from tests.helper import make_classifier
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_predictions_equal_the_loaded_model_in_any_column_order(program, model, 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".jsonl"])
 def test_predictions_to_a_file_batch_by_batch(program, model, new, tmp_path, suffix, monkeypatch):
-    monkeypatch.setattr(tables, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(reader, "_BATCH_ROWS", 7)
     expected = program("predict", model, new)
     out = tmp_path / f"predicted{suffix}"
     program("predict", model, new, "--out", out)
@@ -50,7 +51,7 @@ def test_predictions_to_a_file_batch_by_batch(program, model, new, tmp_path, suf
 
 
 def test_a_failure_in_the_middle_leaves_no_half_written_file(program, model, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(reader, "_BATCH_ROWS", 7)
     rows = customers(50)
     rows[40]["age"] = "old"
     data = write_csv(tmp_path / "bad.csv", rows)
@@ -82,8 +83,8 @@ def test_a_damaged_model_is_one_message(program, model, new):
 def test_a_model_saved_in_python_predicts_from_the_command_line(program, tmp_path, new):
     frame = pd.read_csv(new)
     frame["flag"] = frame["age"] > 40
-    quick = {"cv": None, "baseline": False, "min_steps": 5, "max_epochs": 1, "random_state": 0, "verbose": False}
-    classifier = metricfit.MetricClassifier("mcc", **quick).fit(frame.drop(columns="churn"), frame["churn"])
+    quick = {"cv": None, "baseline": False, "min_updates": 5, "max_epochs": 1, "random_state": 0, "verbose": False}
+    classifier = make_classifier("mcc", **quick).fit(frame.drop(columns="churn"), frame["churn"])
     frame.to_csv(new, index=False)
     read = pd.read_csv(io.StringIO(program("predict", save(classifier, tmp_path / "m"), new)))
     assert (read["prediction"] == classifier.predict(frame)).all()

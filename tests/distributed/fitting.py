@@ -13,17 +13,23 @@ import pandas as pd
 from sklearn.datasets import make_classification
 
 from metricfit import MetricClassifier
-from metricfit.streaming import fit_shards
+from metricfit.training import Recipe
+from metricfit.training.streaming import fit_shards
 
+QUICK = Recipe(max_epochs=3, min_updates=30, hidden_sizes=(16,))
 CASES = {
     "binary": {"metric": "f1", "cv": 2},
     "three classes": {"metric": "mcc", "cv": None},
     "constraint": {"metric": "precision[1] subject to recall[1] >= 0.8", "cv": None},
-    "surrogate": {"metric": "f1", "recipe": "surrogate_fbeta", "cv": None},
+    "surrogate": {"metric": "f1", "cv": None, "recipe": QUICK.with_parts({"name": "surrogate_fbeta"})},
     "auroc": {"metric": "auroc", "cv": None},
-    "fewer rows than processes in a batch": {"metric": "f1", "cv": None, "batch_size": 1, "min_steps": 20},
+    "fewer rows than processes in a batch": {
+        "metric": "f1",
+        "cv": None,
+        "recipe": QUICK.with_parts({"batch_size": 1, "min_updates": 20}),
+    },
 }
-COMMON = {"baseline": False, "max_epochs": 3, "min_steps": 30, "hidden_sizes": (16,), "random_state": 0}
+COMMON = {"recipe": QUICK, "baseline": False, "random_state": 0}
 
 
 def data(classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -44,7 +50,7 @@ def main(out: Path, how: str) -> None:
         MetricClassifier("f1", callbacks=[die], **COMMON).fit(*data(2))
     for name, options in CASES.items():
         X, y = data(3 if name == "three classes" else 2)
-        if "batch_size" in options:
+        if name.startswith("fewer"):
             X, y = X[:21], y[:21]
         folder = None if name != "binary" else out.parent / f"checkpoints-{os.environ.get('WORLD_SIZE', 1)}"
         fitted = MetricClassifier(**{**COMMON, **options}, checkpoint_dir=folder).fit(X, y)

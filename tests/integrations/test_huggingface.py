@@ -219,7 +219,7 @@ def test_accelerate_accumulates_and_saves_the_annealer(tmp_path: Path) -> None:
     """No adapter is needed: the mean over micro-batches is Accelerate's, and the annealer has a state_dict."""
     x, y = blobs(32)
     loss = MetricLoss("f1")
-    annealer = TemperatureAnnealer(loss, mode="step", factor=0.5)
+    annealer = TemperatureAnnealer(loss, mode="epoch", factor=0.5)
     accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
     model = network()
     optimiser = torch.optim.SGD(model.parameters(), lr=0.5)

@@ -16,8 +16,8 @@ from sklearn.datasets import load_iris
 
 from metricfit import MetricClassifier
 from metricfit.integrations.tracking import MLflow, TensorBoard, WandB
-from metricfit.training.callbacks import EpochEnd
-from metricfit.training.history import EpochRecord
+from metricfit.training.history import EpochEnd, EpochRecord
+from tests.helper import make_classifier
 
 
 def event(epoch: int, run: str = "metric", metric: float = 0.5) -> EpochEnd:
@@ -114,8 +114,8 @@ def test_tensorboard_reads_what_a_classifier_wrote(tmp_path: Path) -> None:
 
     X, y = load_iris(return_X_y=True)
     tracker = TensorBoard(tmp_path)
-    classifier = MetricClassifier(
-        "f1", cv=None, baseline=True, max_epochs=3, min_steps=1, callbacks=[tracker], random_state=0
+    classifier = make_classifier(
+        "f1", cv=None, baseline=True, max_epochs=3, min_updates=1, callbacks=[tracker], random_state=0
     ).fit(X, y)
     tracker.close()
     read = EventAccumulator(str(tmp_path)).Reload()
@@ -132,7 +132,7 @@ def test_tensorboard_reads_what_a_classifier_wrote(tmp_path: Path) -> None:
 
 def trained_with(tracker: Any) -> MetricClassifier:
     X, y = load_iris(return_X_y=True)
-    return MetricClassifier("f1", cv=None, max_epochs=3, min_steps=1, callbacks=[tracker], random_state=0).fit(X, y)
+    return make_classifier("f1", cv=None, max_epochs=3, min_updates=1, callbacks=[tracker], random_state=0).fit(X, y)
 
 
 # Their libraries warn of their own future.

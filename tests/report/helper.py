@@ -12,7 +12,7 @@ from metricfit.assess.scores import HeldOutScores, codes_of
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import DecisionRule
 from metricfit.report import render
-from metricfit.training.recipes import get_recipe
+from metricfit.training.recipes import Recipe
 
 
 def history(epochs=12, *, cooling=True):
@@ -25,7 +25,7 @@ def history(epochs=12, *, cooling=True):
             # Between checkpoints nothing is validated.
             "soft_metric": [s if e % 2 else np.nan for e, s in enumerate(soft)],
             "hard_metric": [s + 0.02 * (-1) ** (e // 2) if e % 2 else np.nan for e, s in enumerate(soft)],
-            "cross_entropy": [0.5] * epochs,
+            "log_loss": [0.5] * epochs,
             "temperature": temperature,
             "learning_rate": [0.005] * epochs,
             "active": [5] * epochs,
@@ -41,7 +41,7 @@ def model(labels, metric, rule=None, scores=None, *, task=None, columns=("age", 
     if rule is None:
         rule = DecisionRule.at_thresholds([0.5] * len(labels), labels) if task == "multilabel" else DecisionRule.argmax(
             labels)  # fmt: skip
-    recipe = get_recipe("east")
+    recipe = Recipe("east").complete()
     classifier = SimpleNamespace(
         classes_=np.array(labels, dtype=object if len({type(v) for v in labels}) > 1 else None),
         metric_=metrics.resolve(metric, labels, task)[0],

@@ -8,10 +8,11 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import ShuffleSplit
 from torch import nn
 
-from metricfit import MetricClassifier, metrics
+from metricfit import metrics
 from metricfit.training.checkpoint import in_full
+from tests.helper import make_classifier
 
-QUICK = {"min_steps": 20, "max_epochs": 2, "hidden_sizes": (8,), "baseline": False, "random_state": 0}
+QUICK = {"min_updates": 20, "max_epochs": 2, "hidden_sizes": (8,), "baseline": False, "random_state": 0}
 
 
 def scaled(factor):
@@ -47,7 +48,7 @@ def one_layer(activation):
 )
 def test_another_function_is_another_run(first, other, tmp_path):
     X, y = load_breast_cancer(return_X_y=True)
-    fit = partial(MetricClassifier, checkpoint_dir=tmp_path, **QUICK)
+    fit = partial(make_classifier, checkpoint_dir=tmp_path, **QUICK)
     proba = fit(**first).fit(X, y).predict_proba(X)
     assert np.array_equal(fit(**first).fit(X, y).predict_proba(X), proba)
     with pytest.raises(ValueError, match="a checkpoint of another run, with other settings"):
@@ -59,11 +60,11 @@ def test_whatever_settings_fit_can_be_checkpointed(tmp_path):
     for _ in range(2):
         splitter = ShuffleSplit(2, random_state=np.random.RandomState(0))
         options = QUICK | {"cv": splitter, "learning_rate": np.float32(0.01)}
-        MetricClassifier("f1", checkpoint_dir=tmp_path, **options).fit(X, y)
+        make_classifier("f1", checkpoint_dir=tmp_path, **options).fit(X, y)
 
 
 def test_a_file_that_is_no_checkpoint_is_told(tmp_path):
     (tmp_path / "metric.pt").write_text("hello")
     X, y = load_breast_cancer(return_X_y=True)
     with pytest.raises(ValueError, match="is not a checkpoint that can be read; delete it"):
-        MetricClassifier("f1", checkpoint_dir=tmp_path, **QUICK).fit(X, y)
+        make_classifier("f1", checkpoint_dir=tmp_path, **QUICK).fit(X, y)

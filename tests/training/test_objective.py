@@ -1,7 +1,5 @@
 """The batched loss of all members equals MetricLoss member by member, in value and gradient."""
 
-from functools import partial
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -9,11 +7,11 @@ from torch.nn import functional as F
 from metricfit import MetricLoss, metrics
 from metricfit.confusion import hard_confusion_matrix, soft_confusion_matrix
 from metricfit.losses import SurrogateFBetaLoss
-from metricfit.steps import annealed_linear_step, heaviside
+from metricfit.steps import Annealed, Heaviside
 from metricfit.training.constraints import Multipliers
 from metricfit.training.counting import hard_counts, member_probabilities, soft_counts, two_class_counts
 from metricfit.training.objective import MemberObjective, as_matrix
-from metricfit.training.recipes import get_recipe
+from metricfit.training.recipes import Recipe
 
 CLASSES = {"binary": 2, "multiclass": 4, "multilabel": 3}
 
@@ -44,7 +42,7 @@ def objective(recipe, metric, task, members=3):
 def test_soft_and_hard_counts_equal_those_of_each_member_alone(task):
     logits, target, weight = sample(task)
     p = member_probabilities(logits, task)
-    soft = soft_counts(p, target, weight, task, annealed_linear_step)
+    soft = soft_counts(p, target, weight, task, Annealed())
     hard = hard_counts(p, target, weight, task)
     kind = "multilabel" if task == "multilabel" else "multiclass"
     for k in range(3):
@@ -58,16 +56,16 @@ def test_soft_and_hard_counts_equal_those_of_each_member_alone(task):
 def test_a_grid_of_thresholds_equals_that_of_each_member_alone(task):
     logits, target, weight = sample(task)
     grid = (0.2, 0.5, 0.7)
-    found = soft_counts(member_probabilities(logits, task), target, weight, task, heaviside, grid)
+    found = soft_counts(member_probabilities(logits, task), target, weight, task, Heaviside(), grid)
     for k in range(3):
         if task == "binary":
             score = logits[k, :, 1] - logits[k, :, 0]
             alone = soft_confusion_matrix(
-                score, target[k], task=task, step=heaviside, thresholds=grid, sample_weight=weight[k]
+                score, target[k], task=task, step=Heaviside(), thresholds=grid, sample_weight=weight[k]
             )
         else:
             alone = soft_confusion_matrix(
-                logits[k], target[k], task=task, step=heaviside, thresholds=grid, sample_weight=weight[k]
+                logits[k], target[k], task=task, step=Heaviside(), thresholds=grid, sample_weight=weight[k]
             )
         torch.testing.assert_close(found[:, k], alone.matrix)
 
@@ -76,7 +74,7 @@ def test_a_grid_of_thresholds_equals_that_of_each_member_alone(task):
 def test_the_two_class_form_equals_the_general_one_in_value_and_gradient(temperature):
     logits, target, weight = sample("binary", n=200)
     logits.requires_grad_()
-    step = partial(annealed_linear_step, temperature=temperature)
+    step = Annealed(temperature)
     general = soft_counts(logits.softmax(-1), target, weight, "binary", step)
     quick = two_class_counts(logits, target, weight, torch.full((3, 1, 1), temperature))
     torch.testing.assert_close(quick, general, rtol=1e-5, atol=1e-5)
@@ -93,13 +91,13 @@ METRICS = ["f1", "mcc", "0.5*recall[1] + 0.5*precision[1]", "auroc"]
     [(task, metric) for task in CLASSES for metric in METRICS] + [("binary", "cost:matrix=[[0,1],[5,0]]")],
 )
 def test_losses_and_gradients_equal_metric_loss_member_by_member(task, metric):
-    recipe = get_recipe("default", cross_entropy=0.7)
+    recipe = Recipe("default", cross_entropy=0.7).complete()
     together = objective(recipe, metric, task)
     kind = "multilabel" if task == "multilabel" else "multiclass"
     prior = prior_of(task)[:, 1] if task == "multilabel" else prior_of(task)
     spec = {"f1": "f1[1]", "auroc": "auroc[1]"}.get(metric, metric) if task == "binary" else metric
     alone = [
-        MetricLoss(spec, task=kind, cross_entropy=0.7, class_weighting="sqrt", class_prior=prior, memory=0.9)
+        MetricLoss(spec, task=kind, cross_entropy=0.7, balance="sqrt", prior=prior, memory=0.9)
         for _ in range(3)
     ]
     for seed in range(3):  # several batches, so that the memory has a past
@@ -114,14 +112,14 @@ def test_losses_and_gradients_equal_metric_loss_member_by_member(task, metric):
 
 def test_cross_entropy_alone_is_torchs():
     logits, target, _ = sample("multiclass")
-    losses = objective(get_recipe("cross_entropy"), "f1", "multiclass")(logits, target, torch.ones(3, 60))
+    losses = objective(Recipe("log_loss").complete(), "f1", "multiclass")(logits, target, torch.ones(3, 60))
     expected = torch.stack([F.cross_entropy(logits[k], target[k]) for k in range(3)])
     torch.testing.assert_close(losses, expected)
 
 
 def test_a_warm_start_is_cross_entropy_alone():
     logits, target, weight = sample("binary")
-    together = objective(get_recipe("default"), "f1", "binary")
+    together = objective(Recipe("default").complete(), "f1", "binary")
     together.warming = True
     torch.testing.assert_close(together(logits, target, weight), together.cross_entropy(logits, target, weight))
     together.warming = False
@@ -131,7 +129,7 @@ def test_a_warm_start_is_cross_entropy_alone():
 @pytest.mark.parametrize("task", ["binary", "multilabel"])
 def test_the_surrogate_sums_to_that_of_each_member_alone(task):
     logits, target, weight = sample(task)
-    losses = objective(get_recipe("surrogate_fbeta"), "fbeta:beta=2", task)(logits, target, weight)
+    losses = objective(Recipe("surrogate_fbeta").complete(), "fbeta:beta=2", task)(logits, target, weight)
     scores = logits if task == "multilabel" else logits[..., 1] - logits[..., 0]
     alone = SurrogateFBetaLoss(2.0, task=task)
     expected = sum(alone(scores[k], target[k], weight[k]) for k in range(3))
@@ -140,14 +138,14 @@ def test_the_surrogate_sums_to_that_of_each_member_alone(task):
 
 def test_losses_that_need_two_classes_say_so():
     with pytest.raises(ValueError, match="'surrogate_fbeta' is a loss of positives against negatives"):
-        objective(get_recipe("surrogate_fbeta"), "f1", "multiclass")
+        objective(Recipe("surrogate_fbeta").complete(), "f1", "multiclass")
     with pytest.raises(ValueError, match="amplifier's threshold is fixed"):
-        objective(get_recipe("anyloss"), "f1", "multiclass")
+        objective(Recipe("anyloss").complete(), "f1", "multiclass")
 
 
 def test_a_temperature_of_its_own_for_each_member():
     logits, target, weight = sample("multiclass")
-    recipe = get_recipe("default", memory=0.0, cross_entropy=0.0, class_weighting="none")
+    recipe = Recipe("default", memory=0.0, cross_entropy=0.0, balance="none").complete()
     together = objective(recipe, "f1", "multiclass")
     for k, temperature in enumerate((0.05, 0.2, 0.4)):
         together.set_temperature(k, temperature)

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -13,26 +12,29 @@ from torch import nn
 
 from metricfit import metrics
 from metricfit.training.batches import BatchOrder
-from metricfit.training.callbacks import callback_list
+from metricfit.training.history import callback_list
 from metricfit.training.networks import MemberDropout, MemberLinear, MemberMLP, build_network
 from metricfit.training.objective import MemberObjective
 from metricfit.training.optimiser import WeightAverage, clip_gradients, learning_rate_at, make_optimiser
-from metricfit.training.recipes import RECIPES, Recipe, get_recipe
+from metricfit.training.recipes import RECIPES, Recipe
 from metricfit.training.splits import choose_cv, given_splits, group_codes, split_rows, strata
 from metricfit.training.stopping import BestMembers, Stopping
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_recipes_know_their_name_and_can_be_overridden(name):
-    assert get_recipe(name).name == name
-    assert get_recipe(name, learning_rate=0.123).learning_rate == 0.123
-    assert get_recipe(name, learning_rate=None) == RECIPES[name]
+    assert Recipe(name).complete().name == name
+    assert Recipe(name, learning_rate=0.123).complete().learning_rate == 0.123
+    complete = Recipe(name, learning_rate=None).complete()
+    assert complete.parts().items() >= RECIPES[name].items()
+    assert complete.complete() == complete
+    assert None not in complete.parts().values()
 
 
 @pytest.mark.parametrize(
     ("part", "value", "message"),
     [
-        ("loss", "metrik", "loss: expected one of 'metric', 'cross_entropy', 'surrogate_fbeta', got 'metrik'"),
+        ("objective", "metrik", "objective: expected one of 'metric', 'log_loss', 'surrogate_fbeta', got 'metrik'"),
         ("batch_size", 0, "batch_size: expected a number >= 1, got 0"),
         ("batch_size", 2.5, "batch_size: expected a whole number, got 2.5"),
         ("dropout", 1.0, r"dropout: expected a number in \[0, 1\), got 1.0"),
@@ -56,36 +58,36 @@ def test_recipes_know_their_name_and_can_be_overridden(name):
 )
 def test_a_wrong_part_of_a_recipe_is_named(part, value, message):
     with pytest.raises(ValueError, match=message):
-        get_recipe("default", **{part: value})
+        Recipe("default", **{part: value}).complete()
 
 
 def test_numbers_of_numpy_become_plain_ones():
     numpy = Recipe(
         batch_size=np.int64(64), patience=np.int32(3), learning_rate=np.float64(0.25), dropout=np.float32(0.5),
         temperature=np.float64(0.1), stratified=np.False_, hidden_sizes=np.array([8, 4]), schedule=np.str_("constant"),
-    )  # fmt: skip
+    ).complete()  # fmt: skip
     plain = Recipe(
         batch_size=64, patience=3, learning_rate=0.25, dropout=0.5, temperature=0.1, stratified=False,
         hidden_sizes=(8, 4), schedule="constant",
-    )  # fmt: skip
-    assert json.dumps(asdict(numpy)) == json.dumps(asdict(plain))
-    assert {type(value) for value in asdict(numpy).values()} == {str, int, float, bool, tuple}
+    ).complete()  # fmt: skip
+    assert json.dumps(numpy.parts()) == json.dumps(plain.parts())
+    assert {type(value) for value in numpy.parts().values()} == {str, int, float, bool, tuple}
 
 
 def test_annealing_without_a_temperature_is_refused():
-    with pytest.raises(ValueError, match="annealing: has no effect with loss='cross_entropy'"):
-        get_recipe("cross_entropy", annealing="step")
+    with pytest.raises(ValueError, match="annealing: has no effect with objective='log_loss'"):
+        Recipe("log_loss", annealing="epoch").complete()
     with pytest.raises(ValueError, match="cross_entropy: its weight is 0"):
-        get_recipe("cross_entropy", cross_entropy=0.0)
+        Recipe("log_loss", cross_entropy=0.0).complete()
     with pytest.raises(ValueError, match="no part 'learning_rat'"):
-        get_recipe("default", learning_rat=1.0)
+        Recipe().with_parts({"learning_rat": 1.0})
     with pytest.raises(TypeError, match="recipe: expected a name or a Recipe"):
-        get_recipe(3)
+        Recipe.of(3)
 
 
 @pytest.mark.parametrize(("steps", "epochs"), [(1, 600), (15, 40), (16, 40), (500, 40), (2000, 10), (50_000, 1)])
 def test_epochs_respect_the_bounds_on_steps(steps, epochs):
-    assert Recipe().epochs(steps) == epochs
+    assert Recipe().complete().epochs(steps) == epochs
 
 
 def test_member_linear_is_a_linear_layer_for_each_member():
@@ -330,24 +332,24 @@ def test_two_epochs_differ_and_the_same_seed_repeats():
 
 
 def test_learning_rate_rises_then_falls_to_zero():
-    recipe = Recipe(learning_rate=1.0, warm_up_steps=10)
+    recipe = Recipe(learning_rate=1.0, warm_up_updates=10).complete()
     rates = [learning_rate_at(s, 100, recipe) for s in range(101)]
     assert rates[:10] == pytest.approx([0.1 * (s + 1) for s in range(10)])
     assert rates[10] == 1.0
     assert rates[55] == pytest.approx(0.5)
     assert rates[100] == pytest.approx(0.0)
-    assert learning_rate_at(99, 100, Recipe(learning_rate=0.3, schedule="constant")) == 0.3
+    assert learning_rate_at(99, 100, Recipe(learning_rate=0.3, schedule="constant").complete()) == 0.3
 
 
 def test_weight_decay_is_not_on_biases():
     for network in ("mlp", lambda: nn.Linear(3, 2)):
         built = build_network(network, members=2, in_features=3, out_features=2, hidden_sizes=(4,), dropout=0.0, seed=0)
-        decayed, plain = make_optimiser(built, Recipe(weight_decay=0.5)).param_groups
+        decayed, plain = make_optimiser(built, Recipe(weight_decay=0.5).complete()).param_groups
         weights = [p for name, p in built.named_parameters() if name.endswith("weight")]
         assert (decayed["weight_decay"], plain["weight_decay"]) == (0.5, 0.0)
         assert [id(p) for p in decayed["params"]] == [id(p) for p in weights]
     with pytest.raises(ValueError, match="network: it has no parameters"):
-        make_optimiser(nn.Identity(), Recipe())
+        make_optimiser(nn.Identity(), Recipe().complete())
 
 
 @pytest.mark.parametrize("network", ["mlp", nn.Linear])
@@ -412,7 +414,7 @@ def _objective(recipe, members=2):
 
 
 def test_members_cool_and_finish_each_by_itself():
-    recipe = get_recipe("east", patience=2, max_fruitless=2, cooling=0.5)
+    recipe = Recipe("east", patience=2, max_fruitless=2, cooling=0.5).complete()
     objective = _objective(recipe)
     stopping = Stopping(recipe, objective)
     for epoch in range(9):
@@ -423,7 +425,7 @@ def test_members_cool_and_finish_each_by_itself():
 
 
 def test_patience_stops_a_member_without_improvement_and_nan_stops_at_once():
-    recipe = get_recipe("default", patience=3)
+    recipe = Recipe("default", patience=3).complete()
     stopping = Stopping(recipe, _objective(recipe, members=3))
     for epoch in range(4):
         loss = torch.tensor([0.5 - 0.01 * epoch, 0.5, math.nan])
@@ -433,7 +435,7 @@ def test_patience_stops_a_member_without_improvement_and_nan_stops_at_once():
 
 @pytest.mark.parametrize("recipe", ["default", "east"])
 def test_an_improvement_no_larger_than_min_delta_does_not_keep_a_member_going(recipe):
-    recipe = get_recipe(recipe, patience=3, max_fruitless=1, min_delta=0.01)
+    recipe = Recipe(recipe, patience=3, max_fruitless=1, min_delta=0.01).complete()
     stopping = Stopping(recipe, _objective(recipe))
     for epoch in range(8):
         loss = torch.tensor([0.5 - 0.02 * epoch, 0.5 - 0.002 * epoch])
@@ -442,7 +444,7 @@ def test_an_improvement_no_larger_than_min_delta_does_not_keep_a_member_going(re
 
 
 def test_step_annealing_cools_every_epoch():
-    recipe = get_recipe("default", annealing="step", cooling=0.5)
+    recipe = Recipe("default", annealing="epoch", cooling=0.5).complete()
     objective = _objective(recipe)
     stopping = Stopping(recipe, objective)
     stopping.epoch_ended()

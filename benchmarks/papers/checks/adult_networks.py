@@ -15,10 +15,10 @@ import pandas as pd
 import torch
 from sklearn.metrics import f1_score
 
-from benchmarks.papers import compiled, data, losses, networks
+from benchmarks.papers import data, losses, networks
 from benchmarks.papers.config import protocol
 from benchmarks.papers.evaluation import THRESHOLDS
-from benchmarks.papers.training import Part, Settings, outputs
+from benchmarks.papers.training import Part, Settings, outputs, train
 
 TRIALS = 3
 
@@ -42,7 +42,7 @@ def main() -> None:
                 networks.build, how.network, tuple(splits[0].train[0].shape[1:]), built.n_outputs, dropout=how.dropout
             )
             for trial, parts in enumerate(splits):
-                fit = compiled.train(make, built.loss, parts.train, parts.validation, settings, seed=trial)
+                fit = train(make, built.loss, parts.train, parts.validation, settings, seed=trial)
                 logits = outputs(fit.network, parts.test[0])
                 f1, accuracy = judged(logits.sigmoid(), parts.test)
                 raw_f1, raw_accuracy = judged(logits, parts.test)

@@ -20,9 +20,9 @@ from sklearn.metrics import accuracy_score, f1_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.papers import compiled, data, networks
+from benchmarks.papers import data, networks
 from benchmarks.papers.config import protocol
-from benchmarks.papers.training import Settings, outputs
+from benchmarks.papers.training import Settings, outputs, train
 
 TRIALS = 5
 OTHERS = slice(6, 22)
@@ -97,7 +97,7 @@ def network(X: NDArray[np.float32], y: NDArray[np.intp], parts: list[NDArray[np.
     tensors = [(torch.from_numpy((X[p] - mean) / deviation), torch.from_numpy(y[p]).long()) for p in parts]
     make = partial(networks.build, how.network, (X.shape[1],), 2, dropout=how.dropout)
     settings = Settings(how.optimiser, how.learning_rate, how.batch_size, how.patience, how.max_epochs)
-    fit = compiled.train(make, torch.nn.CrossEntropyLoss(), tensors[0], tensors[1], settings, seed=seed)
+    fit = train(make, torch.nn.CrossEntropyLoss(), tensors[0], tensors[1], settings, seed=seed)
     return outputs(fit.network, tensors[2][0]).argmax(1).numpy()
 
 

@@ -13,9 +13,9 @@ import pandas as pd
 import torch
 from sklearn.metrics import f1_score
 
-from benchmarks.papers import compiled, data, losses, networks
+from benchmarks.papers import data, losses, networks
 from benchmarks.papers.config import protocol
-from benchmarks.papers.training import Settings, outputs
+from benchmarks.papers.training import Settings, outputs, train
 
 CASES = {
     "mammography": [(128, 0.01), (128, 0.001), (2048, 0.001), (2048, 0.0001)],
@@ -41,7 +41,7 @@ def main(datasets: list[str]) -> None:
                 how.optimiser, rate, batch, how.patience, how.max_epochs, factor=0.8, fruitless=how.fruitless,
                 min_delta=how.min_delta.get(dataset, 0.0),
             )  # fmt: skip
-            fit = compiled.train(make, built.loss, parts.train, parts.validation, settings, seed=0)
+            fit = train(make, built.loss, parts.train, parts.validation, settings, seed=0)
             called = outputs(fit.network, parts.test[0]).argmax(1).numpy()
             rows.append({
                 "data": dataset, "batch": batch, "learning rate": rate, "validation loss": fit.validation_loss,

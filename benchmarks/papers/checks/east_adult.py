@@ -18,10 +18,10 @@ import pandas as pd
 import torch
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from benchmarks.papers import compiled, data, losses, networks
+from benchmarks.papers import data, losses, networks
 from benchmarks.papers.checks.adult_networks import to_unit
 from benchmarks.papers.config import protocol
-from benchmarks.papers.training import Settings, outputs
+from benchmarks.papers.training import Settings, outputs, train
 
 TRIALS = 3
 LIMITS = (5_000, 7_000, 8_000, 10_000, 13_000, 15_000, 20_000)
@@ -55,7 +55,7 @@ def main(rates: list[str]) -> None:
                 parts = scaled(data.split(problem, how.fractions, seed=trial, scale=False))
                 shape = tuple(parts.train[0].shape[1:])
                 make = partial(networks.build, how.network, shape, built.n_outputs, dropout=how.dropout)
-                fit = compiled.train(make, built.loss, parts.train, parts.validation, settings, seed=trial)
+                fit = train(make, built.loss, parts.train, parts.validation, settings, seed=trial)
                 called, y = outputs(fit.network, parts.test[0]).argmax(1).numpy(), parts.test[1].numpy()
                 rows.append({"features": scaling, "loss": name} | scores(y, called) | {"epochs": fit.epochs})
                 print(rows[-1], flush=True)

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from benchmarks.papers import compiled, data, losses, networks
+from benchmarks.papers import data, losses, networks
 from benchmarks.papers.config import protocol
 from benchmarks.papers.training import Settings, outputs, train
 
@@ -37,8 +37,7 @@ def main() -> None:
                 parts = data.split(problem, how.fractions, seed=trial)
                 shape = tuple(parts.train[0].shape[1:])
                 make = partial(networks.build, how.network, shape, built.n_outputs, dropout=how.dropout)
-                fit_by = compiled.train if compiled.can_train(make, built.loss, settings) else train
-                fit = fit_by(make, built.loss, parts.train, parts.validation, settings, seed=trial)
+                fit = train(make, built.loss, parts.train, parts.validation, settings, seed=trial)
                 called, y = outputs(fit.network, parts.test[0]).argmax(1).numpy(), parts.test[1].numpy()
                 rows.append({
                     "data": dataset, "loss": name, "F1": f1_score(y, called, zero_division=0.0),

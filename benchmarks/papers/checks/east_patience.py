@@ -14,9 +14,9 @@ import pandas as pd
 import torch
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from benchmarks.papers import compiled, data, losses, networks
+from benchmarks.papers import data, losses, networks
 from benchmarks.papers.config import protocol
-from benchmarks.papers.training import Settings, outputs
+from benchmarks.papers.training import Settings, outputs, train
 
 PATIENCES = (10, 50)
 
@@ -39,7 +39,7 @@ def main(names: list[str]) -> None:
                 temperature=how.temperature, delta=how.delta, k=how.k, weighted=False,
             )  # fmt: skip
             one = replace(settings, patience=patience)
-            fit = compiled.train(make, built.loss, parts.train, parts.validation, one, seed=0)
+            fit = train(make, built.loss, parts.train, parts.validation, one, seed=0)
             called, y = outputs(fit.network, parts.test[0]).argmax(1).numpy(), parts.test[1].numpy()
             rows.append({
                 "loss": name, "patience": patience, "validation loss": fit.validation_loss, "f1": f1_score(y, called),

@@ -22,22 +22,20 @@ from metricfit.assess.scores import scores_of
 from metricfit.assess.validation import argmax_rule
 from metricfit.classifier import MetricClassifier
 from metricfit.cli.config import to_toml
-from metricfit.cli.errors import BadDataError, CommandError, Interrupted, UsageError
-from metricfit.cli.frames import formats_to_json
-from metricfit.cli.holdout import fold_groups, held_out
+from metricfit.cli.errors import CommandError, Interrupted, UsageError
 from metricfit.cli.measure import Judged, measure
 from metricfit.cli.metric_option import checked_metric, explicit_metric
-from metricfit.cli.options import seconds
-from metricfit.cli.output import Output, interval, number
-from metricfit.cli.prepare import Prepared, Roles, prepare
-from metricfit.cli.tables import open_table
+from metricfit.cli.options import roles_of, seconds
+from metricfit.cli.output import Output, interval, number, with_options
+from metricfit.data import BadDataError, LabelledTable, Roles, open_table, read_labelled, read_labelled_like
+from metricfit.data.columns import formats_to_json
 from metricfit.data.unused import unused_in_words
 from metricfit.distributed import is_first_process, join_processes, wait_for_all
 from metricfit.metrics import Constrained
 from metricfit.report.about import describe_table
 from metricfit.store import check_replaceable
-from metricfit.training.callbacks import EpochEnd
-from metricfit.training.recipes import get_recipe
+from metricfit.training.history import EpochEnd
+from metricfit.training.recipes import Recipe
 
 __all__ = ["run"]
 
@@ -54,7 +52,7 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
     limit = seconds(options["max_time"])
     _check_choice("--task", options["task"], ("auto", "binary", "multiclass", "multilabel"))
     try:
-        get_recipe(options["recipe"])
+        recipe = Recipe(options["recipe"]).complete()
     except ValueError as error:
         raise UsageError(f"--{error}") from None
     try:
@@ -65,27 +63,24 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
     going_on = _check_checkpoint(checkpoint, options, resume=resume, overwrite=overwrite, output=output)
 
     file = open_table(options["data"], separator=options["separator"], encoding=options["encoding"])
-    roles = Roles(
-        **{n: options[n] for n in ("target", "group", "time", "weight", "ignore", "use", "categorical", "missing")}
-    )
-    roles = roles.checked(file)
-    table = prepare(
+    roles = roles_of(options, file.columns)
+    table = read_labelled(
         file, roles, max_rows=options["max_rows"], seed=options["seed"], task=options["task"], note=output.note
     )
     metric = explicit_metric(spec, table, options["positive"])
-    table, held = held_out(table, roles, options)
-    groups, folds = fold_groups(table, options)
-    output.choices(table.choices)
+    table, held = _held_out(table, roles, options)
+    groups, given = table.fold_groups(options["folds"])
+    folds = given or "auto"
+    chosen = [with_options(choice) for choice in table.choices]
+    output.choices(chosen)
     output.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {metric}.")
 
-    common = {
-        "cv": folds, "verbose": not output.quiet, "random_state": options["seed"],
-        **({} if options["max_epochs"] is None else {"max_epochs": options["max_epochs"], "min_steps": 0}),
-    }  # fmt: skip
+    common = {"cv": folds, "verbose": not output.quiet, "random_state": options["seed"]}
+    shorter = {} if options["max_epochs"] is None else {"max_epochs": options["max_epochs"], "min_updates": 0}
     compare = options["baseline"]
     share = None if limit is None else limit / (2 if compare else 1)
     classifier = MetricClassifier(
-        metric, recipe=options["recipe"], baseline=compare and held is None, checkpoint_dir=checkpoint,
+        metric, recipe=Recipe(recipe.name, **shorter), baseline=compare and held is None, checkpoint_dir=checkpoint,
         callbacks=[TimeLimit(share)], **common,
     )  # fmt: skip
     usual = None
@@ -97,15 +92,14 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
         if held is not None and compare:
             output.note("Training the same network with cross-entropy, for comparison.")
             usual = MetricClassifier(
-                metric, recipe="cross_entropy", rule="tuned", baseline=False,
+                metric, recipe=Recipe("log_loss", rule="tuned", **shorter), baseline=False,
                 checkpoint_dir=checkpoint / "cross-entropy", callbacks=[TimeLimit(share)], **common,
             )  # fmt: skip
             _fit(usual, table, groups)
-    unused = unused_in_words(classifier.preprocessor_)
     told = [
-        f"{choice} (--folds, --group, --time)" if "fold" in choice or "hold-out" in choice else choice
+        f"{choice} (--folds, --group, --time)" if choice.topic == "folds" else str(choice)
         for choice in classifier.choices_
-        if choice not in unused
+        if choice.topic != "unused"
     ]
     told += _dropped(classifier)
     output.choices(told)
@@ -116,7 +110,7 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
     rows = _cross_validated(classifier) if held is None else _measured(classifier, usual, held)
     count = int(max((r["rows"] for r in rows), default=0))
     notes: dict[str, Any] = {
-        "choices": [*table.choices, *told],
+        "choices": [*chosen, *told],
         "target": roles.target if table.labels else roles.target[0],
         "input": {"formats": formats_to_json(table.formats), "missing": roles.missing},
         "held_out": [] if held is None else rows,
@@ -134,6 +128,20 @@ def _source(options: dict[str, Any]) -> str:
     if options["validation"] is not None:
         return f"rows of {Path(options['validation']).name}"
     return f"rows that are the latest by {options['time']}; nothing was trained on them"
+
+
+def _held_out(
+    table: LabelledTable, roles: Roles, options: dict[str, Any]
+) -> tuple[LabelledTable, LabelledTable | None]:
+    """The rows to train on and those to measure on, if the options set some apart."""
+    if options["validation"] is not None:
+        if table.time is not None:
+            raise UsageError("--time: has no effect with --validation; give one of them.")
+        file = open_table(options["validation"], separator=options["separator"], encoding=options["encoding"])
+        held = read_labelled_like(file, roles, table.formats, table.classes)
+        table.choices += held.choices
+        return table, held
+    return (table, None) if table.time is None else table.split_latest()
 
 
 class TimeLimit:
@@ -186,7 +194,7 @@ def _start_checkpoint(path: Path, options: dict[str, Any]) -> None:
     (path / "train.toml").write_text(to_toml(options), encoding="utf-8")
 
 
-def _fit(classifier: MetricClassifier, table: Prepared, groups: NDArray[Any] | None) -> None:
+def _fit(classifier: MetricClassifier, table: LabelledTable, groups: NDArray[Any] | None) -> None:
     try:
         classifier.fit(table.X, table.target, table.weight, groups)
     except ValueError as error:
@@ -238,7 +246,7 @@ def _told_warnings(output: Output) -> Iterator[None]:
 def _dropped(classifier: MetricClassifier) -> list[str]:
     preprocessor: Any = classifier.preprocessor_
     kinds = [c for c in preprocessor.describe() if not c.dropped]
-    counts = {kind: sum(c.kind == kind for c in kinds) for kind in ("number", "category", "date")}
+    counts = {kind: sum(c.kind == kind for c in kinds) for kind in ("number", "flag", "category", "date")}
     shown = ", ".join(f"{n} as {kind}" for kind, n in counts.items() if n)
     told = [f"columns taken by what they hold: {shown} (--categorical); the report lists each"]
     return told + [f"{unused} (--categorical, --ignore)" for unused in unused_in_words(preprocessor)]
@@ -257,7 +265,9 @@ def _cross_validated(classifier: MetricClassifier) -> list[dict[str, Any]]:
     return found
 
 
-def _measured(classifier: MetricClassifier, usual: MetricClassifier | None, held: Prepared) -> list[dict[str, Any]]:
+def _measured(
+    classifier: MetricClassifier, usual: MetricClassifier | None, held: LabelledTable
+) -> list[dict[str, Any]]:
     labels = tuple(classifier.classes_.tolist())
     found = []
 

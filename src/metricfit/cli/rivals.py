@@ -18,6 +18,7 @@ from metricfit.data import TablePreprocessor
 from metricfit.decisions import InfeasibleError, best_rule
 from metricfit.decisions._samples import UntunableError
 from metricfit.metrics import Metric
+from metricfit.training.recipes import Recipe
 from metricfit.training.splits import split_rows
 
 __all__ = ["METHODS", "Decided", "Part", "available_methods"]
@@ -61,14 +62,19 @@ class Decided:
 Method = Callable[[Part], Decided]
 
 
-def _network(**options: Any) -> Method:
+def _network(recipe: Recipe | None = None) -> Method:
     def fit(part: Part) -> Decided:
-        shorter: dict[str, Any] = {} if part.max_epochs is None else {"max_epochs": part.max_epochs, "min_steps": 0}
+        shorter: dict[str, Any] = {} if part.max_epochs is None else {"max_epochs": part.max_epochs, "min_updates": 0}
         folds: Any = "auto"
         if part.groups is not None:
             folds = min(5, len(np.unique(part.groups)))
         model = MetricClassifier(
-            part.metric, baseline=False, cv=folds, verbose=False, random_state=part.seed, **options, **shorter
+            part.metric,
+            recipe=(recipe or Recipe()).with_parts(shorter),
+            baseline=False,
+            cv=folds,
+            verbose=False,
+            random_state=part.seed,
         )
         target = pd.DataFrame(part.y, columns=part.classes) if part.y.ndim == 2 else part.y
         model.fit(part.X, target, part.weight, part.groups)
@@ -156,11 +162,11 @@ def _lightgbm(seed: int) -> Any:
 
 METHODS: dict[str, tuple[str, Method]] = {
     "metricfit": ("", _network()),
-    "metricfit-tuned": ("", _network(rule="tuned")),
-    "east": ("", _network(recipe="east")),
-    "cross-entropy": ("", _network(recipe="cross_entropy")),
-    "cross-entropy-weighted": ("", _network(recipe="cross_entropy", class_weighting="balanced")),
-    "cross-entropy-tuned": ("", _network(recipe="cross_entropy", rule="tuned")),
+    "metricfit-tuned": ("", _network(Recipe(rule="tuned"))),
+    "east": ("", _network(Recipe("east"))),
+    "cross-entropy": ("", _network(Recipe("log_loss"))),
+    "cross-entropy-weighted": ("", _network(Recipe("log_loss", balance="full"))),
+    "cross-entropy-tuned": ("", _network(Recipe("log_loss", rule="tuned"))),
     "random-forest": ("", _trees(_forest, tuned=False)),
     "random-forest-tuned": ("", _trees(_forest, tuned=True)),
     "boosting": ("", _trees(_boosting, tuned=False)),

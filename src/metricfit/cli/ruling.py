@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from metricfit import save
+from metricfit.choices import Choice
 from metricfit.cli.errors import CommandError, UsageError
 from metricfit.cli.output import Output
 from metricfit.decisions import DecisionRule
@@ -49,7 +50,7 @@ def run(
     classifier.decision_rule_ = chosen
     if classifier.held_out_ is not None:
         classifier.held_out_ = classifier.held_out_.with_rule(chosen)
-    classifier.choices_ = [*classifier.choices_, "the decision rule was given by hand"]
+    classifier.choices_ = [*classifier.choices_, Choice("rule", "the decision rule was given by hand")]
     notes = dict(description["notes"])
     notes["earlier_rules"] = [*notes.get("earlier_rules", []), json.loads(old.to_json())]
     folder = out or model

@@ -101,7 +101,7 @@ def command(
     recipe: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="default, east, cross_entropy, surrogate_fbeta or anyloss.", rich_help_panel=_RUN,
+            metavar="NAME", help="default, east, log_loss, surrogate_fbeta or anyloss.", rich_help_panel=_RUN,
         ),
     ] = "default",
     max_time: Annotated[

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from metricfit import save
+from metricfit.choices import Choice
 from metricfit.cli.errors import CommandError, UsageError
 from metricfit.cli.evaluating import judge, labelled_rows, resolved
 from metricfit.cli.measure import measure
@@ -67,7 +68,8 @@ def run(
         classifier.held_out_ = classifier.held_out_.with_rule(best.rule)
         if metric != earlier:  # the baseline's rule was tuned for the other metric
             classifier.held_out_ = replace(classifier.held_out_, baseline_tuned=None)
-    classifier.choices_ = [*classifier.choices_, f"the decision rule was tuned for {metric} on {len(table.y):,} rows"]
+    how = f"the decision rule was tuned for {metric} on {len(table.y):,} rows"
+    classifier.choices_ = [*classifier.choices_, Choice("rule", how)]
     after = replace(before, predicted=best.rule.apply(before.proba))
     parts = [metric.objective, *(c.metric for c in metric.constraints)] if isinstance(metric, Constrained) else [metric]
     rows = []

@@ -5,22 +5,25 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from metricfit.data.preprocessing import IDENTIFIER, WRITTEN_NUMBERS, TablePreprocessor
+from metricfit.choices import Choice
+from metricfit.data.preprocessing import IDENTIFIER, TablePreprocessor
 
 __all__ = ["columns_in_words", "unused_in_words", "warn_of_unused"]
 
 
-def columns_in_words(preprocessor: Any) -> list[str]:
+def columns_in_words(preprocessor: Any) -> list[Choice]:
     """What was decided about columns without asking; nothing for other preprocessors than the built-in one.
 
-    >>> columns_in_words(TablePreprocessor().fit([["1.5", 0], ["2.5", 0], ["3.5", 0]]))
-    ["column 'x0' written as text was read as numbers", "column 'x1' not used: constant"]
+    >>> for choice in columns_in_words(TablePreprocessor().fit([["1.5", 0], ["2.5", 0], ["3.5", 0]])):
+    ...     print(choice)
+    column 'x0' written as text was read as numbers
+    column 'x1' not used: constant
     """
     if not isinstance(preprocessor, TablePreprocessor):
         return []
-    read = [c.name for c in preprocessor.describe() if c.reason == WRITTEN_NUMBERS]
+    read = [c.name for c in preprocessor.columns_ if c.format.text and c.format.kind == "number"]
     told = [f"{_named(read)} written as text {'was' if len(read) == 1 else 'were'} read as numbers"] if read else []
-    return told + unused_in_words(preprocessor)
+    return [Choice("columns", text) for text in told] + [Choice("unused", t) for t in unused_in_words(preprocessor)]
 
 
 def unused_in_words(preprocessor: Any) -> list[str]:

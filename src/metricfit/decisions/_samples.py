@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit._labels import as_label_array, checked_weights, class_labels, encode_labels
+from metricfit.labels import as_label_array, checked_weights, class_labels, encode_labels
 
 __all__ = [
     "BinarySamples", "ClassSamples", "LabelSamples", "UntunableError", "binary_samples", "class_samples",

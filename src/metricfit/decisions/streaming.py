@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from metricfit._labels import confusion_from_labels
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions._chunks import BITS, Chunk, Stream, chunks_of
 from metricfit.decisions._samples import UntunableError
@@ -99,7 +98,7 @@ def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRul
     for y_true, score, *weight in chunks_of(chunks):
         if weight and not np.any(weight[0]):
             continue  # adds nothing
-        matrix = confusion_from_labels(
+        matrix = ConfusionMatrix.from_labels(
             y_true, rule.apply(score), labels=plain.classes, sample_weight=(*weight, None)[0]
         )
         total = matrix if total is None else total + matrix

@@ -1,4 +1,4 @@
-"""Fast soft counts: the same numbers as :mod:`metricfit._counting`'s plain formulas, at the cost of cross-entropy.
+"""Fast soft counts: the same numbers as :mod:`metricfit.confusion`'s plain formulas, at the cost of cross-entropy.
 
 :func:`count` is called by ``count_samples``, :mod:`metricfit.fast.loss` by ``MetricLoss``. Both decline (``None``)
 whatever they do not cover, and the plain formulas then serve: they are the reference, the way of ``torch.compile``,
@@ -8,7 +8,7 @@ function transforms and second derivatives, and find the words for inputs that a
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from metricfit.fast.batch import Batch, FivePoints, Tensors, is_dense, numba_is_
 from metricfit.fast.second_order import second_order
 from metricfit.fast.torch_counts import ClosedFormCounts
 from metricfit.inputs import Samples, values_can_be_inspected
-from metricfit.steps import Step, annealed_linear_step, linear_step
+from metricfit.steps import Annealed, Linear, Step
 
 __all__ = ["count", "five_points", "is_ordinary"]
 
@@ -36,17 +36,16 @@ NOTHING = torch.iinfo(torch.int64).min
 def five_points(step: Step) -> FivePoints | None:
     """The knots of a step, if it is one of the two linear ones with a parameter that needs no gradient.
 
-    >>> five_points(linear_step)
+    >>> five_points(Linear())
     FivePoints(delta=0.1, factor=1.0)
-    >>> five_points(partial(annealed_linear_step, temperature=torch.tensor(0.25)))
+    >>> five_points(Annealed(torch.tensor(0.25)))
     FivePoints(delta=0.25, factor=1.25)
     """
-    function, options = (step.func, step.keywords) if isinstance(step, partial) and not step.args else (step, {})
-    if function is linear_step:
-        return FivePoints(float(options.get("delta", 0.1)), 1.0)
-    if function is not annealed_linear_step:
+    if isinstance(step, Linear):
+        return FivePoints(float(step.delta), 1.0)
+    if not isinstance(step, Annealed):
         return None
-    temperature = options.get("temperature", 0.2)
+    temperature = step.temperature
     if isinstance(temperature, Tensor):
         if temperature.ndim or temperature.requires_grad or temperature.device.type != "cpu":
             return None

@@ -77,7 +77,7 @@ class Schedule:
 
     def restart(self, losses: list[Any]) -> TemperatureAnnealer:
         """Begin anew with these losses."""
-        mode: Any = "plateau" if self.mode == "plateau" else "step"
+        mode: Any = self.mode
         self.annealer = TemperatureAnnealer(losses, mode=mode, **self.options)
         return self.annealer
 

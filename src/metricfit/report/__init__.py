@@ -4,7 +4,8 @@
 >>> from sklearn.datasets import load_breast_cancer
 >>> import metricfit
 >>> X, y = load_breast_cancer(return_X_y=True)
->>> clf = metricfit.MetricClassifier("f1", cv=2, min_steps=20, max_epochs=1, random_state=0, verbose=False).fit(X, y)
+>>> quick = metricfit.Recipe(min_updates=20, max_epochs=1)
+>>> clf = metricfit.MetricClassifier("f1", recipe=quick, cv=2, random_state=0, verbose=False).fit(X, y)
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     text = (metricfit.save(clf, f"{folder}/model") / "report.html").read_text(encoding="utf-8")
 >>> "Operating-point explorer" in text

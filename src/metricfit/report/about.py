@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import tomllib
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pandas as pd
 from metricfit.assess.scores import HeldOutScores
 from metricfit.data import TablePreprocessor
 from metricfit.training.explanation import rule_in_words
-from metricfit.training.recipes import Recipe, get_recipe
+from metricfit.training.recipes import Recipe
 
 __all__ = ["columns_of", "describe_table", "reproduction", "shares"]
 
@@ -115,11 +114,8 @@ def _python(classifier: Any, description: dict[str, Any]) -> str:
 
 def _recipe(recipe: Recipe) -> list[dict[str, Any]]:
     """Every part; whether it differs from the recipe of that name."""
-    try:
-        usual = asdict(get_recipe(recipe.name))
-    except ValueError:
-        usual = asdict(Recipe())
+    usual = Recipe(recipe.name).complete().parts()
     return [
-        {"name": name, "value": json.dumps(value), "changed": value != usual.get(name)}
-        for name, value in asdict(recipe).items()
+        {"name": name, "value": json.dumps(value, default=str), "changed": value != usual.get(name)}
+        for name, value in recipe.parts().items()
     ]

@@ -4,9 +4,10 @@ The folder that :func:`save` writes holds the model alone. :func:`metricfit.save
 
 >>> import tempfile
 >>> from sklearn.datasets import load_iris
->>> from metricfit import MetricClassifier
+>>> from metricfit import MetricClassifier, Recipe
 >>> X, y = load_iris(return_X_y=True)
->>> clf = MetricClassifier("mcc", cv=None, baseline=False, min_steps=20, max_epochs=1, random_state=0).fit(X, y)
+>>> quick = Recipe(min_updates=20, max_epochs=1)
+>>> clf = MetricClassifier("mcc", recipe=quick, cv=None, baseline=False, random_state=0).fit(X, y)
 >>> with tempfile.TemporaryDirectory() as parent:
 ...     folder = save(clf, f"{parent}/model")
 ...     sorted(file.name for file in folder.iterdir())

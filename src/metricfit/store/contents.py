@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit import metrics
+from metricfit.choices import Choice
 from metricfit.classifier import MetricClassifier
-from metricfit.data import TablePreprocessor, categories, dates, numbers, preprocessing
+from metricfit.data import TablePreprocessor, columns, encoders, preprocessing
 from metricfit.decisions import DecisionRule
 from metricfit.store.folder import DESCRIPTION, FORMAT, VERSION, ModelFolderError
 from metricfit.store.scores import SCORES, scores_from, scores_to_bytes
@@ -33,9 +33,10 @@ __all__ = ["TRUSTED", "classifier_from", "contents_of", "description"]
 TRUSTED = [
     f"{kind.__module__}.{kind.__qualname__}"
     for kind in (
-        categories.CategoryEncoder,
-        dates.DateEncoder,
-        numbers.NumberEncoder,
+        columns.ColumnFormat,
+        encoders.CategoryEncoder,
+        encoders.DateEncoder,
+        encoders.NumberEncoder,
         TablePreprocessor,
         preprocessing._FittedColumn,
     )
@@ -97,13 +98,13 @@ def description(classifier: MetricClassifier, notes: dict[str, Any]) -> dict[str
             "outputs": int(sizes[-1][2]),
             "hidden_sizes": [int(size[2]) for size in sizes[:-1]],
         },
-        "recipe": asdict(classifier.recipe_),
+        "recipe": classifier.recipe_.parts(),
         "parameters": _parameters(classifier),
         "fitted": {
             "seed": int(classifier.seed_),
             "best_epochs": [int(epoch) for epoch in classifier.best_epochs_],
             "fit_seconds": float(classifier.fit_seconds_),
-            "choices": list(classifier.choices_),
+            "choices": [[choice.topic, choice.text] for choice in classifier.choices_],
         },
         "validation_report": _records(classifier.validation_report_),
         "libraries": _library_versions(),
@@ -136,7 +137,8 @@ def _rebuild(path: Path, description: dict[str, Any], contents: dict[str, bytes]
     classifier.n_network_inputs_ = shape["inputs"]
     fitted = description["fitted"]
     classifier.seed_, classifier.best_epochs_ = fitted["seed"], fitted["best_epochs"]
-    classifier.fit_seconds_, classifier.choices_ = fitted["fit_seconds"], fitted["choices"]
+    classifier.fit_seconds_ = fitted["fit_seconds"]
+    classifier.choices_ = [Choice(topic, text) for topic, text in fitted["choices"]]
     columns = description["columns"]
     classifier.n_features_in_ = columns["count"]
     if columns["names"] is not None:
@@ -194,11 +196,10 @@ def _columns(classifier: MetricClassifier) -> dict[str, Any]:
 
 
 def _parameters(classifier: MetricClassifier) -> dict[str, Any]:
-    """The constructor's arguments that are plain values and not part of the recipe."""
-    in_recipe = {field.name for field in fields(Recipe)}
+    """The constructor's arguments that are plain values."""
     kept: dict[str, Any] = {}
     for name, value in classifier.get_params(deep=False).items():
-        if name in _NOT_KEPT or name in in_recipe:
+        if name in _NOT_KEPT:
             continue
         if isinstance(value, np.integer):
             value = int(value)
@@ -214,10 +215,7 @@ def _parameters(classifier: MetricClassifier) -> dict[str, Any]:
 
 def _recipe(saved: dict[str, Any]) -> Recipe:
     # A newer minor version may know further parts; their absence here is their default there.
-    known = {field.name for field in fields(Recipe)}
-    if unknown := sorted(set(saved) - known):
-        raise ValueError(f"the recipe has an unknown part {unknown[0]!r}")
-    return Recipe(**saved)
+    return Recipe().with_parts(saved).complete()
 
 
 def _skops(preprocessor: Any) -> bytes:

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
-from metricfit.data.categories import CategoryEncoder
 from metricfit.data.columns import as_dates, as_keys, as_numbers
-from metricfit.data.dates import DateEncoder, calendar_parts
-from metricfit.data.numbers import STANDARD_LIMIT, NumberEncoder
+from metricfit.data.encoders import STANDARD_LIMIT, CategoryEncoder, DateEncoder, NumberEncoder, calendar_parts
 from metricfit.data.tables import Table
 from metricfit.decisions import DecisionRule
 from metricfit.store.graph import Graph
@@ -96,9 +94,9 @@ def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]
             codes, keys = as_keys(values, column.name)
             found[column.name] = np.append(keys, "")[codes].astype(object)[:, None]
         elif isinstance(column.encoder, DateEncoder):
-            found[column.name] = calendar_parts(as_dates(values, column.name))["days"][:, None]
+            found[column.name] = calendar_parts(as_dates(values, column.name, column.format))["days"][:, None]
         else:
-            numbers = as_numbers(values, column.name, written=column.written)
+            numbers = as_numbers(values, column.name, column.format)
             found[column.name] = np.asarray(numbers, dtype=np.float64)[:, None]
     return found
 
@@ -129,7 +127,7 @@ def _features(graph: Graph, classifier: MetricClassifier) -> str:
 
 
 def _category(graph: Graph, text: str, encoder: CategoryEncoder) -> str:
-    """The features of a level are rows of a table: one a level, then unknown ones, then gaps."""
+    """The features of a level are rows of a table: one per level, then unknown ones, then gaps."""
     levels = encoder.levels.tolist()
     size = len(levels)
     rows = np.empty((size + 2, len(encoder.suffixes)), dtype=np.float32)

@@ -15,16 +15,16 @@ from torch.func import functional_call
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
-from metricfit.losses.stepping import choose_step
 from metricfit.metrics import Constrained, Metric
 from metricfit.metrics.base import MatrixSource
 from metricfit.numerics import safe_divide
-from metricfit.steps import heaviside
+from metricfit.steps import Annealed, Heaviside
+from metricfit.training.batches import TrainingData, take_rows
 from metricfit.training.counting import hard_counts, member_probabilities, soft_counts
 from metricfit.training.objective import Grid, MemberObjective, as_matrix
 from metricfit.training.splits import strata
 
-__all__ = ["Scores", "TrainingData", "Validation", "mean_probabilities", "take_rows"]
+__all__ = ["Scores", "Validation", "mean_probabilities"]
 
 BLOCK_CELLS = 1 << 22
 """Inputs of a block hold about this many numbers: 16 MB."""
@@ -34,45 +34,26 @@ PIECE_CELLS = 1 << 18
 
 
 @dataclass(frozen=True)
-class TrainingData:
-    """Rows as tensors on one device.
-
-    Attributes:
-        features: Inputs (n, features), float32.
-        target: Class codes (n,), or 0/1 (n, labels) for a multi-label task.
-        weight: Weights (n,): sample weights times class weights.
-    """
-
-    features: Tensor
-    target: Tensor
-    weight: Tensor
-
-    def to(self, device: torch.device) -> TrainingData:
-        """The same rows on a device."""
-        return TrainingData(self.features.to(device), self.target.to(device), self.weight.to(device))
-
-
-@dataclass(frozen=True)
 class Scores:
     """Each member on its validation rows, all of shape (members,).
 
     Attributes:
         soft: The soft metric at the selection temperature.
         hard: The exact metric of its decisions.
-        cross_entropy: Plain cross-entropy.
+        log_loss: Cross-entropy.
         key: What the selection compares; more is better.
         loss: The loss as trained, at the current temperature.
     """
 
     soft: Tensor
     hard: Tensor
-    cross_entropy: Tensor
+    log_loss: Tensor
     key: Tensor
     loss: Tensor
 
     def of(self, part: int) -> Scores:
         """The scores of one part, where they are of several."""
-        return Scores(self.soft[part], self.hard[part], self.cross_entropy[part], self.key[part], self.loss[part])
+        return Scores(self.soft[part], self.hard[part], self.log_loss[part], self.key[part], self.loss[part])
 
 
 class Validation:
@@ -173,9 +154,9 @@ class _Sums:
         self.objective = objective
         recipe = objective.recipe
         self.step = objective.step
-        if recipe.step == "annealed_linear":
-            self.step = choose_step("annealed_linear", temperature=torch.tensor(recipe.selection_temperature))
-        self.follows_loss = recipe.selection == "loss" or recipe.annealing == "plateau"
+        if isinstance(self.step, Annealed):
+            self.step = Annealed(recipe.selection_temperature)
+        self.follows_loss = recipe.selection == "objective" or recipe.annealing == "plateau"
         self.sums: dict[Any, Tensor] = {}
 
     def add(self, logits: Tensor, p: Tensor, target: Tensor, weight: Tensor) -> None:
@@ -183,14 +164,14 @@ class _Sums:
         for grid in objective.metric.grids():
             self._add(("soft", grid), soft_counts(p, target, weight, task, self.step, grid).double())
             exact = partial(hard_counts, p, target, weight, task)
-            hard = exact() if grid is None else soft_counts(p, target, weight, task, heaviside, grid)
+            hard = exact() if grid is None else soft_counts(p, target, weight, task, Heaviside(), grid)
             self._add(("hard", grid), hard.double())
-            if self.follows_loss and objective.recipe.loss == "metric":
+            if self.follows_loss and objective.recipe.objective == "metric":
                 self._add(("loss", grid), soft_counts(p, target, weight, task, objective.step, grid).double())
         total, mass = objective.cross_entropy_sums(logits, target, weight)
-        self._add("cross_entropy", total.double())
+        self._add("log_loss", total.double())
         self._add("mass", mass.double())
-        if self.follows_loss and objective.recipe.loss == "surrogate_fbeta":
+        if self.follows_loss and objective.recipe.objective == "surrogate_fbeta":
             self._add("surrogate", objective.surrogate(logits, target, weight).double() * mass)
 
     def _add(self, name: Any, value: Tensor) -> None:
@@ -205,23 +186,23 @@ class _Sums:
     def scores(self) -> Scores:
         metric, recipe = self.objective.metric, self.objective.recipe
         soft, hard, now = (partial(self._matrix, kind) for kind in ("soft", "hard", "loss"))
-        cross_entropy = safe_divide(self.sums["cross_entropy"], self.sums["mass"])
+        log_loss = safe_divide(self.sums["log_loss"], self.sums["mass"])
         soft_value, hard_value = metric.evaluate(soft), metric.evaluate(hard)
-        if recipe.loss == "cross_entropy":
-            loss = cross_entropy
-        elif recipe.loss == "surrogate_fbeta":
-            loss = safe_divide(self.sums["surrogate"], self.sums["mass"]) if self.follows_loss else cross_entropy
+        if recipe.objective == "log_loss":
+            loss = log_loss
+        elif recipe.objective == "surrogate_fbeta":
+            loss = safe_divide(self.sums["surrogate"], self.sums["mass"]) if self.follows_loss else log_loss
         else:
             loss = metric.loss(now) if self.follows_loss else _distance(metric, soft, soft_value)
-            loss = loss + recipe.cross_entropy * cross_entropy
+            loss = loss + recipe.cross_entropy * log_loss
         key = {
             "soft": lambda: -_distance(metric, soft, soft_value),
             "hard": lambda: -_distance(metric, hard, hard_value),
-            "cross_entropy": lambda: -cross_entropy,
-            "loss": lambda: -loss,
+            "log_loss": lambda: -log_loss,
+            "objective": lambda: -loss,
             "last": lambda: torch.zeros_like(loss),
         }[recipe.selection]()
-        return Scores(soft_value, hard_value, cross_entropy, key, loss)
+        return Scores(soft_value, hard_value, log_loss, key, loss)
 
     def _matrix(self, kind: str, grid: Grid) -> ConfusionMatrix:
         return as_matrix(self.sums[kind, grid], self.objective.task, grid, self.objective.labels)
@@ -281,8 +262,3 @@ def mean_probabilities(
 
 def _rows_at_once(members: int, features: int, cells: int) -> int:
     return max(256, cells // (members * max(features, 128)))
-
-
-def take_rows(rows: Tensor, index: Tensor) -> Tensor:
-    """Rows by an index (members, n), as (members, n, …)."""
-    return rows.index_select(0, index.flatten()).reshape(*index.shape, *rows.shape[1:])

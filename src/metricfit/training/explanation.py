@@ -19,7 +19,7 @@ def explain(classifier: Any) -> str:
     recipe: Recipe = classifier.recipe_
     lines = [
         f"Metric: {classifier.metric_}.",
-        *(f"  {choice[0].upper()}{choice[1:]}." for choice in classifier.choices_),
+        *(f"  {choice.text[0].upper()}{choice.text[1:]}." for choice in classifier.choices_),
         f"Recipe: {recipe.name}. {_loss_in_words(recipe, classifier)}",
         f"  {_network_in_words(recipe, classifier)}",
         f"  {_training_in_words(recipe, classifier)}",
@@ -30,12 +30,12 @@ def explain(classifier: Any) -> str:
 
 
 def _loss_in_words(recipe: Recipe, classifier: Any) -> str:
-    weighting = {"none": "unweighted", "sqrt": "√-weighted", "balanced": "class-balanced"}[recipe.class_weighting]
+    weighting = {"none": "unweighted", "sqrt": "√-weighted", "full": "class-balanced"}[recipe.balance]
     if classifier.class_weight is not None:
         weighting = "class-weighted (class_weight)"
-    if recipe.loss == "cross_entropy":
+    if recipe.objective == "log_loss":
         return f"The loss is {weighting} cross-entropy; the metric only judges."
-    if recipe.loss == "surrogate_fbeta":
+    if recipe.objective == "surrogate_fbeta":
         beta = classifier.metric_.beta if isinstance(classifier.metric_, FBeta) else 1
         told = "" if isinstance(classifier.metric_, FBeta | F1) else "; the metric only judges"
         return f"The loss is the surrogate F-beta loss with beta = {beta:g}{told}."
@@ -53,12 +53,11 @@ def _loss_in_words(recipe: Recipe, classifier: Any) -> str:
 
 
 def _network_in_words(recipe: Recipe, classifier: Any) -> str:
-    network = classifier.network if classifier.network is not None else recipe.network
     members = classifier.network_.members
     inputs = f"{classifier.n_network_inputs_} inputs made from {classifier.n_features_in_} columns"
-    if network == "mlp":
+    if recipe.network == "mlp":
         shape = f"an MLP with hidden layers {'-'.join(map(str, recipe.hidden_sizes))} and dropout {recipe.dropout:g}"
-    elif network == "linear":
+    elif recipe.network == "linear":
         shape = "a linear model"
     else:
         shape = "your own"
@@ -71,8 +70,8 @@ def _training_in_words(recipe: Recipe, classifier: Any) -> str:
     chosen = {
         "soft": f"the soft metric at T = {recipe.selection_temperature:g}",
         "hard": "the exact metric",
-        "cross_entropy": "cross-entropy",
-        "loss": "the loss",
+        "log_loss": "log-loss",
+        "objective": "the loss",
         "last": "nothing, the last weights were kept",
     }[recipe.selection]
     if classifier.held_out_ is None:
@@ -123,8 +122,8 @@ def _report_in_words(report: pd.DataFrame, greater_is_better: bool | None) -> li
     if gain > noise:
         lines.append(f"Training on the metric gained {gain:.4f} over cross-entropy with a tuned rule.")
     elif gain < -noise:
-        lines.append(f"Cross-entropy with a tuned rule did better here, by {-gain:.4f}: try recipe='cross_entropy', "
-                     "rule='tuned'.")  # fmt: skip
+        lines.append(f"Cross-entropy with a tuned rule did better here, by {-gain:.4f}: try "
+                     "recipe=Recipe('log_loss', rule='tuned').")  # fmt: skip
     else:
         lines.append("The difference to cross-entropy with a tuned rule is within the noise.")
     return lines

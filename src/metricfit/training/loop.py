@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,14 +18,10 @@ from torch import Tensor, nn
 from metricfit.distributed import agreed, average_gradients, group_of, is_first_process, share_of_batch
 from metricfit.inputs import Task
 from metricfit.metrics import Metric
-from metricfit.training.batches import BatchOrder
-from metricfit.training.callbacks import Callback, EpochEnd
+from metricfit.training.batches import BatchOrder, TrainingData, take_rows
 from metricfit.training.checkpoint import CheckpointFile
-from metricfit.training.compiled_steps import CompiledSteps, is_worth_compiling
-from metricfit.training.direct import DirectMLP
-from metricfit.training.evaluation import Scores, TrainingData, Validation, take_rows
-from metricfit.training.gradients import ObjectiveGradient
-from metricfit.training.history import EpochRecord, History
+from metricfit.training.evaluation import Scores, Validation
+from metricfit.training.history import Callback, EpochEnd, EpochRecord, History
 from metricfit.training.networks import MemberMLP, StackedNetworks, build_network, lent_seed
 from metricfit.training.objective import MemberObjective
 from metricfit.training.optimiser import WeightAverage, clip_gradients, learning_rate_at, make_optimiser, take_step
@@ -95,9 +91,7 @@ def train(
     recipe: Recipe,
     *,
     seed: int,
-    network: str | nn.Module | Callable[..., nn.Module] | None = None,
     device: torch.device | str = "cpu",
-    mixed_precision: bool = True,
     checkpoint: CheckpointFile | None = None,
     callbacks: Sequence[Callback] = (),
     run: str = "metric",
@@ -106,16 +100,14 @@ def train(
 
     Args:
         problem: Data, metric, members.
-        recipe: How.
+        recipe: How; complete.
         seed: Of starting weights, batches and dropout; no global seed is changed.
-        network: Instead of the recipe's: a name, module or factory.
         device: Where to train.
-        mixed_precision: bfloat16 where the device is a GPU that has it.
         checkpoint: Where to save and resume.
-        callbacks: Told of every epoch.
+        callbacks: Called after every epoch.
         run: The run's name, for callbacks.
     """
-    trainer = _Trainer(problem, recipe, seed, network, torch.device(device), mixed_precision)
+    trainer = Trainer(problem, recipe, seed, torch.device(device))
     trainer.resume(checkpoint)
     interrupted = False
     try:
@@ -137,21 +129,13 @@ def train(
     return trainer.result(interrupted)
 
 
-class _Trainer:
-    def __init__(
-        self,
-        problem: Problem,
-        recipe: Recipe,
-        seed: int,
-        network: str | nn.Module | Callable[..., nn.Module] | None,
-        device: torch.device,
-        mixed_precision: bool,
-    ) -> None:
+class Trainer:
+    def __init__(self, problem: Problem, recipe: Recipe, seed: int, device: torch.device) -> None:
         self.problem, self.recipe, self.seed, self.device = problem, recipe, seed, device
         self.data = problem.data.to(device)
         members = len(problem.splits)
         self.network: MemberMLP | StackedNetworks = build_network(
-            recipe.network if network is None else network,
+            recipe.network,
             members=members,
             in_features=self.data.features.shape[1],
             out_features=problem.outputs,
@@ -168,17 +152,13 @@ class _Trainer:
         self.validation = Validation(self.data, [s.validation for s in problem.splits], problem.outputs)
         self.epochs = recipe.epochs(self.batches.steps)
         self.optimiser = make_optimiser(self.network, recipe)
-        by_hand = isinstance(self.network, MemberMLP) and device.type == "cpu"
-        self.direct = DirectMLP(self.network) if by_hand else None  # type: ignore[arg-type]
-        self.gradient = ObjectiveGradient(self.objective)
         live = {**dict(self.network.named_parameters()), **dict(self.network.named_buffers())}
         self.average = WeightAverage(live, recipe.averaging * self.batches.steps)
-        self.compiled: CompiledSteps | None = None
         self.best = BestMembers(members, self.average.averaged)
         self.stopping = Stopping(recipe, self.objective)
         self.history = History()
         self.stopped = False
-        lower = mixed_precision and device.type == "cuda" and torch.cuda.is_bf16_supported()
+        lower = recipe.mixed_precision and device.type == "cuda" and torch.cuda.is_bf16_supported()
         self.precision = torch.bfloat16 if lower else torch.float32
         self.group = group_of("auto", training=True)
         self.part = share_of_batch(self.batches.batch_size, self.group)
@@ -186,10 +166,6 @@ class _Trainer:
             self.objective.share_with(self.group)
             if isinstance(self.network, MemberMLP):
                 self.network.use_part(self.part, self.batches.batch_size)
-        steps = self.epochs * self.batches.steps
-        products = self.batches.batch_size * sum(p.numel() for p in self.network.parameters()) // members
-        if self.direct is not None and is_worth_compiling(self.data, self.gradient, steps, products):
-            self.compiled = CompiledSteps(self.direct, self.data, self.gradient, self.optimiser, self.average)
 
     @property
     def finished(self) -> bool:
@@ -210,7 +186,7 @@ class _Trainer:
             loss=loss,
             soft_metric=float(scores.soft.mean()) if scores else nothing,
             hard_metric=float(scores.hard.mean()) if scores else nothing,
-            cross_entropy=float(scores.cross_entropy.mean()) if scores else nothing,
+            log_loss=float(scores.log_loss.mean()) if scores else nothing,
             temperature=float(self.objective.temperature.mean()),
             learning_rate=rate,
             active=int(self.stopping.active.sum()),
@@ -226,10 +202,7 @@ class _Trainer:
         rates = [learning_rate_at(taken + step, self.epochs * steps, self.recipe) for step in range(steps)]
         self.network.train()
         with self._randomness(seed):
-            if self.compiled is None:
-                total = self._step_by_step(order, taken, rates)
-            else:
-                total = float(self.compiled.run(order, taken, rates, self.stopping.active).mean(axis=0).sum())
+            total = self._step_by_step(order, taken, rates)
         return total / steps, rates[-1]
 
     def _step_by_step(self, order: Tensor, taken: int, rates: list[float]) -> float:
@@ -241,12 +214,7 @@ class _Trainer:
 
     def _step(self, index: Tensor, rate: float) -> Tensor:
         target, weight = take_rows(self.data.target, index), take_rows(self.data.weight, index)
-        if self.direct is None:
-            losses = self._gradients(index, target, weight)
-        else:
-            logits = self.direct.forward(self.direct.take(self.data.features, index))
-            losses, gradient = self.gradient(logits, target, weight)
-            self.direct.backward(gradient)
+        losses = self._gradients(index, target, weight)
         average_gradients(self.network.parameters(), self.group)
         if self.recipe.gradient_clip:
             clip_gradients(self.network.named_parameters(), self.objective.members, self.recipe.gradient_clip)

@@ -15,12 +15,12 @@ from metricfit.distributed import sum_over_processes
 from metricfit.inputs import Task
 from metricfit.losses.cross_entropy import class_weights
 from metricfit.losses.memory import ConfusionMemory
-from metricfit.losses.stepping import choose_step
 from metricfit.losses.surrogate_fbeta import SurrogateFBetaLoss
 from metricfit.metrics import Constrained, FBeta, Metric
 from metricfit.metrics.base import MatrixSource
 from metricfit.numerics import safe_divide
-from metricfit.steps import Step
+from metricfit.steps import Annealed, Step
+from metricfit.steps import get as get_step
 from metricfit.training.constraints import Multipliers
 from metricfit.training.counting import hard_counts, member_probabilities, soft_counts, two_class_counts
 from metricfit.training.recipes import Recipe
@@ -28,6 +28,8 @@ from metricfit.training.recipes import Recipe
 __all__ = ["MemberObjective", "as_matrix"]
 
 Grid = tuple[float, ...] | None
+
+_BALANCE: Any = {"none": "none", "sqrt": "sqrt", "full": "balanced"}
 
 
 class MemberObjective(nn.Module):
@@ -61,17 +63,17 @@ class MemberObjective(nn.Module):
         self.warming = False
         self.group: Any = None
         self.register_buffer("temperature", torch.full((members, 1, 1), recipe.temperature))
-        self.register_buffer("class_weights", class_weights(prior, recipe.class_weighting), persistent=False)
-        constrained = isinstance(metric, Constrained) and recipe.loss == "metric"
+        self.register_buffer("class_weights", class_weights(prior, _BALANCE[recipe.balance]), persistent=False)
+        constrained = isinstance(metric, Constrained) and recipe.objective == "metric"
         # Under constraints the soft matrix gets no memory: multipliers that chase a lagging value swing, which cost
         # more precision at a given recall than the memory gained.
-        uses_memory = bool(recipe.memory) and recipe.loss == "metric" and not constrained
+        uses_memory = bool(recipe.memory) and recipe.objective == "metric" and not constrained
         grids = sorted(metric.grids(), key=lambda grid: grid or ())
         self._grid_index = {grid: i for i, grid in enumerate(grids)}
         self.memories = nn.ModuleList(ConfusionMemory(recipe.memory) for _ in grids) if uses_memory else None
         self.multipliers = Multipliers(metric, members) if constrained else None  # type: ignore[arg-type]
         self._surrogate = _surrogate(recipe, metric, task, prior)
-        self._fixed_step = None if recipe.step == "annealed_linear" else choose_step(recipe.step)
+        self._fixed_step = None if isinstance(get_step(recipe.step), Annealed) else get_step(recipe.step)
         if recipe.step == "amplifier" and task == "multiclass":
             raise ValueError(
                 "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach; use "
@@ -96,7 +98,7 @@ class MemberObjective(nn.Module):
         cross_entropy = None
         if self.warming or self.recipe.cross_entropy:
             cross_entropy = self.cross_entropy(logits, target, weight)
-        if self.warming or self.recipe.loss == "cross_entropy":
+        if self.warming or self.recipe.objective == "log_loss":
             return cross_entropy  # type: ignore[return-value]
         source = self._source(logits, target, weight)
         if self.multipliers is not None:
@@ -131,7 +133,7 @@ class MemberObjective(nn.Module):
     @property
     def step(self) -> Step:
         """The step at the current temperatures."""
-        return self._fixed_step or choose_step("annealed_linear", temperature=self.temperature)
+        return self._fixed_step or Annealed(self.temperature)
 
     def _source(self, logits: Tensor, target: Tensor, weight: Tensor) -> MatrixSource:
         if self.task == "binary" and self._fixed_step is None and set(self._grid_index) == {None}:
@@ -181,7 +183,7 @@ def as_matrix(
 
 
 def _surrogate(recipe: Recipe, metric: Metric, task: Task, prior: Tensor) -> SurrogateFBetaLoss | None:
-    if recipe.loss != "surrogate_fbeta":
+    if recipe.objective != "surrogate_fbeta":
         return None
     if task == "multiclass":
         raise ValueError(

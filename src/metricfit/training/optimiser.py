@@ -77,14 +77,14 @@ def take_step(optimiser: torch.optim.AdamW, rate: float) -> None:
 def learning_rate_at(step: int, steps: int, recipe: Recipe) -> float:
     """The learning rate of a step, counted from 0: a linear rise, then the schedule.
 
-    >>> learning_rate_at(0, 100, Recipe(learning_rate=1.0, warm_up_steps=4))
+    >>> learning_rate_at(0, 100, Recipe(learning_rate=1.0, warm_up_updates=4).complete())
     0.25
     """
-    if step < recipe.warm_up_steps:
-        return recipe.learning_rate * (step + 1) / recipe.warm_up_steps
+    if step < recipe.warm_up_updates:
+        return recipe.learning_rate * (step + 1) / recipe.warm_up_updates
     if recipe.schedule == "constant":
         return recipe.learning_rate
-    share = (step - recipe.warm_up_steps) / max(1, steps - recipe.warm_up_steps)
+    share = (step - recipe.warm_up_updates) / max(1, steps - recipe.warm_up_updates)
     return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * share))
 
 

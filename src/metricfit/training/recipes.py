@@ -5,157 +5,196 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
+from torch import nn
 
-from metricfit.losses.cross_entropy import ClassWeighting
-from metricfit.losses.stepping import check_temperature, choose_step
+from metricfit.losses.cross_entropy import Balance
+from metricfit.steps import Annealed, check_temperature
+from metricfit.steps import get as get_step
 
-__all__ = ["RECIPES", "Recipe", "get_recipe"]
+__all__ = ["RECIPES", "Recipe"]
 
-Loss = Literal["metric", "cross_entropy", "surrogate_fbeta"]
-Annealing = Literal["none", "plateau", "step"]
+Objective = Literal["metric", "log_loss", "surrogate_fbeta"]
+Annealing = Literal["none", "plateau", "epoch"]
 Schedule = Literal["cosine", "constant"]
-Selection = Literal["soft", "hard", "cross_entropy", "loss", "last"]
+Selection = Literal["soft", "hard", "log_loss", "objective", "last"]
 Rule = Literal["argmax", "tuned"]
+
+AS_NAMED: Any = None
+"""The default of every part: as the named recipe says."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is trained; every part can be overridden.
+    """How a network is trained: a named recipe, and the parts that differ from it.
 
-    Attributes:
-        name: The recipe's name.
-        loss: ``"metric"``, ``"cross_entropy"`` or ``"surrogate_fbeta"``.
+    A part that is ``None`` is as the named recipe says; :meth:`complete` fills it in. Nothing is checked before that.
+
+    Args:
+        name: ``"default"``, ``"east"``, ``"log_loss"``, ``"surrogate_fbeta"`` or ``"anyloss"``.
+        objective: What is minimised: the ``"metric"`` on the soft confusion matrix, ``"log_loss"`` (cross-entropy) or
+            ``"surrogate_fbeta"``.
         cross_entropy: Weight of the cross-entropy that is added to the metric's loss.
-        class_weighting: Class weights in that cross-entropy, or in a loss that is cross-entropy alone: ``"none"``,
-            ``"sqrt"`` (∝ prior^-1/2) or ``"balanced"``.
+        balance: Class weights in the cross-entropy: ``"none"``, ``"sqrt"`` (∝ prior^-1/2) or ``"full"``.
         warm_start_epochs: Epochs of cross-entropy alone before the metric joins in.
         step: The approximation of the step function, as in :class:`metricfit.MetricLoss`.
         temperature: T of the annealed step, at the start.
         memory: Decay of the cross-batch memory of the confusion matrix; 0 is none.
-        annealing: ``"plateau"`` cools when the validation loss stops decreasing (EAST), ``"step"`` every epoch.
+        annealing: ``"plateau"`` cools when the validation loss stops decreasing (EAST), ``"epoch"`` every epoch.
         cooling: The factor r of a cooling.
         patience: Epochs without improvement that make a plateau; then cool (``annealing="plateau"``) or stop. 0 never
             stops early.
-        min_delta: What is better by no more than this, by validation, is no improvement to ``patience``.
+        min_delta: Validation has to improve by more than this to count for ``patience``.
         max_fruitless: Coolings in a row without improvement after which a member is finished.
         batch_size: Rows in a batch.
         stratified: Whether each batch holds the classes in their overall shares.
-        max_epochs: Passes over the data, unless the bounds on steps say otherwise.
-        min_steps: Optimiser steps at least: small data get more epochs.
-        max_steps: Optimiser steps at most: large data get fewer epochs.
+        max_epochs: Passes over the data, unless the bounds on updates say otherwise.
+        min_updates: Updates of the weights at least: small data get more epochs.
+        max_updates: Updates of the weights at most: large data get fewer epochs.
         learning_rate: Of AdamW, after the warm-up.
-        warm_up_steps: Steps over which the learning rate rises from 0.
+        warm_up_updates: Updates over which the learning rate rises from 0.
         schedule: ``"cosine"`` to 0 over the whole run, or ``"constant"``.
         weight_decay: Of AdamW; not on biases.
         gradient_clip: Largest norm of a member's gradient; 0 does not clip.
-        network: ``"mlp"``, ``"linear"``, or, given to the classifier, a module or a factory of modules.
+        network: ``"mlp"``, ``"linear"``, a factory ``(in_features, out_features) -> module``, or a module. A module is
+            a template: each member is a copy whose layers draw their weights anew (``reset_parameters``), so trained
+            weights are not kept; a factory's are.
         hidden_sizes: Widths of the MLP's hidden layers.
         dropout: Share of activations dropped after each hidden layer.
         averaging: Horizon in epochs of the moving average of the weights; 0 averages nothing.
         selection: What picks the checkpoint that is kept, on validation data: the ``"soft"`` metric at
-            ``selection_temperature``, the ``"hard"`` (exact) metric, ``"cross_entropy"``, the ``"loss"`` as trained
+            ``selection_temperature``, the ``"hard"`` (exact) metric, ``"log_loss"``, the ``"objective"`` as trained
             (the metric at the current temperature, the surrogate), or simply the ``"last"``.
         selection_temperature: T of the soft metric for the selection.
         checkpoints: About how many times in a run the selection looks.
-        rule: ``"argmax"``, or ``"tuned"``: class offsets or a threshold chosen on out-of-fold probabilities.
+        rule: ``"argmax"``, or ``"tuned"``: class offsets or a threshold chosen on out-of-fold probabilities. A
+            constrained metric's rule is always tuned.
+        mixed_precision: bfloat16 on a GPU that has it.
 
-    >>> get_recipe("default").cross_entropy
-    0.5
-    >>> get_recipe("east", patience=5).patience
-    5
+    >>> Recipe("east", patience=5)
+    Recipe('east', patience=5)
+    >>> Recipe("east", patience=5).complete().cooling
+    0.9
     """
 
     name: str = "default"
-    loss: Loss = "metric"
-    cross_entropy: float = 0.5
-    class_weighting: ClassWeighting = "sqrt"
-    warm_start_epochs: int = 0
-    step: str = "annealed_linear"
-    temperature: float = 0.2
-    memory: float = 0.9
-    annealing: Annealing = "none"
-    cooling: float = 0.9
-    patience: int = 0
-    min_delta: float = 0.0
-    max_fruitless: int = 3
-    batch_size: int = 512
-    stratified: bool = True
-    max_epochs: int = 40
-    min_steps: int = 600
-    max_steps: int = 20_000
-    learning_rate: float = 5e-3
-    warm_up_steps: int = 20
-    schedule: Schedule = "cosine"
-    weight_decay: float = 1e-2
-    gradient_clip: float = 0.0
-    network: str = "mlp"
-    hidden_sizes: tuple[int, ...] = (128, 64)
-    dropout: float = 0.1
-    averaging: float = 3.0
-    selection: Selection = "soft"
-    selection_temperature: float = 0.1
-    checkpoints: int = 50
-    rule: Rule = "argmax"
+    objective: Objective = AS_NAMED
+    cross_entropy: float = AS_NAMED
+    balance: Balance = AS_NAMED
+    warm_start_epochs: int = AS_NAMED
+    step: str = AS_NAMED
+    temperature: float = AS_NAMED
+    memory: float = AS_NAMED
+    annealing: Annealing = AS_NAMED
+    cooling: float = AS_NAMED
+    patience: int = AS_NAMED
+    min_delta: float = AS_NAMED
+    max_fruitless: int = AS_NAMED
+    batch_size: int = AS_NAMED
+    stratified: bool = AS_NAMED
+    max_epochs: int = AS_NAMED
+    min_updates: int = AS_NAMED
+    max_updates: int = AS_NAMED
+    learning_rate: float = AS_NAMED
+    warm_up_updates: int = AS_NAMED
+    schedule: Schedule = AS_NAMED
+    weight_decay: float = AS_NAMED
+    gradient_clip: float = AS_NAMED
+    network: str | nn.Module | Callable[..., nn.Module] = AS_NAMED
+    hidden_sizes: tuple[int, ...] = AS_NAMED
+    dropout: float = AS_NAMED
+    averaging: float = AS_NAMED
+    selection: Selection = AS_NAMED
+    selection_temperature: float = AS_NAMED
+    checkpoints: int = AS_NAMED
+    rule: Rule = AS_NAMED
+    mixed_precision: bool = AS_NAMED
 
-    def __post_init__(self) -> None:
-        """Check every part and that the parts fit together; NumPy's numbers become Python's."""
-        for field in fields(self):
-            object.__setattr__(self, field.name, _plain(field.name, getattr(self, field.name), field.default))
-        _check_choices(self)
-        _check_numbers(self)
-        choose_step(self.step)
-        check_temperature(self.temperature)
-        check_temperature(self.selection_temperature)
-        if self.annealing != "none" and (self.loss != "metric" or self.step != "annealed_linear"):
-            raise ValueError(
-                f"annealing: has no effect with loss={self.loss!r} and step={self.step!r}; only the metric's "
-                "annealed step has a temperature."
-            )
-        if self.annealing == "plateau" and not self.patience:
-            raise ValueError("patience: annealing='plateau' needs a patience of at least 1 epoch, got 0.")
+    @classmethod
+    def of(cls, recipe: str | Recipe) -> Recipe:
+        """A recipe from its name; a recipe as it is."""
+        if isinstance(recipe, str):
+            return cls(recipe)
+        if not isinstance(recipe, Recipe):
+            raise TypeError(f"recipe: expected a name or a Recipe, got {type(recipe).__name__}.")
+        return recipe
 
-    def epochs(self, steps_per_epoch: int) -> int:
-        """Passes over the data, given the steps of one."""
-        at_least = -(-self.min_steps // steps_per_epoch)
-        at_most = max(1, self.max_steps // steps_per_epoch)
+    def parts(self) -> dict[str, Any]:
+        """Name and parts, as given.
+
+        >>> Recipe("east").parts()["patience"] is None
+        True
+        """
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def with_parts(self, parts: Mapping[str, Any]) -> Self:
+        """The same recipe with other parts.
+
+        >>> Recipe("east").with_parts({"patience": 5})
+        Recipe('east', patience=5)
+        """
+        if unknown := sorted(set(parts) - set(self.parts())):
+            raise ValueError(f"recipe: has no part {unknown[0]!r}; the parts are {', '.join(sorted(self.parts()))}.")
+        return replace(self, **parts)
+
+    def complete(self) -> Recipe:
+        """The recipe with every part filled in and checked.
+
+        >>> Recipe("log_loss", rule="tuned").complete().selection
+        'log_loss'
+        >>> Recipe("easy").complete()
+        Traceback (most recent call last):
+            ...
+        ValueError: recipe: unknown name 'easy'; did you mean 'east'? The recipes are default, east, log_loss, ...
+        """
+        if self.name not in RECIPES:
+            close = difflib.get_close_matches(str(self.name), RECIPES, n=1, cutoff=0.5)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise ValueError(f"recipe: unknown name {self.name!r}; {hint}The recipes are {', '.join(RECIPES)}.")
+        usual = RECIPES["default"] | RECIPES[self.name]
+        given = {part: value for part, value in self.parts().items() if value is not None and part != "name"}
+        filled = {part: _plain(part, value, usual[part]) for part, value in (usual | given).items()}
+        recipe = Recipe(self.name, **filled)
+        _check(recipe)
+        return recipe
+
+    def epochs(self, updates_per_epoch: int) -> int:
+        """Passes over the data, given the updates of one."""
+        at_least = -(-self.min_updates // updates_per_epoch)
+        at_most = max(1, self.max_updates // updates_per_epoch)
         return max(1, at_least, min(self.max_epochs, at_most))
 
+    def __repr__(self) -> str:
+        """The name and the parts that are given."""
+        given = [f"{part}={value!r}" for part, value in self.parts().items() if value is not None and part != "name"]
+        return f"Recipe({', '.join([repr(self.name), *given])})"
 
-def get_recipe(recipe: str | Recipe, **overrides: Any) -> Recipe:
-    """A recipe by name, with some of its parts replaced; ``None`` keeps a part.
 
-    >>> get_recipe("cross_entropy", rule="tuned", learning_rate=None).rule
-    'tuned'
-    >>> get_recipe("easy")
-    Traceback (most recent call last):
-        ...
-    ValueError: recipe: unknown name 'easy'; did you mean 'east'? The recipes are default, east, cross_entropy, ...
-    """
-    if isinstance(recipe, str):
-        if recipe not in RECIPES:
-            close = difflib.get_close_matches(recipe, RECIPES, n=1, cutoff=0.5)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ValueError(f"recipe: unknown name {recipe!r}; {hint}The recipes are {', '.join(RECIPES)}.")
-        found = RECIPES[recipe]
-    elif isinstance(recipe, Recipe):
-        found = recipe
-    else:
-        raise TypeError(f"recipe: expected a name or a Recipe, got {type(recipe).__name__}.")
-    known = {field.name for field in fields(Recipe)}
-    if unknown := sorted(set(overrides) - known):
-        raise ValueError(f"recipe: has no part {unknown[0]!r}; the parts are {', '.join(sorted(known))}.")
-    return replace(found, **{key: value for key, value in overrides.items() if value is not None})
+def _check(recipe: Recipe) -> None:
+    _check_choices(recipe)
+    _check_numbers(recipe)
+    step = get_step(recipe.step)
+    check_temperature(recipe.temperature)
+    check_temperature(recipe.selection_temperature)
+    if recipe.objective == "log_loss" and not recipe.cross_entropy:
+        raise ValueError("cross_entropy: its weight is 0 and objective='log_loss': nothing would be trained.")
+    if recipe.annealing != "none" and (recipe.objective != "metric" or not isinstance(step, Annealed)):
+        raise ValueError(
+            f"annealing: has no effect with objective={recipe.objective!r} and step={recipe.step!r}; only the metric's "
+            "annealed step has a temperature."
+        )
+    if recipe.annealing == "plateau" and not recipe.patience:
+        raise ValueError("patience: annealing='plateau' needs a patience of at least 1 epoch, got 0.")
 
 
 def _check_choices(recipe: Recipe) -> None:
     choices: dict[str, Any] = {
-        "loss": Loss,
-        "class_weighting": ClassWeighting,
+        "objective": Objective,
+        "balance": Balance,
         "annealing": Annealing,
         "schedule": Schedule,
         "selection": Selection,
@@ -168,8 +207,8 @@ def _check_choices(recipe: Recipe) -> None:
 
 
 _AT_LEAST = {
-    "batch_size": 1, "max_epochs": 1, "max_steps": 1, "checkpoints": 1, "max_fruitless": 1, "min_steps": 0,
-    "warm_up_steps": 0, "warm_start_epochs": 0, "patience": 0, "cross_entropy": 0, "weight_decay": 0,
+    "batch_size": 1, "max_epochs": 1, "max_updates": 1, "checkpoints": 1, "max_fruitless": 1, "min_updates": 0,
+    "warm_up_updates": 0, "warm_start_epochs": 0, "patience": 0, "cross_entropy": 0, "weight_decay": 0,
     "gradient_clip": 0, "averaging": 0, "min_delta": 0,
 }  # fmt: skip
 
@@ -219,50 +258,33 @@ def _check_numbers(recipe: Recipe) -> None:
             raise ValueError(f"{part}: expected a number in [0, 1), got {getattr(recipe, part)!r}.")
     if not 0 < recipe.cooling < 1:
         raise ValueError(f"cooling: expected a factor strictly between 0 and 1, got {recipe.cooling!r}.")
-    if recipe.loss == "cross_entropy" and not recipe.cross_entropy:
-        raise ValueError("cross_entropy: its weight is 0 and loss='cross_entropy': nothing would be trained.")
 
 
-_EAST = Recipe(
-    name="east",
-    cross_entropy=0.0,
-    class_weighting="none",
-    memory=0.0,
-    annealing="plateau",
-    cooling=0.9,
-    patience=10,
-    min_delta=1e-4,
-    max_epochs=400,
-    min_steps=0,
-    learning_rate=1e-3,
-    schedule="constant",
-    warm_up_steps=0,
-    hidden_sizes=(512, 256, 128),
-    dropout=0.25,
-    averaging=0.0,
-    stratified=False,
-    selection="loss",
-)
-
-_CROSS_ENTROPY = Recipe(
-    name="cross_entropy",
-    loss="cross_entropy",
-    cross_entropy=1.0,
-    class_weighting="none",
-    memory=0.0,
-    selection="cross_entropy",
-)
-
-RECIPES: dict[str, Recipe] = {
-    "default": Recipe(),
-    "east": _EAST,
-    "cross_entropy": _CROSS_ENTROPY,
-    "surrogate_fbeta": Recipe(
-        name="surrogate_fbeta", loss="surrogate_fbeta", cross_entropy=0.0, class_weighting="none", memory=0.0,
-        selection="hard",
-    ),
-    "anyloss": Recipe(
-        name="anyloss", cross_entropy=0.0, class_weighting="none", memory=0.0, step="amplifier", selection="hard",
-    ),
+RECIPES: dict[str, dict[str, Any]] = {
+    "default": {
+        "objective": "metric", "cross_entropy": 0.5, "balance": "sqrt", "warm_start_epochs": 0,
+        "step": "annealed", "temperature": 0.2, "memory": 0.9, "annealing": "none", "cooling": 0.9,
+        "patience": 0, "min_delta": 0.0, "max_fruitless": 3, "batch_size": 512, "stratified": True, "max_epochs": 40,
+        "min_updates": 600, "max_updates": 20_000, "learning_rate": 5e-3, "warm_up_updates": 20,
+        "schedule": "cosine", "weight_decay": 1e-2, "gradient_clip": 0.0, "network": "mlp",
+        "hidden_sizes": (128, 64), "dropout": 0.1, "averaging": 3.0, "selection": "soft",
+        "selection_temperature": 0.1, "checkpoints": 50, "rule": "argmax", "mixed_precision": True,
+    },
+    "east": {
+        "cross_entropy": 0.0, "balance": "none", "memory": 0.0, "annealing": "plateau", "patience": 10,
+        "min_delta": 1e-4, "max_epochs": 400, "min_updates": 0, "learning_rate": 1e-3, "schedule": "constant",
+        "warm_up_updates": 0, "hidden_sizes": (512, 256, 128), "dropout": 0.25, "averaging": 0.0, "stratified": False,
+        "selection": "objective",
+    },
+    "log_loss": {
+        "objective": "log_loss", "cross_entropy": 1.0, "balance": "none", "memory": 0.0, "selection": "log_loss",
+    },
+    "surrogate_fbeta": {
+        "objective": "surrogate_fbeta", "cross_entropy": 0.0, "balance": "none", "memory": 0.0, "selection": "hard",
+    },
+    "anyloss": {
+        "cross_entropy": 0.0, "balance": "none", "memory": 0.0, "step": "amplifier", "selection": "hard",
+    },
 }  # fmt: skip
-"""The recipes by name: the default; EAST as in the paper; cross-entropy; surrogate F-beta; AnyLoss."""
+"""The parts of the default recipe, and what the others have differently: EAST as in the paper, log-loss, surrogate
+F-beta, AnyLoss."""

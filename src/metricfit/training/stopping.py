@@ -94,7 +94,7 @@ class Stopping:
                 "patience": recipe.patience, "min_delta": recipe.min_delta, "max_fruitless": recipe.max_fruitless,
             }  # fmt: skip
         else:
-            options = {"mode": "step"}
+            options = {"mode": "epoch"}
         if recipe.annealing != "none":
             self.annealers = [
                 TemperatureAnnealer(_OneTemperature(objective, k), factor=recipe.cooling, **options)
@@ -102,8 +102,8 @@ class Stopping:
             ]
 
     def epoch_ended(self) -> None:
-        """Cool once an epoch, where the recipe says so."""
-        if self.recipe.annealing == "step":
+        """Cool once per epoch, where the recipe says so."""
+        if self.recipe.annealing == "epoch":
             for annealer in self.annealers:
                 annealer.step()
 

@@ -121,13 +121,13 @@ def test_what_the_grid_search_trained_last_is_not_trained_again(
 ) -> None:
     experiment = Experiment("synthetic_33", "ce", "", "multiclass-fbeta-tabular", "grid", "", "toy")
     fits._network.cache_clear()
-    real, seeds = fits.compiled.train, []
+    real, seeds = fits.train, []
 
-    def counted(*arguments: Any, seed: int) -> Any:
+    def counted(*arguments: Any, seed: int, **options: Any) -> Any:
         seeds.append(seed)
-        return real(*arguments, seed=seed)
+        return real(*arguments, seed=seed, **options)
 
-    monkeypatch.setattr(fits.compiled, "train", counted)
+    monkeypatch.setattr(fits, "train", counted)
     for trial in range(2):
         runner._work(Job(experiment, trial, "full", tmp_path))
     assert seeds == [0, 0, 1]  # two points, of which trial 0 takes one, and trial 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,24 +18,25 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from metricfit.classifier import MetricClassifier
+from metricfit.choices import Choice
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, frame_of, share_of_rows
+from metricfit.data.targets import Target
 from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.inputs import Task
 from metricfit.metrics import resolve
-from metricfit.training.batches import BatchOrder
-from metricfit.training.callbacks import EpochEnd, callback_list, progress_bar
-from metricfit.training.evaluation import TrainingData
-from metricfit.training.history import EpochRecord
-from metricfit.training.inputs import as_device
-from metricfit.training.loop import Problem, _Trainer
+from metricfit.training.batches import BatchOrder, TrainingData
+from metricfit.training.history import EpochEnd, EpochRecord, callback_list, progress_bar
+from metricfit.training.inputs import as_device, draw_seed
+from metricfit.training.loop import Problem, Trainer
 from metricfit.training.optimiser import WeightAverage
 from metricfit.training.splits import Split
 from metricfit.training.stopping import BestMembers
-from metricfit.training.targets import Target, draw_seed
+
+if TYPE_CHECKING:
+    from metricfit.classifier import MetricClassifier
 
 __all__ = ["confusion_of_shards", "fit_shards"]
 
@@ -58,8 +59,8 @@ def fit_shards(
     One pass counts the classes, one takes a random sample (the preprocessing is learned from it) and random
     validation rows, then ``passes`` train. Pieces of the table come in random order, several at a time, into a buffer;
     each full buffer is shuffled and cut into stratified batches, and after it the network is validated if it is time.
-    So an "epoch" of ``history_`` is one buffer. The recipe's ``max_epochs``, ``min_steps`` and ``max_steps`` have no
-    effect, and neither have ``cv``, ``n_members``, ``baseline``, ``class_weight`` and ``checkpoint_dir``.
+    So an "epoch" of ``history_`` is one buffer. The recipe's ``max_epochs``, ``min_updates`` and ``max_updates`` have
+    no effect, and neither have ``cv``, ``n_members``, ``baseline``, ``class_weight`` and ``checkpoint_dir``.
 
     Args:
         classifier: Its metric, recipe, network and seed are used; fitted in place.
@@ -188,14 +189,10 @@ def _fit(
     split = Split(np.arange(len(held), len(held) + rows), np.arange(len(held)))
     problem = _StreamProblem(data, [split], classifier.metric_, task, labels, tuple(stream.counts.values()))
     number = max(1, round(passes * (stream.rows - len(held)) / rows))
-    classifier.choices_ = [meant] if meant else []
-    classifier.choices_.append(
-        f"{stream.rows:,} rows were streamed through a buffer of {rows:,}; {len(held):,} random rows validated"
-    )
+    how = f"{stream.rows:,} rows were streamed through a buffer of {rows:,}; {len(held):,} random rows validated"
+    classifier.choices_ = [*([Choice("metric", meant)] if meant else []), Choice("rows", how)]
     classifier.choices_ += columns_in_words(preprocessor)
-    trainer = _StreamTrainer(
-        problem, recipe, stream.seed, classifier.network, as_device(classifier.device), classifier.mixed_precision
-    )
+    trainer = _StreamTrainer(problem, recipe, stream.seed, as_device(classifier.device))
     trainer.stream_from(buffers, number, len(held))
     with progress_bar(classifier.verbose and is_first_process(), f"{recipe.name} ({classifier.metric_})") as bar:
         while not trainer.finished:
@@ -218,7 +215,7 @@ class _StreamProblem(Problem):
         return (counts / counts.sum()).float()
 
 
-class _StreamTrainer(_Trainer):
+class _StreamTrainer(Trainer):
     """A trainer whose training rows are replaced by the next buffer before every epoch."""
 
     def stream_from(self, buffers: Iterator[TrainingData], epochs: int, first: int) -> None:

@@ -13,7 +13,8 @@ from sklearn.exceptions import NotFittedError
 import metricfit
 from metricfit import MetricClassifier
 from metricfit.data.shards import Shards
-from metricfit.streaming import _buffers, _Stream, confusion_of_shards, fit_shards
+from metricfit.training.streaming import _buffers, _Stream, confusion_of_shards, fit_shards
+from tests.helper import make_classifier
 
 
 def rows(n: int, classes: int = 2, seed: int = 0) -> pd.DataFrame:
@@ -39,7 +40,7 @@ def in_files(frame: pd.DataFrame, folder: Path, kind: str = "parquet") -> Path:
 
 
 def quick(metric: str = "f1", **options) -> MetricClassifier:
-    return MetricClassifier(metric, hidden_sizes=(16,), batch_size=256, random_state=0, verbose=False, **options)
+    return make_classifier(metric, hidden_sizes=(16,), batch_size=256, random_state=0, verbose=False, **options)
 
 
 @pytest.mark.parametrize(("kind", "classes"), [("parquet", 2), ("csv", 3)])
@@ -48,7 +49,7 @@ def test_learns_what_training_in_memory_learns(tmp_path: Path, kind: str, classe
     folder = in_files(frame, tmp_path, kind)
     X, y = frame.drop(columns="y"), frame["y"]
     streamed = fit_shards(quick(), folder, "y", passes=10, buffer_rows=2048, validation_rows=1000)
-    in_memory = quick(cv=None, baseline=False, max_epochs=10, min_steps=1).fit(X, y)
+    in_memory = quick(cv=None, baseline=False, max_epochs=10, min_updates=1).fit(X, y)
     assert streamed.score(X, y) > in_memory.score(X, y) - 0.03
     assert str(streamed.metric_) == str(in_memory.metric_)
     assert streamed.classes_.tolist() == in_memory.classes_.tolist()
