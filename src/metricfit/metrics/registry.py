@@ -232,7 +232,8 @@ def reference_page() -> str:
         lines += [
             f"### {name}", "", f"{about['summary']}.", "", f"- Formula: `{about['formula']}`",
             f"- Range: {low:g} to {high:g}, {better} is better", f"- Parameters: {given}",
-            f"- Also called: {', '.join(f'`{n}`' for n in names)}", "- Reference: " + about["reference"].replace("<", "&lt;"), "",
+            f"- Also called: {', '.join(f'`{n}`' for n in names)}",
+            "- Reference: " + about["reference"].replace("<", "&lt;"), "",
         ]  # fmt: skip
     return "\n".join(lines)
 
