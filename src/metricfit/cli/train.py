@@ -337,7 +337,7 @@ def _stoppable(checkpoint: Path, first: bool) -> Iterator[None]:
 
 @contextmanager
 def _shown_warnings(output: Output) -> Iterator[None]:
-    from metricfit.data.unused import UnusedColumnsWarning
+    from metricfit.data.preprocessing import UnusedColumnsWarning
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
