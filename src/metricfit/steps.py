@@ -162,7 +162,7 @@ class Sigmoid(Step):
         return torch.sigmoid(self.k * (p - tau))
 
     def lipschitz(self, tau: float = 0.5) -> float:
-        """K / 4, at the threshold."""
+        """k / 4, at the threshold."""
         return self.k / 4
 
 

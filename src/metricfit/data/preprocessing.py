@@ -19,7 +19,14 @@ from metricfit.data.encoders import CategoryEncoder, DateEncoder, Folds, NumberE
 from metricfit.data.errors import close_to
 from metricfit.data.tables import Column, Table, is_frame
 
-__all__ = ["ColumnSummary", "TablePreprocessor", "columns_in_words", "unused_in_words", "warn_of_unused"]
+__all__ = [
+    "ColumnSummary",
+    "TablePreprocessor",
+    "UnusedColumnsWarning",
+    "columns_in_words",
+    "unused_in_words",
+    "warn_of_unused",
+]
 
 _FREE_TEXT = "an identifier or free text: hardly a value occurs twice"
 """Why a column of text was dropped."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from metricfit.labels import as_label_array, checked_weights, encode_labels
 from metricfit.decisions._samples import UntunableError, _scores
 from metricfit.decisions.sweep import Sweep
-from metricfit.labels import as_label_array, checked_weights, encode_labels
 
 __all__ = ["BITS", "Chunk", "Stream", "chunks_of"]
 
