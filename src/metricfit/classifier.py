@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from metricfit.assess.validation import argmax_rule, held_out, held_out_scores, tuned_rule, validation_report
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
+from metricfit.data.preprocessing import columns_in_words, warn_of_unused
 from metricfit.data.targets import Target, read_target, read_truth
-from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.decisions import DecisionRule
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.metrics import Constrained, MetricLike, resolve

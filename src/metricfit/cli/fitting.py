@@ -29,7 +29,7 @@ from metricfit.cli.options import roles_of, seconds
 from metricfit.cli.output import Output, interval, number, with_options
 from metricfit.data import BadDataError, LabelledTable, Roles, open_table, read_labelled, read_labelled_like
 from metricfit.data.columns import formats_to_json
-from metricfit.data.unused import unused_in_words
+from metricfit.data.preprocessing import unused_in_words
 from metricfit.distributed import is_first_process, join_processes, wait_for_all
 from metricfit.metrics import Constrained
 from metricfit.report.about import describe_table

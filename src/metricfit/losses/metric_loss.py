@@ -33,7 +33,7 @@ from metricfit.losses.options import (
 )
 from metricfit.metrics import ClassMetric, Metric, MetricLike
 from metricfit.metrics.base import MatrixSource
-from metricfit.steps import Annealed, Step, StepLike, check_temperature
+from metricfit.steps import Annealed, Step, StepLike
 
 if TYPE_CHECKING:
     from metricfit.losses.diagnosis import Diagnosis
@@ -110,13 +110,10 @@ class Batch:
         from metricfit import fast
 
         options = self.options
-        if (
-            not hasattr(fast, "metric_loss")
-            or options.from_probabilities
-            or len(self.memories) > 1
-            or not options.decides
-        ):
+        if options.from_probabilities or len(self.memories) > 1 or not options.decides:
             return None
+        if self.group is not None and options.cross_entropy:
+            return None  # all processes have to send the same messages, also one that cannot take this way
         return fast.metric_loss(
             input,
             self.target,
@@ -133,6 +130,7 @@ class Batch:
             group=self.group,
             validate=options.validate,
             plain=self.metric_alone(),
+            labels=options.labels,
         )
 
     def samples(self, input: Tensor) -> Samples:

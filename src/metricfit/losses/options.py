@@ -95,7 +95,7 @@ class LossOptions:
     ) -> LossOptions:
         """Raise an error for options out of range, and for those that would have no effect."""
         check_task(task)
-        found = _with_average(get(metric), average)
+        found = with_average(get(metric), average)
         chosen = Annealed() if step is None else get_step(step)
         if isinstance(chosen, Annealed) and not isinstance(chosen.temperature, Tensor) and step is not None:
             if not _is_default(temperature):
@@ -160,7 +160,7 @@ def _check_threshold_matters(metric: Metric, step: Step, task: Task, threshold: 
         raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
 
 
-def _with_average(metric: Metric, average: str | int | None) -> Metric:
+def with_average(metric: Metric, average: str | int | None) -> Metric:
     """The metric with an average, where it has none of its own."""
     if average is None:
         return metric
@@ -206,7 +206,7 @@ def checked_temperature(
     # Compared in its own dtype: 0.4 in float32 is above 0.4.
     elif look and not bool(((temperature > 0) & (temperature <= HIGHEST_TEMPERATURE)).all()):
         raise ValueError(f"temperature: expected 0 < T <= {HIGHEST_TEMPERATURE}, got {temperature.tolist()}.")
-    if members is None and temperature.ndim or temperature.shape not in ((), (members,)):
+    if (members is None and temperature.ndim) or temperature.shape not in ((), (members,)):
         wanted = "one number" if members is None else f"one number, or one per member, {members} in all"
         raise ValueError(f"temperature: expected {wanted}, got shape {tuple(temperature.shape)}.")
     return temperature if members is None else temperature.expand(members)

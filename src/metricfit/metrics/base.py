@@ -113,7 +113,9 @@ class Metric(ABC):
             cm = ConfusionMatrix.from_labels(y_true, y_pred, labels=labels, sample_weight=sample_weight)
         else:
             thresholds = None if grid == EVERY_CUT_OFF else grid
-            cm = ConfusionMatrix.from_scores(y_true, y_pred, thresholds=thresholds, labels=labels, sample_weight=sample_weight)
+            cm = ConfusionMatrix.from_scores(
+                y_true, y_pred, thresholds=thresholds, labels=labels, sample_weight=sample_weight
+            )
         value = self.evaluate(lambda _: cm)
         return value.item() if value.ndim == 0 else value.numpy()
 

@@ -153,10 +153,10 @@ def _explorer_text(task: str, explored: dict[str, Any], labels: tuple[Any, ...])
         if axis["scores"] is None:
             rest = f" {len(axis['cuts']):,} cut-offs are in the page; what you type goes to the nearest of them."
         name = labels[explored["positive"]]
-        more = "more than" if axis["strict"] else "at least"
-        return f"Move the threshold: a row is called {name!s} if its probability is {more} this high.{rest}"
+        level = "above this value" if axis["strict"] else "at least this value"
+        return f"Move the threshold: a row is called {name!s} if its probability is {level}.{rest}"
     if task == "multilabel":
-        return "Move the threshold of each label: a row gets the label if its probability is at least this high."
+        return "Move the threshold of each label: a row gets the label if its probability is at least this value."
     sample = explored["sample"]
     text = (
         "Move the offsets: the class with the highest log-probability plus offset is chosen. +0.69 makes a class count "

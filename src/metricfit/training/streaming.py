@@ -21,9 +21,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from metricfit.choices import Choice
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
+from metricfit.data.preprocessing import columns_in_words, warn_of_unused
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, frame_of, share_of_rows
 from metricfit.data.targets import Target
-from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.inputs import Task
 from metricfit.metrics import resolve
