@@ -163,7 +163,7 @@ class Recipe:
             if filled["step"] != "annealed":
                 filled["temperature"] = given.get("temperature", step.temperature)
             filled["step"] = "annealed"
-        elif not isinstance(step, Custom):
+        elif not isinstance(filled["step"], str) and not isinstance(step, Custom):
             filled["step"] = str(step)
         recipe = Recipe(self.name, **filled)
         _check(recipe)
