@@ -9,10 +9,10 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit.steps import Annealed, Step, StepLike
-from metricfit.steps import get as get_step
 from metricfit.plots.axes import axes_for, merged
 from metricfit.report.training import coolings
+from metricfit.steps import Annealed, Step, StepLike
+from metricfit.steps import get as get_step
 
 __all__ = ["AlignmentDisplay", "AnnealingDisplay", "StepDisplay"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from metricfit.report.formula import number
 from metricfit.steps import Annealed
 from metricfit.steps import get as get_step
-from metricfit.report.formula import number
 from metricfit.training.recipes import Recipe
 
 __all__ = ["alignment", "coolings", "step_curve", "training"]
