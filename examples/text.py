@@ -2,9 +2,9 @@
 
 By default the messages are generated: words by a law of frequency, a twentieth of the messages about a topic whose
 words also occur elsewhere. ``python -m examples.text --data sms_spam``, in the repository, takes real text messages, of
-which 13 % are spam, from the folder that
-METRICFIT_DATA names. The same linear network on hashed words is trained with each loss, with the same steps; the
-decision is the arg max, except where the table says that a threshold was tuned on validation rows.
+which 13 % are spam, from the folder that METRICFIT_DATA names. The same linear network on hashed words is trained with
+each loss, with the same steps; the decision is the arg max, except where the table says that a threshold was tuned on
+validation rows.
 
     python examples/text.py --seeds 5
 """

@@ -101,7 +101,7 @@ def test_thresholds_and_labels_of_every_type(tmp_path, threshold, labels):
 
 
 def test_calendar_of_every_day_of_four_centuries(tmp_path):
-    from metricfit.data.dates import calendar_parts
+    from metricfit.data.encoders import calendar_parts
     from metricfit.store.graph import Graph
     from metricfit.store.onnx import _calendar
 

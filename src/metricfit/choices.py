@@ -7,7 +7,7 @@ from typing import Literal
 
 __all__ = ["Choice", "Topic"]
 
-Topic = Literal["metric", "folds", "columns", "unused", "baseline", "rows", "rule", "target"]
+Topic = Literal["metric", "folds", "columns", "unused", "baseline", "rows", "rule", "target", "file"]
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,9 @@ class Choice:
 
     Attributes:
         topic: What it is about: the ``"metric"``, the ``"folds"``, how ``"columns"`` were read, ``"unused"`` columns,
-            the ``"baseline"``, the ``"rows"``, the decision ``"rule"`` or the ``"target"``.
+            the ``"baseline"``, the ``"rows"``, the decision ``"rule"``, the ``"target"`` or the ``"file"``.
         text: The sentence, without its capital and full stop.
+        arguments: Names of the arguments that change it, as Python spells them.
 
     >>> print(Choice("folds", "5 splits, as given"))
     5 splits, as given
@@ -25,6 +26,7 @@ class Choice:
 
     topic: Topic
     text: str
+    arguments: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """The sentence."""

@@ -20,6 +20,7 @@ from metricfit.assess import HeldOutScores
 from metricfit.assess.validation import argmax_rule, held_out, tuned_rule, validation_report
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
+from metricfit.data.targets import Target, read_target, read_truth
 from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.decisions import DecisionRule
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
@@ -32,7 +33,7 @@ from metricfit.training.inputs import as_dense, as_device, check_two_dimensions,
 from metricfit.training.loop import Problem, TrainingResult, train
 from metricfit.training.recipes import Recipe
 from metricfit.training.splits import Split, choose_cv, given_splits, group_codes, split_rows
-from metricfit.training.targets import Target, combined_weights, draw_seed, read_target, read_truth
+from metricfit.training.targets import combined_weights, draw_seed
 
 __all__ = ["MetricClassifier"]
 

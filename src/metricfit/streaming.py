@@ -23,6 +23,7 @@ from metricfit.classifier import MetricClassifier
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, frame_of, share_of_rows
+from metricfit.data.targets import Target
 from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.inputs import Task
@@ -36,7 +37,7 @@ from metricfit.training.loop import Problem, Trainer
 from metricfit.training.optimiser import WeightAverage
 from metricfit.training.splits import Split
 from metricfit.training.stopping import BestMembers
-from metricfit.training.targets import Target, draw_seed
+from metricfit.training.targets import draw_seed
 
 __all__ = ["confusion_of_shards", "fit_shards"]
 

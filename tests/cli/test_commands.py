@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef, recall_score
 
 import metricfit
 from metricfit import metrics, save
-from metricfit.cli import tables
+from metricfit.data import reader
 from tests.cli.helper import customers, write_csv
 from tests.helper import make_classifier
 
@@ -37,7 +37,7 @@ def test_predictions_equal_the_loaded_model_in_any_column_order(program, model, 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".jsonl"])
 def test_predictions_to_a_file_batch_by_batch(program, model, new, tmp_path, suffix, monkeypatch):
-    monkeypatch.setattr(tables, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(reader, "_BATCH_ROWS", 7)
     expected = program("predict", model, new)
     out = tmp_path / f"predicted{suffix}"
     program("predict", model, new, "--out", out)
@@ -51,7 +51,7 @@ def test_predictions_to_a_file_batch_by_batch(program, model, new, tmp_path, suf
 
 
 def test_a_failure_in_the_middle_leaves_no_half_written_file(program, model, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(reader, "_BATCH_ROWS", 7)
     rows = customers(50)
     rows[40]["age"] = "old"
     data = write_csv(tmp_path / "bad.csv", rows)

@@ -147,7 +147,7 @@ def test_compare_networks_and_trees(program, data, tmp_path):
 @pytest.mark.parametrize(
     ("options", "code", "told"),
     [
-        (("--target", "cat", "size"), 3, "line 2, column 'size': expected 0 or 1, as one of several --target columns"),
+        (("--target", "cat", "size"), 3, "line 2, column 'size': expected 0 or 1, as one of several target columns"),
         (("--target", "cat", "w"), 3, "line 3, column 'w': expected 0 or 1"),
         (("--target", "cat", "cat"), 2, "'cat' cannot have a second role"),
         (("--target", "cat", "dog", "--ignore", "dog"), 2, "'dog' cannot have a second role"),

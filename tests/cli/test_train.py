@@ -13,6 +13,7 @@ import pytest
 
 import metricfit
 from metricfit.cli.options import seconds
+from metricfit.data import memory
 from metricfit.store import describe
 from tests.cli.helper import customers, write_csv
 
@@ -286,3 +287,13 @@ def test_groups_are_never_split_and_time_respects_them(program, tmp_path):
 def test_a_constraint_is_shown_with_what_it_reached(program, table, tmp_path):
     out = train(program, table, tmp_path / "m", metric="precision[yes] subject to recall[yes] >= 0.8")
     assert "with recall[yes] 0." in out
+
+
+def test_nothing_is_written_when_there_is_not_enough(program, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "_SMALL", 0)
+    monkeypatch.setattr(memory, "free_memory", lambda: 5e8)
+    data = write_csv(tmp_path / "t.csv", customers())
+    train(program, data, tmp_path / "m", code=1)
+    assert "GB are free" in program.err
+    assert "--max-rows" in program.err
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]

@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
-from metricfit.data.categories import CategoryEncoder, Folds, target_scores
-from metricfit.data.columns import as_dates, as_keys, as_numbers, infer_kind, numbers_in_keys
-from metricfit.data.dates import calendar_parts
-from metricfit.data.numbers import NumberEncoder, normal_score_curve
+from metricfit.data.encoders import (
+    CategoryEncoder,
+    Folds,
+    NumberEncoder,
+    calendar_parts,
+    normal_score_curve,
+    target_scores,
+)
 
 finite = st.floats(-1e300, 1e300, allow_nan=False)
 
@@ -159,93 +163,6 @@ def test_category_encoder_survives_a_copy_with_odd_levels() -> None:
     copy = pickle.loads(pickle.dumps(encoder))
     assert copy.levels.tolist() == encoder.levels.tolist()
     assert copy.suffixes == encoder.suffixes
-
-
-@pytest.mark.parametrize(
-    ("values", "kind"),
-    [
-        (pd.Series(["a", None]), "category"),
-        (pd.Series(["1", "2"]), "category"),
-        (pd.Series([1, 2.5, None], dtype=object), "number"),
-        (pd.Series([True, None], dtype=object), "number"),
-        (pd.Series(["2024-01-31", "2024-02-01T10:00:00Z"]), "date"),
-        (pd.Series(["2024-01-31", "2024-02-31"]), "category"),
-        (pd.Series(["2024-01-31", "soon"]), "category"),
-        (pd.Series([None, None], dtype=object), "empty"),
-        (pd.Series([1, "a"], dtype=object), "category"),
-        (pd.Series(pd.Categorical([1, 2])), "category"),
-        (pd.Series(pd.period_range("2020-01", periods=2, freq="M")), "date"),
-        (pd.Series(["2024-01-31"]).astype("datetime64[s]").astype("date32[pyarrow]"), "date"),
-    ],
-)
-def test_kinds_of_columns(values: pd.Series, kind: str) -> None:
-    assert infer_kind(values)[0] == kind
-
-
-def test_whole_numbers_have_one_key_whatever_their_type() -> None:
-    for values in (np.array([1, 2]), np.array([1.0, 2.0]), pd.Series(["1", "2"]), pd.Series(pd.Categorical([1, 2]))):
-        codes, keys = as_keys(values, "x")
-        assert keys[codes].tolist() == ["1", "2"]
-    codes, keys = as_keys(pd.Series([1, "1", 1.0, None], dtype=object), "x")
-    assert (codes.tolist(), keys.tolist()) == ([0, 0, 0, -1], ["1"])
-
-
-def test_values_that_are_no_categories_are_refused_by_name() -> None:
-    with pytest.raises(TypeError, match="column 'tags'"):
-        as_keys(pd.Series([["a"], ["b"]]), "tags")
-
-
-def test_wrong_content_is_refused_by_name_and_example() -> None:
-    with pytest.raises(ValueError, match=r"column 'age' held numbers in fit, now holds 'old'"):
-        as_numbers(pd.Series([1, "old"], dtype=object), "age")
-    with pytest.raises(ValueError, match=r"column 'age' held numbers in fit, now holds Timestamp"):
-        as_numbers(pd.Series(pd.to_datetime(["2020-01-01"])), "age")
-    with pytest.raises(ValueError, match=r"column 'day' held dates in fit, now holds numbers"):
-        as_dates(np.array([1.0]), "day")
-
-
-def test_dates_are_read_as_wall_clock_time() -> None:
-    expected = np.datetime64("2024-07-01T09:30", "us")
-    zoned = pd.Series(pd.to_datetime(["2024-07-01T09:30"])).dt.tz_localize("Europe/Rome")
-    for values in (zoned, zoned.dt.tz_localize(None), pd.Series(["2024-07-01 09:30"]), zoned.astype(object)):
-        assert as_dates(values, "x").tolist() == [expected.item()]
-    assert np.isnat(as_dates(pd.Series(["soon", None]), "x")).all()
-
-
-def test_the_wall_clock_time_of_a_row_does_not_depend_on_the_zones_of_others() -> None:
-    written = ["2024-01-01T00:00:00+01:00", "2024-01-01T06:30:00.25-0530", "2024-01-01 23:00Z", "2024-01-01", None]
-    expected = np.array(
-        ["2024-01-01T00:00", "2024-01-01T06:30:00.25", "2024-01-01T23:00", "2024-01-01", "NaT"], dtype="datetime64[us]"
-    )
-    objects = [None if text is None else pd.Timestamp(text) for text in written]
-    for values in (pd.Series(written), pd.Series(objects, dtype=object)):
-        np.testing.assert_array_equal(as_dates(values, "x"), expected)
-        for i in range(len(values)):
-            np.testing.assert_array_equal(as_dates(values[i : i + 1], "x"), expected[i : i + 1])
-    assert infer_kind(pd.Series(written)) == ("date", "text in which every value is an ISO date")
-
-
-@pytest.mark.parametrize("dtype", ["date32[pyarrow]", "date64[pyarrow]", "timestamp[us][pyarrow]"])
-def test_dates_of_arrow_are_read(dtype: str) -> None:
-    plain = pd.Series(pd.to_datetime(["2024-07-01", None, "1999-12-31"]))
-    np.testing.assert_array_equal(as_dates(plain.astype(dtype), "x"), plain.to_numpy().astype("datetime64[us]"))
-
-
-@pytest.mark.parametrize(
-    ("keys", "numbers"),
-    [
-        (["1", " 2.5 ", "-3e2"], [1.0, 2.5, -300.0]),
-        (["1", "nan", "", "None", "<NA>"], [1.0, np.nan, np.nan, np.nan, np.nan]),
-        (["1", "two"], None),
-        (["1", "inf"], None),
-        (["1", "007"], None),
-        (["1", "0.5", "0"], [1.0, 0.5, 0.0]),
-        ([*map(str, range(2000)), "x"], None),
-    ],
-)
-def test_numbers_are_read_from_text_only_if_all_of_it_is(keys: list[str], numbers: list[float] | None) -> None:
-    found = numbers_in_keys(np.array(keys, dtype=object))
-    assert (found is None) if numbers is None else np.array_equal(found, numbers, equal_nan=True)
 
 
 def test_calendar_parts_equal_python_dates() -> None:

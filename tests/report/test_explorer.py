@@ -270,3 +270,53 @@ def test_copied_json_is_a_rule(show):
     page.click("#x-copy-json")
     wait_until(page, "document.getElementById('x-copied').textContent === 'Copied.'")
     assert json.loads(page.evaluate("navigator.clipboard.readText()"))["threshold"] == 0.5
+
+
+def test_the_class_that_the_metric_names_is_the_positive_one_everywhere(show):
+    labels = ("ill", "well")
+    scores = binary_scores(500, share=0.6)
+    rule = DecisionRule.at_threshold(0.7, labels)
+    page = show(page_of(labels, "precision[ill] subject to recall[ill] >= 0.8", scores.with_rule(rule), rule))
+    assert "a row is called ill" in page.inner_text("#explorer")
+    assert page.input_value("#x-number-0") == "0.3"
+    np.testing.assert_array_equal(cells(page, 2), confusion(scores, rule, labels, "binary"))
+    assert DecisionRule.from_json(page.text_content("#x-json")) == rule
+    assert "--threshold 0.7" in page.text_content("#x-rule")
+    slider = page.locator("#x-slider-0")
+    for place in (3, 100, 333):
+        slider.fill(str(place))
+        chosen = DecisionRule.from_json(page.text_content("#x-json"))
+        np.testing.assert_array_equal(cells(page, 2), confusion(scores, chosen, labels, "binary"))
+    for threshold in (0.25, float(np.float64(1) - scores.proba[7, 1])):
+        put(page, "#x-number-0", threshold)
+        chosen = DecisionRule.from_json(page.text_content("#x-json"))
+        np.testing.assert_array_equal(cells(page, 2), confusion(scores, chosen, labels, "binary"))
+    shown = shown_metrics(page)
+    counts = cells(page, 2)
+    assert shown["f1[ill]"] == pytest.approx(value_of("f1[ill]", counts, labels, "binary"))
+    assert "f1[well]" not in shown
+    # The recall that is held, the costs and the curves are those of the named class.
+    page.fill("#x-recall", "0.9")
+    page.check("#x-hold")
+    counts = cells(page, 2)
+    assert counts[0, 0] / counts[0].sum() >= 0.9
+    page.fill("#x-cost-fn", "9")
+    costs = np.array([[0.0, 9.0], [1.0, 0.0]])
+    assert shown_metrics(page)["cost"] == pytest.approx(
+        value_of(ExpectedCost(matrix=costs.tolist()), counts, labels, "binary")
+    )
+    wait_until(
+        page, "document.querySelector('#c-pr svg[role=img]').getAttribute('aria-label').includes('recall of ill')"
+    )
+    label = page.get_attribute("#c-pr svg[role=img]", "aria-label")
+    assert f"recall {counts[0, 0] / counts[0].sum():.3f} and precision {counts[0, 0] / counts[:, 0].sum():.3f}" in label
+    from sklearn.metrics import average_precision_score
+
+    area = average_precision_score(scores.truth == 0, 1 - scores.proba[:, 1].astype(np.float64))
+    assert f"area {area:.3f}" in label
+    assert "is ill" in page.inner_text("#c-histogram")
+
+
+def test_the_explorer_of_several_classes_begins_at_the_class_that_the_metric_names(show):
+    page = show(page_of(ANIMALS, "f1[dog]", class_scores(3)))
+    assert page.input_value("#x-axis") == "2"

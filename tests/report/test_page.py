@@ -145,9 +145,10 @@ def test_one_row_and_one_epoch(show):
     show(page_of(LABELS, "f1", binary_scores(1, baseline=False)))
 
 
+@pytest.mark.parametrize("classes", [5, 12])
 @pytest.mark.parametrize("width", [360, 390, 768, 1600])
-def test_nothing_overflows_from_phone_to_wide_screen(show, width):
-    text = page_of([f"a rather long label number {i}" for i in range(12)], "f1", class_scores(12))
+def test_nothing_overflows_from_phone_to_wide_screen(show, width, classes):
+    text = page_of([f"a rather long label number {i}" for i in range(classes)], "f1", class_scores(classes))
     page = show(text, width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 

@@ -16,12 +16,13 @@ import pandas as pd
 
 from metricfit.assess import leaderboard
 from metricfit.cli.backends import joblib_backend, run_all
-from metricfit.cli.errors import CommandError, UsageError, close_to
+from metricfit.cli.errors import CommandError, UsageError
 from metricfit.cli.metric_option import checked_metric, explicit_metric
+from metricfit.cli.options import roles_of
 from metricfit.cli.output import Output, interval, number
-from metricfit.cli.prepare import Prepared, Roles, prepare
 from metricfit.cli.rivals import METHODS, Part, available_methods
-from metricfit.cli.tables import open_table
+from metricfit.data import LabelledTable, open_table, read_labelled
+from metricfit.data.errors import close_to
 from metricfit.metrics import Constrained, Metric
 from metricfit.training.splits import split_rows
 
@@ -44,8 +45,8 @@ def run(
     spec = checked_metric(options["metric"])
     names = _methods(methods)
     file = open_table(options["data"], separator=options["separator"], encoding=options["encoding"])
-    roles = Roles(**{n: options[n] for n in ("target", "group", "weight", "ignore", "use", "categorical", "missing")})
-    table = prepare(file, roles.checked(file), max_rows=options["max_rows"], seed=options["seed"], note=output.note)
+    roles = roles_of(options, file.columns)
+    table = read_labelled(file, roles, max_rows=options["max_rows"], seed=options["seed"], note=output.note)
     metric = explicit_metric(spec, table, options["positive"])
     output.choices(table.choices)
     stem = "stdin" if options["data"] == "-" else Path(options["data"]).name.split(".")[0]
@@ -87,7 +88,7 @@ def _methods(given: list[str]) -> list[str]:
     return list(dict.fromkeys(names)) or installed
 
 
-def _identity(table: Prepared, metric: Metric, options: dict[str, Any]) -> str:
+def _identity(table: LabelledTable, metric: Metric, options: dict[str, Any]) -> str:
     digest = hashlib.sha256(pd.util.hash_pandas_object(table.X, index=False).to_numpy().tobytes())
     for array in (table.y.astype(str), table.weight, table.groups):
         digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
@@ -120,7 +121,7 @@ def _kept(path: Path, identity: str, overwrite: bool) -> list[dict[str, Any]]:
 
 def _results(
     todo: list[tuple[int, str]],
-    table: Prepared,
+    table: LabelledTable,
     metric: Metric,
     options: dict[str, Any],
     jobs: int,
@@ -131,7 +132,9 @@ def _results(
         yield from run_all(_one, calls, jobs)
 
 
-def _one(table: Prepared, metric: Metric, split: int, method: str, seed: int, max_epochs: int | None) -> dict[str, Any]:
+def _one(
+    table: LabelledTable, metric: Metric, split: int, method: str, seed: int, max_epochs: int | None
+) -> dict[str, Any]:
     """Fit one method on one split and score it."""
     codes = table.y if table.labels else np.unique(table.y, return_inverse=True)[1]
     random = np.random.default_rng([seed, split])
@@ -167,7 +170,7 @@ def _one(table: Prepared, metric: Metric, split: int, method: str, seed: int, ma
 
 
 def _show(
-    output: Output, board: list[dict[str, Any]], metric: Metric, table: Prepared, splits: int, path: Path
+    output: Output, board: list[dict[str, Any]], metric: Metric, table: LabelledTable, splits: int, path: Path
 ) -> None:
     if not board:
         raise CommandError(f"no method could be fitted; the reasons are in {path}.")

@@ -30,7 +30,7 @@ def from_file(context: typer.Context, path: Path | None) -> Path | None:
     values = {key.replace("-", "_"): value for key, value in found.items()}
     for key in values:
         if key not in known:
-            from metricfit.cli.errors import close_to
+            from metricfit.data.errors import close_to
 
             raise typer.BadParameter(f"{path}: {key!r} is no option of this command; {close_to(key, known)}")
     several = {p.name for p in context.command.params if getattr(p, "multiple", False)}

@@ -89,7 +89,18 @@ def main() -> None:
 def _told(error: Exception) -> int:
     """Tell an error in words; its exit code."""
     from metricfit.cli.errors import CommandError
+    from metricfit.data import BadArgumentError, BadDataError, NotEnoughMemoryError
 
+    if isinstance(error, BadArgumentError):
+        option = "" if error.argument == "path" else f"--{error.argument.replace('_', '-')}: "
+        _say(f"Error: {option}{error.problem}")
+        return 2
+    if isinstance(error, BadDataError):
+        _say(f"Error: {error}")
+        return 3
+    if isinstance(error, NotEnoughMemoryError):
+        _say(f"Error: {error} The option is --max-rows {error.max_rows}.")
+        return 1
     if isinstance(error, CommandError):
         _say(f"Error: {error}")
         return error.exit_code

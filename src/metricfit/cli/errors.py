@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
-__all__ = ["BadDataError", "CommandError", "Interrupted", "UsageError", "close_to"]
+__all__ = ["CommandError", "Interrupted", "UsageError"]
 
 
 class CommandError(Exception):
@@ -20,25 +17,5 @@ class UsageError(CommandError):
     exit_code = 2
 
 
-class BadDataError(CommandError):
-    """The data cannot be used; the message names the file, and the line and column where there is one."""
-
-    exit_code = 3
-
-
 class Interrupted(BaseException):
     """Ctrl-C. Not a KeyboardInterrupt, which the training loop turns into an early end."""
-
-
-def close_to(name: str, known: Iterable[str]) -> str:
-    """The known names that resemble one, or the first of them, for the end of a message.
-
-    >>> close_to("chrun", ["churn", "age"])
-    "did you mean 'churn'?"
-    """
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    if close:
-        return "did you mean " + " or ".join(repr(match) for match in close) + "?"
-    shown = ", ".join(repr(n) for n in names[:20])
-    return f"there are {shown}{' and more' if len(names) > 20 else ''}."

@@ -14,8 +14,7 @@ from metricfit.cli.errors import UsageError
 from metricfit.cli.metric_option import checked_metric
 from metricfit.cli.models import LoadedModel, load_model
 from metricfit.cli.output import Output, interval, number
-from metricfit.cli.prepare import Prepared, Roles, prepare_like
-from metricfit.cli.tables import open_table
+from metricfit.data import LabelledTable, Roles, open_table, read_labelled_like
 from metricfit.inputs import Task
 from metricfit.metrics import ClassMetric, Constrained, Metric
 
@@ -99,19 +98,19 @@ def labelled_rows(
     weight: str | None,
     separator: str | None,
     encoding: str | None,
-) -> Prepared:
+) -> LabelledTable:
     """The rows of a file that have a label, read as the model's training rows were."""
     file = open_table(data, separator=separator, encoding=encoding)
     names = loaded.target(target, file.columns)
     if weight is not None:
-        file.check_columns([weight], "--weight")
+        file.check_columns([weight], "weight")
     roles = Roles(target=names, weight=weight, missing=list(loaded.gaps))
-    table = prepare_like(file, roles, loaded.formats, loaded.classifier.classes_)
+    table = read_labelled_like(file, roles, loaded.formats, loaded.classifier.classes_)
     table.choices[:0] = file.choices
     return table
 
 
-def judge(loaded: LoadedModel, table: Prepared) -> Decided:
+def judge(loaded: LoadedModel, table: LabelledTable) -> Decided:
     """The model's predictions beside the truth."""
     scores = scores_of(loaded.classifier, table.X, table.y, table.weight)
     labels = tuple(loaded.classifier.classes_.tolist())

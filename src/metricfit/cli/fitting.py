@@ -21,14 +21,12 @@ from metricfit import save
 from metricfit.assess import Assessment, Verdict, assess_held_out, scores_of
 from metricfit.classifier import MetricClassifier
 from metricfit.cli.config import to_toml
-from metricfit.cli.errors import BadDataError, CommandError, Interrupted, UsageError
-from metricfit.cli.frames import formats_to_json
-from metricfit.cli.holdout import fold_groups, held_out
+from metricfit.cli.errors import CommandError, Interrupted, UsageError
 from metricfit.cli.metric_option import checked_metric, explicit_metric
-from metricfit.cli.options import seconds
-from metricfit.cli.output import Output, interval, number
-from metricfit.cli.prepare import Prepared, Roles, prepare
-from metricfit.cli.tables import open_table
+from metricfit.cli.options import roles_of, seconds
+from metricfit.cli.output import Output, interval, number, with_options
+from metricfit.data import BadDataError, LabelledTable, Roles, open_table, read_labelled, read_labelled_like
+from metricfit.data.columns import formats_to_json
 from metricfit.data.unused import unused_in_words
 from metricfit.distributed import is_first_process, join_processes, wait_for_all
 from metricfit.report.about import describe_table
@@ -62,17 +60,16 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
     going_on = _check_checkpoint(checkpoint, options, resume=resume, overwrite=overwrite, output=output)
 
     file = open_table(options["data"], separator=options["separator"], encoding=options["encoding"])
-    roles = Roles(
-        **{n: options[n] for n in ("target", "group", "time", "weight", "ignore", "use", "categorical", "missing")}
-    )
-    roles = roles.checked(file)
-    table = prepare(
+    roles = roles_of(options, file.columns)
+    table = read_labelled(
         file, roles, max_rows=options["max_rows"], seed=options["seed"], task=options["task"], note=output.note
     )
     metric = explicit_metric(spec, table, options["positive"])
-    table, held = held_out(table, roles, options)
-    groups, folds = fold_groups(table, options)
-    output.choices(table.choices)
+    table, held = _held_out(table, roles, options)
+    groups, given = table.fold_groups(options["folds"])
+    folds = given or "auto"
+    chosen = [with_options(choice) for choice in table.choices]
+    output.choices(chosen)
     output.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {metric}.")
 
     common = {"cv": folds, "verbose": not output.quiet, "random_state": options["seed"]}
@@ -114,7 +111,7 @@ def run(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool
     rows = _rows(classifier, verdicts, None if held is None else model)
     count = int(max((r["rows"] for r in rows), default=0))
     notes: dict[str, Any] = {
-        "choices": [*table.choices, *told],
+        "choices": [*chosen, *told],
         "target": roles.target if table.labels else roles.target[0],
         "input": {"formats": formats_to_json(table.formats), "missing": roles.missing},
         "held_out": [] if held is None else rows,
@@ -132,6 +129,20 @@ def _source(options: dict[str, Any]) -> str:
     if options["validation"] is not None:
         return f"rows of {Path(options['validation']).name}"
     return f"rows that are the latest by {options['time']}; nothing was trained on them"
+
+
+def _held_out(
+    table: LabelledTable, roles: Roles, options: dict[str, Any]
+) -> tuple[LabelledTable, LabelledTable | None]:
+    """The rows to train on and those to measure on, if the options set some apart."""
+    if options["validation"] is not None:
+        if table.time is not None:
+            raise UsageError("--time: has no effect with --validation; give one of them.")
+        file = open_table(options["validation"], separator=options["separator"], encoding=options["encoding"])
+        held = read_labelled_like(file, roles, table.formats, table.classes)
+        table.choices += held.choices
+        return table, held
+    return (table, None) if table.time is None else table.split_latest()
 
 
 class TimeLimit:
@@ -184,7 +195,7 @@ def _start_checkpoint(path: Path, options: dict[str, Any]) -> None:
     (path / "train.toml").write_text(to_toml(options), encoding="utf-8")
 
 
-def _fit(classifier: MetricClassifier, table: Prepared, groups: NDArray[Any] | None) -> None:
+def _fit(classifier: MetricClassifier, table: LabelledTable, groups: NDArray[Any] | None) -> None:
     try:
         classifier.fit(table.X, table.target, table.weight, groups)
     except ValueError as error:
@@ -236,7 +247,7 @@ def _told_warnings(output: Output) -> Iterator[None]:
 def _dropped(classifier: MetricClassifier) -> list[str]:
     preprocessor: Any = classifier.preprocessor_
     kinds = [c for c in preprocessor.describe() if not c.dropped]
-    counts = {kind: sum(c.kind == kind for c in kinds) for kind in ("number", "category", "date")}
+    counts = {kind: sum(c.kind == kind for c in kinds) for kind in ("number", "flag", "category", "date")}
     shown = ", ".join(f"{n} as {kind}" for kind, n in counts.items() if n)
     told = [f"columns taken by what they hold: {shown} (--categorical); the report lists each"]
     return told + [f"{unused} (--categorical, --ignore)" for unused in unused_in_words(preprocessor)]

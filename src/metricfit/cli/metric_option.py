@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from metricfit import metrics
+from metricfit.choices import Choice
 from metricfit.cli.errors import UsageError
-from metricfit.cli.prepare import Prepared
-from metricfit.cli.targets import positive_class
+from metricfit.data import LabelledTable
+from metricfit.data.targets import positive_class
 from metricfit.metrics import Metric
 
 __all__ = ["checked_metric", "explicit_metric"]
@@ -19,7 +20,7 @@ def checked_metric(spec: str) -> Metric:
         raise UsageError(f"--{error}") from None
 
 
-def explicit_metric(spec: Metric, table: Prepared, positive: str | None) -> Metric:
+def explicit_metric(spec: Metric, table: LabelledTable, positive: str | None) -> Metric:
     """The metric with its class or average written out, and the choice told."""
     classes = table.classes.tolist()
     wanted = positive_class(table.task, classes, positive)
@@ -31,11 +32,13 @@ def explicit_metric(spec: Metric, table: Prepared, positive: str | None) -> Metr
         raise UsageError(f"--metric: {str(error).removeprefix('metric: ')}") from None
     if why and table.task == "binary":
         reason = "as --positive says" if wanted is not None else "the second in sorted order"
-        table.choices.append(f"metric {metric}: the positive class is {classes[1]!r}, {reason} (--positive)")
+        meant = f"metric {metric}: the positive class is {classes[1]!r}, {reason}"
+        table.choices.append(Choice("metric", meant, ("positive",)))
     elif why:
-        table.choices.append(
-            f"metric {metric}: the average over the {len(classes)} {'labels' if table.labels else 'classes'} (--metric)"
-        )
+        what = "labels" if table.labels else "classes"
+        meant = f"metric {metric}: the average over the {len(classes)} {what}"
+        table.choices.append(Choice("metric", meant, ("metric",)))
     elif wanted is not None:
-        table.choices.append(f"--positive changes nothing: {metric} names its class, or treats all classes alike")
+        meant = f"--positive changes nothing: {metric} names its class, or treats all classes alike"
+        table.choices.append(Choice("metric", meant))
     return metric

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metricfit.cli.columns import GAPS, ColumnFormat
 from metricfit.cli.errors import CommandError, UsageError
-from metricfit.cli.frames import formats_from_json
 from metricfit.cli.options import columns_of
+from metricfit.data import GAPS, ColumnFormat, TablePreprocessor
+from metricfit.data.columns import formats_from_json
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
@@ -62,15 +62,10 @@ def load_model(folder: Path) -> LoadedModel:
     if "formats" in given:
         formats = formats_from_json(given["formats"])
     else:
-        formats = {c["name"]: _format(c) for c in columns["kinds"] or []}
+        preprocessor = classifier.preprocessor_
+        formats = preprocessor.formats_ if isinstance(preprocessor, TablePreprocessor) else {}
     missing = [name for name in columns["names"] if name not in formats]
     formats |= {name: ColumnFormat("number") for name in missing}
     return LoadedModel(
         classifier, notes, {name: formats[name] for name in columns["names"]}, (*GAPS, *given.get("missing", []))
     )
-
-
-def _format(column: dict[str, str]) -> ColumnFormat:
-    if column["reason"] == "truth values":
-        return ColumnFormat("flag")
-    return ColumnFormat({"category": "text", "date": "date"}.get(column["kind"], "number"))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from metricfit.data import Roles
 
 __all__ = [
     "Data",
@@ -19,6 +22,7 @@ __all__ = [
     "Target",
     "TrueLabels",
     "columns_of",
+    "roles_of",
     "seconds",
 ]
 
@@ -81,6 +85,14 @@ def columns_of(given: list[str] | None, known: list[str]) -> list[str]:
     for text in given or []:
         names += [text] if text in known else [part.strip() for part in text.split(",")]
     return names
+
+
+def roles_of(options: dict[str, Any], known: list[str]) -> Roles:
+    """Which column is what, from the options of a command."""
+    from metricfit.data import Roles
+
+    names: dict[str, Any] = {n: columns_of(options[n], known) for n in ("target", "ignore", "use", "categorical")}
+    return Roles(**names, **{n: options.get(n) for n in ("group", "time", "weight")}, missing=options["missing"])
 
 
 def seconds(text: str | None) -> float | None:

@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Output", "interval", "number"]
+from metricfit.choices import Choice
+
+__all__ = ["Output", "interval", "number", "with_options"]
 
 _WIDTH_OF_A_PIPE = 140
 
@@ -42,12 +44,12 @@ class Output:
         """Something the user should know even when quiet."""
         self.log.print(f"Warning: {text}")
 
-    def choices(self, lines: Sequence[str]) -> None:
+    def choices(self, lines: Sequence[str | Choice]) -> None:
         """What was decided without asking."""
         if lines:
             self.note("Chosen without asking (the option in brackets changes it):")
         for line in lines:
-            self.note(f"  • {line}")
+            self.note(f"  • {with_options(line) if isinstance(line, Choice) else line}")
 
     def line(self, text: str) -> None:
         """One line of the result."""
@@ -69,6 +71,16 @@ class Output:
         """The result as JSON, if that was asked for."""
         if self.as_json:
             sys.stdout.write(json.dumps(_plain(content), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def with_options(choice: Choice) -> str:
+    """A choice with the options that change it.
+
+    >>> with_options(Choice("rows", "10 rows drawn at random", ("max_rows",)))
+    '10 rows drawn at random (--max-rows)'
+    """
+    options = ", ".join(f"--{name.replace('_', '-')}" for name in choice.arguments)
+    return f"{choice} ({options})" if options else str(choice)
 
 
 def number(value: float | None) -> str:

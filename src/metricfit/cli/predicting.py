@@ -18,11 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metricfit.cli.errors import UsageError
-from metricfit.cli.frames import frames
 from metricfit.cli.models import load_model
 from metricfit.cli.options import columns_of
 from metricfit.cli.output import Output
-from metricfit.cli.tables import open_table
+from metricfit.data import open_table
 
 __all__ = ["run"]
 
@@ -47,7 +46,7 @@ def run(
     loaded = load_model(model)
     file = open_table(data, separator=separator, encoding=encoding)
     kept = columns_of(keep, file.columns)
-    file.check_columns(kept, "--keep")
+    file.check_columns(kept, "keep")
     classifier = loaded.classifier
     several = classifier.task_ == "multilabel"
     labels = classifier.classes_.tolist()
@@ -58,7 +57,7 @@ def run(
         raise UsageError(f"--keep: {clash[0]!r} is the name of a result; rename the column.")
     count = 0
     with _writer(out, as_json) as write:
-        for X, rows in frames(file, list(loaded.formats), loaded.formats, kept, loaded.gaps):
+        for X, rows in file.frames(loaded.formats, kept, loaded.gaps):
             proba = classifier.predict_raw_proba(X)
             folded = proba if classifier.decision_rule_.kind == "argmax" else classifier.decision_rule_.fold(proba)
             found = {name: rows.column(name).to_pandas() for name in kept}

@@ -12,10 +12,9 @@ import numpy as np
 from metricfit.assess.scores import HeldOutScores, codes_of, scores_of
 from metricfit.cli.errors import CommandError, UsageError
 from metricfit.cli.evaluating import labelled_rows
-from metricfit.cli.frames import frames
 from metricfit.cli.models import LoadedModel, load_model
 from metricfit.cli.output import Output
-from metricfit.cli.tables import open_table
+from metricfit.data import open_table
 from metricfit.report import Unlabelled, render
 from metricfit.report.content import NO_SCORES
 from metricfit.store import ModelFolderError, describe, load
@@ -114,7 +113,7 @@ def _predicted(loaded: LoadedModel, file: Any, name: str) -> Unlabelled:
     classifier = loaded.classifier
     parts = [
         classifier.predict_raw_proba(X)
-        for X, _ in frames(file, list(loaded.formats), loaded.formats, [], loaded.gaps)
+        for X, _ in file.frames(loaded.formats, gaps=loaded.gaps)
     ]  # fmt: skip
     proba = np.concatenate(parts) if parts else np.empty((0, len(classifier.classes_)))
     return Unlabelled(proba, codes_of(classifier.decision_rule_, proba), f"rows of {name}")

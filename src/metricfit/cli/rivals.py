@@ -16,7 +16,7 @@ from metricfit.assess.validation import argmax_rule
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
 from metricfit.decisions import InfeasibleError, best_rule
-from metricfit.decisions._samples import UntunableError
+from metricfit.decisions.problem import UntunableError
 from metricfit.metrics import Metric
 from metricfit.training.recipes import Recipe
 from metricfit.training.splits import split_rows

@@ -1,5 +1,27 @@
-"""Tables and benchmark sets: from names and frames to features that a network can take."""
+"""Tables: from files and frames to features that a network can take."""
 
-from metricfit.data.preprocessing import TablePreprocessor
+from metricfit.data.columns import GAPS, ColumnFormat
+from metricfit.data.errors import BadArgumentError, BadDataError
+from metricfit.data.labelled import LabelledTable, Roles, read_labelled, read_labelled_like
+from metricfit.data.memory import NotEnoughMemoryError
+from metricfit.data.preprocessing import ColumnSummary, TablePreprocessor
+from metricfit.data.reader import TableFile, open_table, read_table
+from metricfit.data.shards import Shards
 
-__all__ = ["TablePreprocessor"]
+__all__ = [
+    "GAPS",
+    "BadArgumentError",
+    "BadDataError",
+    "ColumnFormat",
+    "ColumnSummary",
+    "LabelledTable",
+    "NotEnoughMemoryError",
+    "Roles",
+    "Shards",
+    "TableFile",
+    "TablePreprocessor",
+    "open_table",
+    "read_labelled",
+    "read_labelled_like",
+    "read_table",
+]

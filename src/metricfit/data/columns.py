@@ -1,81 +1,196 @@
-"""What a column holds, and its values as numbers, dates or category keys."""
+"""What a column holds, and its values: one way for files, frames and arrays.
+
+Typed columns (numbers, truth values, dates, categories) are believed. Text is typed by its content.
+"""
 
 from __future__ import annotations
 
 import datetime
 import re
-import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from metricfit.data.tables import Column
+from metricfit.data.errors import BadValueError
+from metricfit.data.tables import Column, from_arrow
 
-__all__ = ["Kind", "as_dates", "as_keys", "as_numbers", "infer_kind", "numbers_in_keys"]
+__all__ = [
+    "GAPS",
+    "ColumnFormat",
+    "Kind",
+    "as_dates",
+    "as_keys",
+    "as_numbers",
+    "find_format",
+    "formats_from_json",
+    "formats_to_json",
+    "identifier_reason",
+    "read_column",
+    "without_gaps",
+]
 
-Kind = Literal["number", "category", "date", "empty"]
+Kind = Literal["number", "flag", "date", "category", "empty"]
 
-_NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "boolean", "timedelta", "timedelta64")
+GAPS = (
+    "", "?", "NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "<NA>", "NULL", "null", "None", "#N/A", "#NA",
+    "#N/A N/A", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
+)  # fmt: skip
+"""Texts that stand for a missing value: "?" and those that :func:`pandas.read_csv` knows."""
+
+_NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "timedelta", "timedelta64")
 _DATES = ("datetime64", "datetime", "date", "period")
-_ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
-_UTC_OFFSET = re.compile(r"([T ]\d{2}[\d:.,]*) ?(?:Z|[+-]\d{2}(?::?\d{2})?)$")
+_ISO_DATE = r"^\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?$"
+_UTC_OFFSET = r"([T ]\d{2}[\d:.,]*) ?(?:Z|[+-]\d{2}(?::?\d{2})?)$"
+_DECIMAL_COMMA = r"^[+-]?\d*(,\d+)?([eE][+-]?\d+)?$"
+_GROUPED = r"^[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?$"
+_THOUSANDS = rf"{_GROUPED}|^[+-]?\d{{1,3}}(\.\d+)?$"
+_CODE = r"^0\d+$"
+_FLAG = r"(?i)^(true|false)$"
+_LENIENT_SHARE, _LENIENT_DISTINCT = 0.9, 20
+_DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
+_TIMES = ("", " %H:%M", " %H:%M:%S")
 _LOOKED_AT = 1000
-_GAPS_AS_TEXT = ("", "nan", "none", "<na>")
-_LEADING_ZERO = r"0\d+"
+_ID_NAME = re.compile(r"(^|[\W_])(id|index|uuid|rownum|row_number)$|^unnamed|[a-z]I[Dd]$|^column_1$", re.IGNORECASE)
+_FEWEST_IDENTIFIERS = 20
 
 
-def infer_kind(values: Column) -> tuple[Kind, str]:
-    """The kind of a column and, in words, why.
+@dataclass(frozen=True)
+class ColumnFormat:
+    """What a column holds and how its text is read.
 
-    Text is a date only where every value is written as in ISO 8601; numbers written as text are categories
-    (:func:`numbers_in_keys` reads them).
-
-    >>> infer_kind(pd.Series(["2024-05-01", None]))
-    ('date', 'text in which every value is an ISO date')
+    Attributes:
+        kind: ``"number"``, ``"flag"`` (true or false), ``"date"``, ``"category"`` or ``"empty"``.
+        style: Of numbers ``"decimal_comma"``, ``"thousands"`` or ``"lenient"`` (what is no number is a gap); of dates
+            the format, if it is not ISO 8601; of categories ``"code"`` for digits with leading zeros.
+        text: Whether it was text.
+        reason: Why it was taken for that, in words.
     """
-    if isinstance(values, np.ndarray):
-        return "number", "truth values" if values.dtype == bool else f"numbers ({values.dtype})"
-    present = values[values.notna()]
-    if present.empty:
-        return "empty", "no value at all"
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        return "category", "type category"
-    if pd.api.types.is_datetime64_any_dtype(values.dtype) or isinstance(values.dtype, pd.PeriodDtype):
-        return "date", f"dates ({values.dtype})"
-    content = pd.api.types.infer_dtype(present, skipna=True)
-    if content in _NUMBERS:
-        return "number", "truth values" if content == "boolean" else f"numbers among objects ({content})"
-    if content in _DATES:
-        return "date", f"dates among objects ({content})"
-    if content == "string":
-        if _are_iso_dates(present):
-            return "date", "text in which every value is an ISO date"
-        return "category", "text"
-    return "category", f"values of several types ({content})"
+
+    kind: Kind
+    style: str = ""
+    text: bool = False
+    reason: str = ""
 
 
-def _are_iso_dates(present: pd.Series[Any]) -> bool:
-    # The first values settle nearly every column; only what looks like dates is read in full.
-    return all(
-        bool(part.astype(str).str.fullmatch(_ISO_DATE).all()) for part in (present.iloc[:_LOOKED_AT], present)
-    ) and bool(_parse(present).notna().all())
+def find_format(values: Any, gaps: Sequence[str] = GAPS) -> ColumnFormat:
+    """What a column holds, from all of its values.
+
+    Args:
+        values: An array, a pandas Series or an Arrow array.
+        gaps: Texts that stand for a missing value.
+
+    >>> find_format(pd.Series(["1,5", "?", "2,25"])).style
+    'decimal_comma'
+    >>> find_format(pd.Series(["2024-05-01", None])).kind
+    'date'
+    """
+    text = _as_text(values)
+    if text is None:
+        return _typed_format(_as_column(values))
+    present = without_gaps(text, gaps).drop_null()
+    kind, style, reason = _text_format(present)
+    return ColumnFormat(kind, style, True, reason)
 
 
-def as_numbers(values: Column, name: str, *, written: bool = False) -> NDArray[Any]:
-    """Numbers with NaN for gaps; durations in days. Text that is no number is an error.
+def read_column(values: Any, how: ColumnFormat, gaps: Sequence[str] = GAPS) -> Column:
+    """The values of a column: an array of numbers or truth values, or a Series of dates or categories.
+
+    Whole numbers without gaps are integers. What comes out is typed: read again, it gives the same.
+
+    Raises:
+        BadValueError: For the first value that does not go with the format.
+
+    >>> read_column(pd.Series(["1,5", "?"]), ColumnFormat("number", "decimal_comma", text=True))
+    array([1.5, nan])
+    """
+    text = _as_text(values)
+    if text is None:
+        return _read_typed(_as_column(values), how)
+    clean = without_gaps(text, gaps)
+    if how.kind == "category":
+        return pd.Series(pc.dictionary_encode(clean).to_pandas())
+    if how.kind == "flag":
+        return _read_flags(clean)
+    if how.kind == "date":
+        dates = _text_dates(clean, how.style)
+        _refuse(np.isnat(dates), clean, f"a date written as {how.style or 'in ISO 8601, YYYY-MM-DD'}")
+        return pd.Series(dates)
+    numbers = _text_numbers(clean, how.style)
+    if how.style != "lenient":
+        _refuse(np.isnan(numbers), clean, "a number")
+    _refuse(np.isinf(numbers), clean, "a finite number")
+    whole = not np.isnan(numbers).any() and bool((numbers == np.round(numbers)).all())
+    return numbers.astype(np.int64) if whole and (np.abs(numbers) < 2**53).all() else numbers
+
+
+def without_gaps(text: pa.ChunkedArray, gaps: Sequence[str] = GAPS) -> pa.ChunkedArray:
+    """Text without white space at its ends, null where it stands for a missing value."""
+    trimmed = pc.utf8_trim_whitespace(text)
+    gap = pc.is_in(trimmed, value_set=pa.array(list(gaps), trimmed.type))
+    return pc.if_else(gap, pa.scalar(None, trimmed.type), trimmed)
+
+
+def identifier_reason(values: NDArray[Any], name: str, *, written: bool = False) -> str:
+    """Why a column of numbers is an identifier and not a quantity; empty if it is none.
+
+    Only whole numbers are looked at, and floating-point numbers are believed to be quantities.
+
+    Args:
+        values: The numbers.
+        name: Name of the column.
+        written: Whether they were text, so that floating-point numbers are as good as integers.
+
+    >>> identifier_reason(np.arange(100), "customer")
+    'it counts the rows'
+    """
+    if not (values.dtype.kind in "iu" or (written and values.dtype.kind == "f")) or len(values) < _FEWEST_IDENTIFIERS:
+        return ""
+    if values.dtype.kind == "f" and not (values == np.round(values)).all():
+        return ""
+    if (np.diff(values) == 1).all():
+        return "it counts the rows"
+    named = _ID_NAME.search(name)
+    return "its name, and no value occurs twice" if named and len(np.unique(values)) == len(values) else ""
+
+
+def formats_to_json(formats: dict[str, ColumnFormat]) -> dict[str, dict[str, Any]]:
+    """Formats as plain values, to be kept with a model."""
+    return {name: {k: v for k, v in asdict(how).items() if v and k != "reason"} for name, how in formats.items()}
+
+
+def formats_from_json(saved: dict[str, dict[str, Any]]) -> dict[str, ColumnFormat]:
+    """Formats from :func:`formats_to_json`."""
+    return {name: ColumnFormat(**how) for name, how in saved.items()}
+
+
+def as_numbers(values: Column, name: str, how: ColumnFormat | None = None) -> NDArray[Any]:
+    """Numbers with NaN for gaps, truth values as 0 and 1, durations in days.
 
     Args:
         values: The column.
         name: Its name, for errors.
-        written: Whether the numbers were text in ``fit``: text that is no number is then a gap.
+        how: Its format in ``fit``. If it was text then, text that is no number is a gap; else it is an error.
 
     >>> as_numbers(pd.Series([True, None], dtype=object), "paid")
     array([ 1., nan])
     """
     if isinstance(values, np.ndarray):
         return values
+    how = how or ColumnFormat("number")
+    text = _as_text(values)
+    if text is not None:
+        clean = without_gaps(text)
+        numbers = _text_flags(clean) if how.kind == "flag" else _text_numbers(clean, how.style)
+        wrong = np.isnan(numbers) & clean.is_valid().to_numpy()
+        if wrong.any() and not how.text:
+            raise _not_a_number(name, clean[int(np.flatnonzero(wrong)[0])].as_py())
+        return numbers
     here = values.notna()
     numbers = np.full(len(values), np.nan)
     present = values[here].astype(object)
@@ -84,23 +199,15 @@ def as_numbers(values: Column, name: str, *, written: bool = False) -> NDArray[A
         present[durations] = pd.to_timedelta(present[durations]) / pd.Timedelta(days=1)
     converted = pd.to_numeric(present, errors="coerce")
     wrong = converted.isna() | present.map(_is_date)
-    if written:
+    if how.text:
         wrong &= ~present.map(lambda value: isinstance(value, str))
     if wrong.any():
-        raise ValueError(
-            f"X: column {name!r} held numbers in fit, now holds {present[wrong].iloc[0]!r}; convert it, or leave the "
-            "value missing."
-        )
+        raise _not_a_number(name, present[wrong].iloc[0])
     numbers[here.to_numpy()] = converted.to_numpy(dtype=np.float64)
     return numbers
 
 
-def _is_date(value: Any) -> bool:
-    # pandas would take a date for the number of nanoseconds since 1970.
-    return isinstance(value, datetime.date | np.datetime64 | pd.Period)
-
-
-def as_dates(values: Column, name: str) -> NDArray[np.datetime64]:
+def as_dates(values: Column, name: str, how: ColumnFormat | None = None) -> NDArray[np.datetime64]:
     """Dates as ``datetime64`` in local wall-clock time, NaT for gaps and for text that is no date.
 
     >>> as_dates(pd.Series(["2024-05-01", None]), "day").astype("datetime64[D]")
@@ -110,31 +217,19 @@ def as_dates(values: Column, name: str) -> NDArray[np.datetime64]:
         return np.full(len(values), np.datetime64("NaT"), dtype="datetime64[us]")
     if isinstance(values, np.ndarray):
         raise ValueError(f"X: column {name!r} held dates in fit, now holds numbers ({values.dtype}).")
+    text = _as_text(values)
+    if text is not None:
+        return _text_dates(without_gaps(text), "" if how is None else how.style)
     if isinstance(values.dtype, pd.PeriodDtype):
         values = pd.Series(values.dt.to_timestamp())
     elif isinstance(values.dtype, pd.ArrowDtype) and values.dtype.type is datetime.date:
         values = values.astype("datetime64[us]")
     elif not pd.api.types.is_datetime64_any_dtype(values.dtype):
-        values = _parse(values.astype(object))
+        # Value by value, so that no row's time depends on the time zones of other rows.
+        values = pd.to_datetime(values.astype(object).map(_without_zone), errors="coerce", format="ISO8601")
     if getattr(values.dt, "tz", None) is not None:
         values = values.dt.tz_localize(None)
     return values.to_numpy().astype("datetime64[us]")
-
-
-def _parse(values: pd.Series[Any]) -> pd.Series[Any]:
-    # Years outside the range of a type, or nonsense, become gaps rather than errors: they come at predict time too.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return pd.to_datetime(values.map(_without_offset), errors="coerce", format="ISO8601")
-
-
-def _without_offset(value: Any) -> Any:
-    # Value by value, so that no row's time depends on the time zones of other rows.
-    if isinstance(value, str):
-        return _UTC_OFFSET.sub(r"\1", value)
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.replace(tzinfo=None)
-    return value
 
 
 def as_keys(values: Column, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
@@ -147,6 +242,9 @@ def as_keys(values: Column, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
     >>> codes.tolist(), keys.tolist()
     ([0, -1, 1], ['1', '2.5'])
     """
+    text = _as_text(values)
+    if text is not None:
+        values = pd.Series(pc.dictionary_encode(without_gaps(text)).to_pandas())
     if isinstance(values, pd.Series) and isinstance(values.dtype, pd.CategoricalDtype):
         codes, distinct = values.cat.codes.to_numpy(), list(values.cat.categories)
     else:
@@ -160,26 +258,187 @@ def as_keys(values: Column, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
     return np.append(merged, -1)[codes].astype(np.intp), np.asarray(keys, dtype=object)
 
 
-def numbers_in_keys(keys: NDArray[Any]) -> NDArray[np.float64] | None:
-    """The numbers that text keys spell, or None unless all of them do; NaN for text such as "nan" or "".
+def _as_text(values: Any) -> pa.ChunkedArray | None:
+    """The column as Arrow text, or None if it is not text."""
+    if isinstance(values, pa.ChunkedArray):
+        return values if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) else None
+    if isinstance(values, np.ndarray) or isinstance(values.dtype, pd.CategoricalDtype):
+        return None
+    if pd.api.types.infer_dtype(values, skipna=True) != "string":
+        return None
+    try:
+        found = pa.array(values, pa.large_string(), from_pandas=True)
+    except UnicodeEncodeError:  # half of a surrogate pair; such text can only be a category
+        return None
+    return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
 
-    Digits with leading zeros are codes, not numbers.
 
-    >>> numbers_in_keys(np.array(["1.5", "nan", "20"], dtype=object))
-    array([ 1.5,  nan, 20. ])
-    """
-    numbers = np.empty(0)
-    # As for dates: the first keys settle nearly every column.
-    for part in (keys[:_LOOKED_AT], keys):
-        text = pd.Series(part, dtype=object).str.strip()
-        numbers = pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64)
-        spelled = np.isfinite(numbers) & ~text.str.fullmatch(_LEADING_ZERO).to_numpy(dtype=bool)
-        if not (spelled | text.str.lower().isin(_GAPS_AS_TEXT).to_numpy()).all():
-            return None
+def _as_column(values: Any) -> Column:
+    return from_arrow(values) if isinstance(values, pa.ChunkedArray) else values
+
+
+def _typed_format(values: Column) -> ColumnFormat:
+    if isinstance(values, np.ndarray):
+        if values.dtype == bool:
+            return ColumnFormat("flag", reason="truth values")
+        return ColumnFormat("number", reason=f"numbers ({values.dtype})")
+    present = values[values.notna()]
+    if present.empty:
+        return ColumnFormat("empty", reason="no value at all")
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return ColumnFormat("category", reason="type category")
+    if pd.api.types.is_datetime64_any_dtype(values.dtype) or isinstance(values.dtype, pd.PeriodDtype):
+        return ColumnFormat("date", reason=f"dates ({values.dtype})")
+    content = pd.api.types.infer_dtype(present, skipna=True)
+    if content == "boolean":
+        return ColumnFormat("flag", reason="truth values")
+    if content in _NUMBERS:
+        return ColumnFormat("number", reason=f"numbers among objects ({content})")
+    if content in _DATES:
+        return ColumnFormat("date", reason=f"dates among objects ({content})")
+    return ColumnFormat("category", reason=f"values of several types ({content})")
+
+
+def _text_format(present: pa.ChunkedArray) -> tuple[Kind, str, str]:
+    """Kind, style and reason of text without gaps."""
+    if not len(present):
+        return "empty", "", "no value at all"
+    if _cast(present) is not None:
+        if _any(pc.match_substring_regex(present, _CODE)):
+            return "category", "code", "digits with leading zeros, taken as codes"
+        return "number", "", "text in which every value is a number"
+    if _all_match(present, _FLAG):
+        return "flag", "", "truth values"
+    if style := _comma_style(present):
+        meaning = "a decimal comma" if style == "decimal_comma" else "commas between thousands"
+        return "number", style, f"numbers with {meaning}"
+    if _all_match(present, _ISO_DATE) and not np.isnat(_text_dates(present, "")).any():
+        return "date", "", "text in which every value is an ISO date"
+    if date := _date_style(present):
+        return "date", date, f"dates written as {date}"
+    numbers = _text_numbers(present, "")
+    other = np.isnan(numbers)
+    if other.mean() > 1 - _LENIENT_SHARE or len(np.unique(numbers[~other])) <= _LENIENT_DISTINCT:
+        return "category", "", "text"
+    shown = ", ".join(repr(v) for v in pc.unique(present.filter(pa.array(other))).to_pylist()[:3])
+    return "number", "lenient", f"numbers, but for {int(other.sum())} other values ({shown}, …), taken as gaps"
+
+
+def _comma_style(present: pa.ChunkedArray) -> str:
+    if not _any(pc.match_substring(present, ",")):
+        return ""
+    # "1,234" could be either: thousands if every comma has three digits behind it and no longer number lacks commas.
+    if _all_match(present, _THOUSANDS):
+        return "thousands"
+    return "decimal_comma" if _all_match(present, _DECIMAL_COMMA) else ""
+
+
+def _date_style(present: pa.ChunkedArray) -> str:
+    first = present[0].as_py()
+    if not any(mark in first for mark in "./-") or not first[0].isdigit():
+        return ""
+    for style in (date + time for date in _DATE_FORMATS for time in _TIMES):
+        # The first values settle nearly every column; only what looks like dates is read in full.
+        if not any(np.isnat(_text_dates(part, style)).any() for part in (present.slice(0, _LOOKED_AT), present)):
+            return style
+    return ""
+
+
+def _text_numbers(clean: pa.ChunkedArray, style: str) -> NDArray[np.float64]:
+    """Each text as a number, NaN where it is none."""
+    if style == "decimal_comma":
+        clean = pc.replace_substring(clean, ",", ".")
+    elif style == "thousands":
+        # "12,5" is no number here, and must not become 125.
+        wrong = pc.and_(pc.match_substring(clean, ","), pc.invert(pc.match_substring_regex(clean, _GROUPED)))
+        clean = pc.replace_substring(pc.if_else(wrong, pa.scalar(None, clean.type), clean), ",", "")
+    numbers = _cast(clean)
+    if numbers is None:
+        return np.array(pd.to_numeric(clean.to_pandas(), errors="coerce"), dtype=np.float64)
     return numbers
+
+
+def _cast(text: pa.ChunkedArray) -> NDArray[np.float64] | None:
+    """Text as numbers, null as NaN, or None unless all of it is."""
+    if _any(pc.starts_with(text, "+")):
+        text = pc.replace_substring_regex(text, r"^\+(\d|\.)", r"\1")
+    try:
+        return np.array(pc.cast(text, pa.float64()).to_pandas(), dtype=np.float64)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _text_flags(clean: pa.ChunkedArray) -> NDArray[np.float64]:
+    """1 for true, 0 for false, NaN for all else."""
+    lower = pc.utf8_lower(clean)
+    true, false = (pc.is_in(lower, value_set=pa.array(words, lower.type)) for words in (["true", "1"], ["false", "0"]))
+    return np.where(true.to_numpy(), 1.0, np.where(false.to_numpy(), 0.0, np.nan))
+
+
+def _read_flags(clean: pa.ChunkedArray) -> Column:
+    flags = _text_flags(clean)
+    _refuse(np.isnan(flags), clean, "true or false")
+    if not np.isnan(flags).any():
+        return flags.astype(bool)
+    return pd.Series([None if np.isnan(flag) else bool(flag) for flag in flags], dtype=object)
+
+
+def _text_dates(clean: pa.ChunkedArray, style: str) -> NDArray[np.datetime64]:
+    """Each text as a date, NaT where it is none: years outside the range of the type, too."""
+    if not style:
+        clean = pc.replace_substring_regex(clean, _UTC_OFFSET, r"\1")
+    series = clean.to_pandas().astype(object)
+    return pd.to_datetime(series, format=style or "ISO8601", errors="coerce").to_numpy().astype("datetime64[us]")
+
+
+def _refuse(wrong: NDArray[np.bool_], clean: pa.ChunkedArray, expected: str) -> None:
+    """Raise for the first value that is there and wrong."""
+    if wrong.any():
+        rows = np.flatnonzero(wrong & clean.is_valid().to_numpy())
+        if len(rows):
+            raise BadValueError(int(rows[0]), clean[int(rows[0])].as_py(), expected)
+
+
+def _read_typed(values: Column, how: ColumnFormat) -> Column:
+    if how.kind == "category":
+        return values if isinstance(values, pd.Series) and isinstance(values.dtype, pd.CategoricalDtype) else (
+            pd.Series(pd.Categorical.from_codes(*as_keys(values, "")))
+        )  # fmt: skip
+    if how.kind == "date":
+        return pd.Series(as_dates(values, ""))
+    return values if how.kind == "flag" else as_numbers(values, "")
+
+
+def _without_zone(value: Any) -> Any:
+    if isinstance(value, str):
+        return re.sub(_UTC_OFFSET, r"\1", value)
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.replace(tzinfo=None)
+    return value
+
+
+def _is_date(value: Any) -> bool:
+    # pandas would take a date for the number of nanoseconds since 1970.
+    return isinstance(value, datetime.date | np.datetime64 | pd.Period)
+
+
+def _not_a_number(name: str, value: Any) -> ValueError:
+    return ValueError(
+        f"X: column {name!r} held numbers in fit, now holds {value!r}; convert it, or leave the value missing."
+    )
 
 
 def _key(value: Any) -> str:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
+
+
+def _all_match(text: pa.ChunkedArray, pattern: str) -> bool:
+    return all(
+        bool(pc.all(pc.match_substring_regex(part, pattern)).as_py()) for part in (text.slice(0, _LOOKED_AT), text)
+    )
+
+
+def _any(flags: Any) -> bool:
+    return bool(pc.any(flags).as_py())

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self, get_args
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from metricfit.data.categories import CategoryEncoder, Folds
-from metricfit.data.columns import as_dates, as_keys, as_numbers, infer_kind, numbers_in_keys
-from metricfit.data.dates import DateEncoder
-from metricfit.data.numbers import NumberEncoder, NumericMode
+from metricfit.data.columns import ColumnFormat, as_dates, as_keys, as_numbers, find_format, identifier_reason
+from metricfit.data.encoders import CategoryEncoder, DateEncoder, Folds, NumberEncoder, NumericMode
+from metricfit.data.errors import close_to
 from metricfit.data.tables import Column, Table, is_frame
 
-__all__ = ["IDENTIFIER", "WRITTEN_NUMBERS", "ColumnSummary", "TablePreprocessor"]
+__all__ = ["IDENTIFIER", "ColumnSummary", "TablePreprocessor"]
 
 IDENTIFIER = "an identifier or free text: hardly a value occurs twice"
 """Why a column of text was dropped."""
-
-WRITTEN_NUMBERS = "text in which every value is a number, and hardly one occurs twice"
-"""Why a column of text was taken for numbers."""
 
 _QUANTILE_ROWS = 100_000
 _TARGET_FOLDS = 5
@@ -39,7 +33,7 @@ class ColumnSummary:
 
     Attributes:
         name: Its name, or ``x0``, ``x1``, … in a table without names.
-        kind: ``"number"``, ``"category"``, ``"date"`` or ``"empty"``.
+        kind: ``"number"``, ``"flag"`` (true or false), ``"category"``, ``"date"`` or ``"empty"``.
         reason: Why it was taken for that.
         gaps: Missing values in the training rows.
         levels: Distinct values of a category in the training rows, else None.
@@ -59,13 +53,11 @@ class ColumnSummary:
 @dataclass
 class _FittedColumn:
     name: str
-    kind: str
-    reason: str
+    format: ColumnFormat
     gaps: int
     levels: int | None
     dropped: str
     encoder: Any
-    written: bool = False  # numbers that were text
 
 
 class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -76,10 +68,12 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     * Categories get an indicator of each frequent level and one for all others. Columns with more levels than
       indicators also get the log-frequency of the level and, if ``y`` is known, how much more often each class
       occurs in it; for the training rows that is cross-fitted, so train on what ``fit_transform`` returns.
-    * Dates (also text in which every value is an ISO date) become elapsed days, year, month, day, weekday, hour.
+    * Dates become elapsed days, year, month, day, weekday, hour.
     * Gaps (NaN, None, NaT, pd.NA) are filled by the median; a column that had some in ``fit`` gets an indicator.
-    * Text in which hardly a value occurs twice is read as numbers if every value is one (and text that is none is a
-      gap at predict time), else dropped, as are constant and empty columns; :meth:`describe` tells.
+    * Text is typed by its content, as in a CSV file: numbers, truth values, dates, else categories; words such as "?"
+      and "NA" are gaps (:data:`metricfit.data.GAPS`). Columns of a type of their own are believed.
+    * Not used are constant and empty columns, text in which hardly a value occurs twice, and whole numbers in a named
+      column that only count or name the rows (convert them to float to use them); :meth:`describe` says which.
 
     At predict time gaps, unseen categories and empty columns are welcome everywhere. Frames are matched by name, as
     :class:`sklearn.compose.ColumnTransformer` does: the order does not matter, further columns are ignored, a
@@ -169,8 +163,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return [
             ColumnSummary(
                 c.name,
-                c.kind,
-                c.reason,
+                c.format.kind,
+                c.format.reason,
                 c.gaps,
                 c.levels,
                 tuple(f"{c.name}{suffix}" for suffix in c.encoder.suffixes),
@@ -178,6 +172,12 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
             for c in self.columns_
         ]
+
+    @property
+    def formats_(self) -> dict[str, ColumnFormat]:
+        """What each column holds and how its text is read."""
+        check_is_fitted(self)
+        return {c.name: c.format for c in self.columns_}
 
     def _fit(self, table: Table, X: Any, y: ArrayLike | None) -> Folds | None:
         self._check_parameters()
@@ -197,20 +197,14 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _fit_column(
         self, name: str, values: Column, category: bool, sample: NDArray[np.intp] | None, folds: Folds | None
     ) -> _FittedColumn:
-        kind, reason = infer_kind(values)
-        if category and kind != "empty":
-            kind, reason = "category", "named in categorical_features"
+        how = find_format(values)
+        if category and how.kind != "empty":
+            how = ColumnFormat("category", reason="named in categorical_features")
+        encoder: NumberEncoder | DateEncoder | CategoryEncoder = NumberEncoder()
+        gaps, levels, dropped = len(values), None, ""
         details: dict[str, Any] = {"name": name, "mode": self.numeric, "integer_levels": self.integer_levels}
-        encoder: NumberEncoder | DateEncoder | CategoryEncoder
-        levels, dropped, numbers = None, "", None
-        if kind == "category":
+        if how.kind == "category":
             codes, keys = as_keys(values, name)
-            if not category and not isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-                numbers = self._written_numbers(codes, keys)
-        written = numbers is not None
-        if written:
-            kind, reason = "number", WRITTEN_NUMBERS
-        if kind == "category":
             gaps, levels = int((codes < 0).sum()), len(np.unique(codes[codes >= 0]))
             many = levels > self.max_one_hot
             encoder = CategoryEncoder.fit(
@@ -223,37 +217,22 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
             if not encoder.shown:
                 dropped = "constant" if levels < 2 else IDENTIFIER
-        elif kind == "date":
-            dates = as_dates(values, name)
+        elif how.kind == "date":
+            dates = as_dates(values, name, how)
             gaps = int(np.isnat(dates).sum())
             encoder = DateEncoder.fit(dates, sample, **details)
             dropped = "" if encoder.parts else "constant"
-        elif kind == "number":
-            numbers = as_numbers(values, name) if numbers is None else numbers
+        elif how.kind != "empty":
+            numbers = as_numbers(values, name, how)
             gaps = int(np.isnan(numbers).sum()) if numbers.dtype.kind == "f" else 0
-            encoder = NumberEncoder.fit(numbers, sample, **details)
-            dropped = "" if encoder.scale else "constant"
-        if kind == "empty" or gaps == len(values):
-            encoder, gaps, dropped = NumberEncoder(), len(values), "no value at all"
-        return _FittedColumn(name, kind, reason, gaps, levels, dropped, encoder, written)
-
-    def _written_numbers(self, codes: NDArray[np.intp], keys: NDArray[Any]) -> NDArray[np.float64] | None:
-        """The numbers in a column of text that would say nothing as categories, else None."""
-        spelled = numbers_in_keys(keys)
-        if spelled is None:
-            return None
-        numbers = np.append(spelled, np.nan)[codes]
-        present = np.where(np.isnan(numbers), -1, codes)
-        encoder = CategoryEncoder.fit(
-            present,
-            keys,
-            max_one_hot=self.max_one_hot,
-            min_frequency=self.min_frequency,
-            frequency=False,
-            folds=None,
-        )
-        constant = len(np.unique(present[present >= 0])) < 2
-        return None if constant or encoder.shown else numbers
+            if hasattr(self, "feature_names_in_") and (why := identifier_reason(numbers, name, written=how.text)):
+                dropped = f"an identifier: {why}"
+            else:
+                encoder = NumberEncoder.fit(numbers, sample, **details)
+                dropped = "" if encoder.scale else "constant"
+        if gaps == len(values):
+            encoder, dropped = NumberEncoder(), "no value at all"
+        return _FittedColumn(name, how, gaps, levels, dropped, encoder)
 
     def _write(self, table: Table, positions: list[int], folds: Folds | None) -> NDArray[np.float32]:
         widths = [len(column.encoder.suffixes) for column in self.columns_]
@@ -283,10 +262,11 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if given and all(isinstance(g, bool | np.bool_) for g in given):
             if len(given) != len(names):
                 raise ValueError(
-                    f"categorical_features: a mask needs one entry a column, {len(names)}, got {len(given)}."
+                    f"categorical_features: a mask needs one entry per column, {len(names)}, got {len(given)}."
                 )
             return {i for i, g in enumerate(given) if g}
-        return {_position(g, names) for g in given}
+        where = {name: i for i, name in enumerate(names)}
+        return {_position(g, where) for g in given}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -298,15 +278,14 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _position(given: Any, names: list[str]) -> int:
+def _position(given: Any, names: dict[str, int]) -> int:
     if isinstance(given, int | np.integer):
         if not -len(names) <= given < len(names):
             raise ValueError(f"categorical_features: X has {len(names)} columns, got position {given}.")
         return int(given) % len(names)
     if given not in names:
-        matches = difflib.get_close_matches(str(given), names, n=3) or names[:10]
-        raise ValueError(f"categorical_features: X has no column {given!r}; close to it: {matches}.")
-    return names.index(given)
+        raise ValueError(f"categorical_features: X has no column {given!r}; {close_to(str(given), names)}")
+    return names[given]
 
 
 def _write_column(column: _FittedColumn, values: Column, out: NDArray[np.float32], folds: Folds | None) -> None:
@@ -314,15 +293,15 @@ def _write_column(column: _FittedColumn, values: Column, out: NDArray[np.float32
     if isinstance(encoder, CategoryEncoder):
         encoder.write(*as_keys(values, name), out, folds)
     elif isinstance(encoder, DateEncoder):
-        encoder.write(as_dates(values, name), out, name)
+        encoder.write(as_dates(values, name, column.format), out, name)
     else:
-        encoder.write(as_numbers(values, name, written=column.written), out, name)
+        encoder.write(as_numbers(values, name, column.format), out, name)
 
 
 def _folds(y: ArrayLike, rows: int, random: np.random.RandomState) -> Folds:
     target = np.asarray(y)
     if len(target) != rows:
-        raise ValueError(f"y: expected one label a row of X, {rows}, got {len(target)}.")
+        raise ValueError(f"y: expected one label per row of X, {rows}, got {len(target)}.")
     if target.ndim == 2 and target.shape[1] > 1:
         positive = target.astype(bool)
         frequent = _most_frequent(positive.sum(axis=0))

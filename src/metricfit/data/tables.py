@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-__all__ = ["Column", "Table", "is_frame"]
+__all__ = ["Column", "Table", "from_arrow", "is_frame", "repeated"]
 
 Column = NDArray[Any] | pd.Series
 """Values of one column: an array of numbers or booleans (NaN for gaps), else a pandas Series."""
@@ -50,9 +54,8 @@ class Table:
             X = check_array(X, accept_sparse="csc", dtype=None, ensure_all_finite=False)
             self.rows, self.columns = X.shape
         _check_shape(self.rows, self.columns)
-        if self.names is not None and len(set(self.names)) != len(self.names):
-            twice = next(n for n in self.names if self.names.count(n) > 1)
-            raise ValueError(f"X: column names must be distinct, got {twice!r} twice; rename one of them.")
+        if self.names is not None and (twice := repeated(self.names)):
+            raise ValueError(f"X: column names must be distinct, got {twice[0]!r} twice; rename one of them.")
         self._data = X
 
     def column(self, position: int) -> Column:
@@ -85,6 +88,24 @@ def is_frame(X: Any) -> bool:
     False
     """
     return isinstance(X, pd.DataFrame) or _is_polars(X)
+
+
+def repeated(names: Iterable[Any]) -> list[Any]:
+    """The names that occur more than once, in their order.
+
+    >>> repeated(["a", "b", "a"])
+    ['a']
+    """
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def from_arrow(values: pa.ChunkedArray) -> Column:
+    """A typed Arrow column, as Parquet files have them."""
+    if pa.types.is_decimal(values.type):
+        values = pc.cast(values, pa.float64())
+    elif pa.types.is_date(values.type):
+        values = pc.cast(values, pa.timestamp("us"))
+    return _plain(values.to_pandas())
 
 
 def _is_polars(X: Any) -> bool:
@@ -141,5 +162,5 @@ def _from_polars(values: Any) -> Column:
         wall_time = values.cast(pl.Datetime("us")) if dtype == pl.Date else values.dt.replace_time_zone(None)
         return pd.Series(wall_time.to_numpy(), name=values.name)
     if dtype in (pl.Categorical, pl.Enum):
-        values = values.cast(pl.String)
+        return pd.Series(values.cast(pl.String).to_list(), dtype="category", name=values.name)
     return pd.Series(values.to_list(), dtype=object, name=values.name)

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from metricfit.choices import Choice
-from metricfit.data.preprocessing import IDENTIFIER, WRITTEN_NUMBERS, TablePreprocessor
+from metricfit.data.preprocessing import IDENTIFIER, TablePreprocessor
 
 __all__ = ["columns_in_words", "unused_in_words", "warn_of_unused"]
 
@@ -21,7 +21,7 @@ def columns_in_words(preprocessor: Any) -> list[Choice]:
     """
     if not isinstance(preprocessor, TablePreprocessor):
         return []
-    read = [c.name for c in preprocessor.describe() if c.reason == WRITTEN_NUMBERS]
+    read = [c.name for c in preprocessor.columns_ if c.format.text and c.format.kind == "number"]
     told = [f"{_named(read)} written as text {'was' if len(read) == 1 else 'were'} read as numbers"] if read else []
     return [Choice("columns", text) for text in told] + [Choice("unused", t) for t in unused_in_words(preprocessor)]
 

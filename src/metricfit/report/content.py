@@ -13,7 +13,7 @@ from metricfit.assess.scores import HeldOutScores
 from metricfit.report.about import columns_of, reproduction, shares
 from metricfit.report.answer import answer
 from metricfit.report.curves import histogram
-from metricfit.report.explorer import explorer
+from metricfit.report.explorer import explorer, named_class
 from metricfit.report.formula import in_words
 from metricfit.report.page import page
 from metricfit.report.tables import class_table, confused_pairs, matrices
@@ -83,7 +83,7 @@ def render(
     explored = found["explorer"]
     history = training(classifier)
     name = in_words(metric)
-    predictions = None if unlabelled is None else _predictions(unlabelled, labels)
+    predictions = None if unlabelled is None else _predictions(unlabelled, labels, named_class(metric, labels))
     content = {
         **found,
         "title": f"{name}: metricfit report",
@@ -152,9 +152,11 @@ def _explorer_text(task: str, explored: dict[str, Any], labels: tuple[Any, ...])
         axis, rest = explored["axes"][0], ""
         if axis["scores"] is None:
             rest = f" {len(axis['cuts']):,} cut-offs are in the page; what you type goes to the nearest of them."
-        return f"Move the threshold: a row is called {labels[1]!s} if its probability is at least so high.{rest}"
+        name = labels[explored["positive"]]
+        more = "more than" if axis["strict"] else "at least"
+        return f"Move the threshold: a row is called {name!s} if its probability is {more} this high.{rest}"
     if task == "multilabel":
-        return "Move the threshold of each label: a row gets the label if its probability is at least so high."
+        return "Move the threshold of each label: a row gets the label if its probability is at least this high."
     sample = explored["sample"]
     text = (
         "Move the offsets: the class with the highest log-probability plus offset is chosen. +0.69 makes a class count "
@@ -198,11 +200,15 @@ def _earlier(description: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def _predictions(unlabelled: Unlabelled, labels: tuple[Any, ...]) -> dict[str, Any]:
+def _predictions(unlabelled: Unlabelled, labels: tuple[Any, ...], named: int | None) -> dict[str, Any]:
     n = max(1, len(unlabelled.decided))
     several = unlabelled.decided.ndim == 2
     counts = unlabelled.decided.sum(axis=0) if several else np.bincount(unlabelled.decided, minlength=len(labels))
-    order = [1] if len(labels) == 2 and not several else np.argsort(-counts, kind="stable")[:_HISTOGRAMS].tolist()
+    order = (
+        [1 if named is None else named]
+        if len(labels) == 2 and not several
+        else np.argsort(-counts, kind="stable")[:_HISTOGRAMS].tolist()
+    )
     return {
         "shares": [
             {"label": str(label), "count": float(count), "share": float(count / n)}

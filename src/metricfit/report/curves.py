@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.decisions.sweep import Sweep
+from metricfit.decisions.threshold import Sweep
 from metricfit.report.formula import number
 
 __all__ = ["calibration", "histogram", "one_class"]
@@ -16,7 +16,13 @@ Array = NDArray[np.float64]
 
 
 def one_class(
-    score: NDArray[Any], positive: NDArray[np.bool_], weight: Array | None, *, points: int, marks: list[float]
+    score: NDArray[Any],
+    positive: NDArray[np.bool_],
+    weight: Array | None,
+    *,
+    points: int,
+    marks: list[float],
+    strict: bool = False,
 ) -> dict[str, Any]:
     """Everything the page draws of one score.
 
@@ -26,19 +32,21 @@ def one_class(
         weight: Weights, or None.
         points: Cut-offs at most, or about so.
         marks: Thresholds that must be among them.
+        strict: Whether a row of the class must score above the threshold, not at least it.
 
     Returns:
-        ``cuts`` (rising thresholds) with the exact ``tp`` and ``fp`` of ``score >= cut``, the distinct ``scores`` if
-        these are all the cut-offs there are, the totals, both areas, calibration and histogram.
+        ``cuts`` (rising thresholds) with the exact ``tp`` and ``fp`` of each, the distinct ``scores`` if these are all
+        the cut-offs there are, the totals, both areas, calibration and histogram.
     """
     sweep = Sweep.sorted(positive, score.astype(np.float64), weight)
     cuts, complete = _cuts(sweep, points, marks)
-    at = np.searchsorted(-sweep.scores, -np.asarray(cuts), side="right")
+    at = np.searchsorted(-sweep.scores, -np.asarray(cuts), side="left" if strict else "right")
     tp, fp = sweep.tp, sweep.fp
     return {
         "cuts": cuts,
         "tp": _numbers(tp[at]),
         "fp": _numbers(fp[at]),
+        "strict": strict,
         "positives": _number(tp[-1]),
         "negatives": _number(fp[-1]),
         # With every score at hand the page finds the counts of any threshold that is typed; else the nearest cut-off's.

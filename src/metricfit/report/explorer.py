@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from metricfit.assess.scores import HeldOutScores
 from metricfit.decisions import DecisionRule
 from metricfit.inputs import Task
-from metricfit.metrics import AUPRC, AUROC, Constrained, Metric
+from metricfit.metrics import AUPRC, AUROC, Combination, Constrained, Metric
 from metricfit.report.curves import one_class
 from metricfit.report.formula import every_metric, in_words, tree
 
-__all__ = ["explorer"]
+__all__ = ["explorer", "named_class"]
 
 _CUT_OFFS = 2000
 _CUT_OFFS_OF_A_CLASS = 60
@@ -47,10 +47,19 @@ def explorer(
         "rule": json.loads(rule.to_json()),
         "rows": len(scores),
     }
+    named = named_class(metric, labels)
+    # Where the explorer begins; without a named class the page takes the first one that occurs.
+    content["axis"] = None if task == "binary" else named
+    content["positive"] = positive = 1 if named is None else named
     if task == "binary":
-        p = scores.proba[:, 1]
-        content["start"] = [_threshold_of(rule, p)]
-        content["axes"] = [one_class(p, scores.truth == 1, scores.weight, points=_CUT_OFFS, marks=content["start"])]
+        p = scores.proba[:, 1].astype(np.float64)
+        threshold = _threshold_of(rule, p)
+        # A rule's threshold is the second class's: that the first is more than 1 - t probable is the same decision.
+        content["start"] = [threshold if positive else 1 - threshold]
+        content["axes"] = [
+            one_class(p if positive else 1 - p, scores.truth == positive, scores.weight, points=_CUT_OFFS,
+                      marks=content["start"], strict=not positive)
+        ]  # fmt: skip
     elif task == "multilabel":
         starts = list(rule.parameter) if rule.kind == "thresholds" else [0.5] * len(labels)
         each = max(100, _CUT_OFFS // len(labels))
@@ -66,11 +75,29 @@ def explorer(
             for k in range(len(labels))
         ]
         content["sample"] = _rows(scores)
-    fixed = _FixedValues(scores, labels, task, content["axes"])
+    fixed = _FixedValues(scores, labels, task, content["axes"], positive)
     node = tree(metric, labels, task, fixed)
     content["metric"] = {"spec": _name(metric), "name": in_words(metric), "tree": node,
                          "greater": metric.greater_is_better}  # fmt: skip
-    return {**content, "metrics": every_metric(labels, task, fixed)}
+    return {**content, "metrics": every_metric(labels, task, fixed, positive)}
+
+
+def named_class(metric: Metric, labels: tuple[Any, ...]) -> int | None:
+    """The position of the class that the metric names; of several the first, None if it names none.
+
+    >>> from metricfit import metrics
+    >>> named_class(metrics.get("precision[ill] subject to recall[ill] >= 0.9"), ("ill", "well"))
+    0
+    """
+    if isinstance(metric, Constrained):
+        parts = [metric.objective, *(c.metric for c in metric.constraints)]
+    elif isinstance(metric, Combination):
+        parts = [metric.left, metric.right]
+    else:
+        label = getattr(metric, "label", None)
+        names = [str(one) for one in labels]
+        return names.index(str(label)) if label is not None and str(label) in names else None
+    return next((found for part in parts if (found := named_class(part, labels)) is not None), None)
 
 
 def _name(metric: Metric) -> str:
@@ -126,8 +153,10 @@ def _base64(values: NDArray[Any]) -> str:
 class _FixedValues:
     """Metrics of scores on these rows; no decision rule changes them."""
 
-    def __init__(self, scores: HeldOutScores, labels: tuple[Any, ...], task: Task, axes: list[dict[str, Any]]) -> None:
-        self.scores, self.labels, self.task, self.axes = scores, labels, task, axes
+    def __init__(
+        self, scores: HeldOutScores, labels: tuple[Any, ...], task: Task, axes: list[dict[str, Any]], positive: int
+    ) -> None:
+        self.scores, self.labels, self.task, self.axes, self.positive = scores, labels, task, axes, positive
 
     def __call__(self, metric: Metric) -> float:
         if isinstance(metric, AUROC | AUPRC) and metric.average != "none":
@@ -143,7 +172,9 @@ class _FixedValues:
 
     def _area(self, metric: AUROC | AUPRC) -> float:
         """From the areas of the classes, which are known already: with many classes that saves seconds."""
-        if self.task == "binary" and (metric.average != "auto" or metric.label not in (None, self.labels[1])):
+        if self.task == "binary" and (
+            metric.average != "auto" or metric.label not in (None, self.labels[self.positive])
+        ):
             return float("nan")
         found = [axis[metric.name] for axis in self.axes]
         areas = np.array([metric.zero_division if area is None else area for area in found])

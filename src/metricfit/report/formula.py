@@ -116,14 +116,16 @@ def formulas() -> str:
     return "\n".join(["const FORMULAS = {", *lines, "};"])
 
 
-def every_metric(labels: tuple[Any, ...], task: Task, fixed: Fixed) -> list[dict[str, Any]]:
-    """Every metric of the registry that has a value for this task, with its tree."""
+def every_metric(labels: tuple[Any, ...], task: Task, fixed: Fixed, positive: int = 1) -> list[dict[str, Any]]:
+    """Every metric of the registry that has a value for this task, with its tree; of two classes the positive one's."""
     found = []
+    # A bare name means the second of two classes.
+    ordered = labels[::-1] if task == "binary" and not positive else labels
     # A bare F-beta is F1; these two are what people mean by it.
     names = [n for n in metrics.available() if n != "fbeta"] + ["fbeta:beta=0.5", "fbeta:beta=2"]
     for name in sorted(names):
         try:  # the matrix of the costs comes from the page
-            metric = metrics.get(name) if name == "cost" else metrics.resolve(name, labels, task)[0]
+            metric = metrics.get(name) if name == "cost" else metrics.resolve(name, ordered, task)[0]
         except (ValueError, TypeError):
             continue
         node = {"kind": "cost"} if isinstance(metric, ExpectedCost) else tree(metric, labels, task, fixed)

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from metricfit import metrics
 from metricfit.choices import Choice
 from metricfit.classifier import MetricClassifier
-from metricfit.data import TablePreprocessor, categories, dates, numbers, preprocessing
+from metricfit.data import TablePreprocessor, columns, encoders, preprocessing
 from metricfit.decisions import DecisionRule
 from metricfit.store.folder import DESCRIPTION, FORMAT, VERSION, ModelFolderError
 from metricfit.store.scores import SCORES, scores_from, scores_to_bytes
@@ -33,9 +33,10 @@ __all__ = ["TRUSTED", "classifier_from", "contents_of", "description"]
 TRUSTED = [
     f"{kind.__module__}.{kind.__qualname__}"
     for kind in (
-        categories.CategoryEncoder,
-        dates.DateEncoder,
-        numbers.NumberEncoder,
+        columns.ColumnFormat,
+        encoders.CategoryEncoder,
+        encoders.DateEncoder,
+        encoders.NumberEncoder,
         TablePreprocessor,
         preprocessing._FittedColumn,
     )

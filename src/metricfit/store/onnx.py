@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
-from metricfit.data.categories import CategoryEncoder
 from metricfit.data.columns import as_dates, as_keys, as_numbers
-from metricfit.data.dates import DateEncoder, calendar_parts
-from metricfit.data.numbers import STANDARD_LIMIT, NumberEncoder
+from metricfit.data.encoders import STANDARD_LIMIT, CategoryEncoder, DateEncoder, NumberEncoder, calendar_parts
 from metricfit.data.tables import Table
 from metricfit.decisions import DecisionRule
 from metricfit.store.graph import Graph
@@ -96,9 +94,9 @@ def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]
             codes, keys = as_keys(values, column.name)
             found[column.name] = np.append(keys, "")[codes].astype(object)[:, None]
         elif isinstance(column.encoder, DateEncoder):
-            found[column.name] = calendar_parts(as_dates(values, column.name))["days"][:, None]
+            found[column.name] = calendar_parts(as_dates(values, column.name, column.format))["days"][:, None]
         else:
-            numbers = as_numbers(values, column.name, written=column.written)
+            numbers = as_numbers(values, column.name, column.format)
             found[column.name] = np.asarray(numbers, dtype=np.float64)[:, None]
     return found
 

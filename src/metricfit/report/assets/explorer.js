@@ -12,7 +12,8 @@ class Explorer {
     this.model = data.task === "multiclass" ? new OffsetModel(data) : new ThresholdModel(data);
     this.values = data.start.slice();
     this.model.current = this.values;
-    this.axis = data.task === "binary" ? 0 : Math.max(0, data.labels.length > 2 ? this.firstSupported() : 0);
+    this.axis = data.task === "binary" ? 0 : data.axis !== null ? data.axis : data.labels.length > 2 ? this.firstSupported() : 0;
+    this.positive = data.task === "binary" ? data.positive : 1;
     this.held = false;
     const size = data.task === "multilabel" ? 2 : data.labels.length;
     this.costs = Array.from({ length: size }, (_, i) => Array.from({ length: size }, (_, j) => (i === j ? 0 : 1)));
@@ -27,7 +28,7 @@ class Explorer {
   }
 
   firstSupported() { return Math.max(0, this.data.axes.findIndex((axis) => axis.positives > 0)); }
-  nameOf(k) { return this.data.task === "binary" ? this.data.labels[1] : this.data.labels[k]; }
+  nameOf(k) { return this.data.task === "binary" ? this.data.labels[this.positive] : this.data.labels[k]; }
   shownAxes() { return this.values.length <= MANY_AXES ? this.values.map((_, k) => k) : [this.axis]; }
   metricTree() { return this.data.metric.tree; }
   // An area has no value at one decision: its chart shows the balanced accuracy instead.
@@ -80,10 +81,10 @@ class Explorer {
       return row;
     };
     if (this.data.task !== "multiclass") {
-      const name = this.nameOf(axis);
+      const name = this.nameOf(axis), yes = this.positive, no = 1 - yes;
       place.replaceChildren(
-        input("x-cost-fp", `A false alarm (called ${name}, is not) costs`, () => this.costs[0][1], (v) => { this.costs[0][1] = v; }),
-        input("x-cost-fn", `A miss (is ${name}, not found) costs`, () => this.costs[1][0], (v) => { this.costs[1][0] = v; }));
+        input("x-cost-fp", `A false alarm (called ${name}, is not) costs`, () => this.costs[no][yes], (v) => { this.costs[no][yes] = v; }),
+        input("x-cost-fn", `A miss (is ${name}, not found) costs`, () => this.costs[yes][no], (v) => { this.costs[yes][no] = v; }));
     } else if (labels.length <= COST_GRID) {
       const table = html("table", { class: "cost-grid" });
       const head = html("tr");
@@ -253,7 +254,7 @@ class Explorer {
     const recall = divide(c[3], c[2] + c[3], NaN), precision = divide(c[3], c[1] + c[3], NaN);
     const value = valueOf(this.metricTree(), cm, this.costs), cost = valueOf({ kind: "cost" }, cm, this.costs);
     const where = `${this.model.offsets ? "Offset of" : "Threshold for"} ${name} ${Number(this.values[this.axis].toPrecision(4))}`;
-    this.part("answer").textContent = `${where}: ${this.data.metric.name} ${digits(value, 3)}; precision of ${name} ${digits(precision, 3)}, recall ${digits(recall, 3)}; expected cost ${digits(cost, 3)} a row.`;
+    this.part("answer").textContent = `${where}: ${this.data.metric.name} ${digits(value, 3)}; precision of ${name} ${digits(precision, 3)}, recall ${digits(recall, 3)}; expected cost ${digits(cost, 3)} per row.`;
   }
 
   showCharts() {
@@ -270,7 +271,7 @@ class Explorer {
     const cost = points.map(([v, m]) => [v, valueOf({ kind: "cost" }, m, this.costs)]);
     const paid = valueOf({ kind: "cost" }, cm, this.costs), least = cost.reduce((a, b) => (b[1] < a[1] ? b : a), cost[0]);
     drawChart(document.getElementById("c-cost"), {
-      label: `Expected cost of a row over the ${x.label}; now ${digits(paid, 3)}, least ${digits(least[1], 3)} at ${digits(least[0], 3)}.`, x, y: { label: "expected cost of a row" },
+      label: `Expected cost per row over the ${x.label}; now ${digits(paid, 3)}, least ${digits(least[1], 3)} at ${digits(least[0], 3)}.`, x, y: { label: "expected cost per row" },
       series: [{ name: "expected cost", style: "s2", points: cost }], lines: here,
       marks: [{ x: least[0], y: least[1], shape: "ring", name: "least" }, { x: now, y: paid, label: digits(paid, 3) }],
     });

@@ -14,9 +14,11 @@ class ThresholdAxis {
     if (this.scores) this.reaches = this.cuts.map((cut) => this.reach(cut));
   }
 
+  // How many distinct scores are called positive.
   reach(threshold) {
+    const called = (score) => (this.strict ? score > threshold : score >= threshold);
     let low = 0, high = this.scores.length;
-    while (low < high) { const mid = (low + high) >> 1; if (this.scores[mid] >= threshold) high = mid; else low = mid + 1; }
+    while (low < high) { const mid = (low + high) >> 1; if (called(this.scores[mid])) high = mid; else low = mid + 1; }
     return this.scores.length - low;
   }
 
@@ -59,17 +61,21 @@ class ThresholdModel {
   }
 
   matrix(values) {
-    if (this.data.task === "binary") return { task: "binary", size: 2, cells: this.axes[0].cells(values[0]) };
+    if (this.data.task === "binary") return this.ofTwo(this.axes[0].cells(values[0]));
     return { task: "multilabel", size: this.size, cells: this.axes.flatMap((axis, k) => axis.cells(values[k])) };
   }
 
+  // An axis counts [tn, fp, fn, tp] of the positive class, which may be the first of the two: then the matrix is the reverse.
+  turned(cells) { return this.data.positive ? cells : [...cells].reverse(); }
+  ofTwo(cells) { return { task: "binary", size: 2, cells: this.turned(cells) }; }
+
   // The decision about one label alone, for its own little matrix.
-  ofAxis(k, cm) { return this.data.task === "binary" ? cm.cells : cm.cells.slice(4 * k, 4 * k + 4); }
+  ofAxis(k, cm) { return this.data.task === "binary" ? this.turned(cm.cells) : cm.cells.slice(4 * k, 4 * k + 4); }
 
   curve(k, values) {
     const axis = this.axes[k], fixed = this.matrix(values);
     return axis.cuts.map((cut, i) => {
-      if (this.data.task === "binary") return [cut, { task: "binary", size: 2, cells: axis.cellsAt(i) }];
+      if (this.data.task === "binary") return [cut, this.ofTwo(axis.cellsAt(i))];
       const cells = fixed.cells.slice();
       axis.cellsAt(i).forEach((count, c) => { cells[4 * k + c] = count; });
       return [cut, { task: "multilabel", size: this.size, cells }];
@@ -82,13 +88,16 @@ class ThresholdModel {
   slider(k, value) { return { min: 0, max: this.axes[k].cuts.length - 1, step: 1, value: this.axes[k].place(value) }; }
   fromSlider(k, position) { return this.axes[k].cuts[position]; }
 
+  // A rule's threshold is that of the second class.
+  threshold(values) { return this.data.positive ? values[0] : Number((1 - values[0]).toPrecision(15)); }
+
   rule(values) {
     const binary = this.data.task === "binary";
-    return binary ? ruleJson(this.data, "threshold", "threshold", values[0]) : ruleJson(this.data, "thresholds", "thresholds", values);
+    return binary ? ruleJson(this.data, "threshold", "threshold", this.threshold(values)) : ruleJson(this.data, "thresholds", "thresholds", values);
   }
 
   option(values) {
-    return this.data.task === "binary" ? `--threshold ${values[0]}` : `--rule ${quoted(JSON.stringify(this.rule(values)))}`;
+    return this.data.task === "binary" ? `--threshold ${this.threshold(values)}` : `--rule ${quoted(JSON.stringify(this.rule(values)))}`;
   }
 }
 

@@ -9,10 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.cli import memory
-from metricfit.cli.errors import CommandError
-from metricfit.cli.memory import check_memory, free_memory
-from metricfit.cli.tables import open_table
+from metricfit.data import NotEnoughMemoryError, memory, open_table
+from metricfit.data.memory import check_memory, free_memory
 
 COLUMNS = [f"x{k}" for k in range(16)] + ["city", "plan", "count", "day"]
 
@@ -48,10 +46,10 @@ def test_what_five_million_rows_need_is_said(file, monkeypatch):
 def test_what_does_not_fit_is_an_error_with_a_way_out(file, monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 2e9)
     with pytest.raises(
-        CommandError, match=r"5,000,000 rows × 20 columns need about \d.*2\.0 GB are free.*--max-rows"
+        NotEnoughMemoryError, match=r"5,000,000 rows × 20 columns need about \d.*2\.0 GB are free.*max_rows="
     ) as e:
         check_memory(file, COLUMNS, 5_000_000)
-    rows = int(re.search(r"--max-rows (\d+)", str(e.value))[1])
+    rows = int(re.search(r"max_rows=(\d+)", str(e.value))[1])
     assert rows >= 500_000
     check_memory(file, COLUMNS, rows)
 
@@ -59,19 +57,10 @@ def test_what_does_not_fit_is_an_error_with_a_way_out(file, monkeypatch):
 def test_categories_cost_more_than_numbers(file, monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 64e9)
 
-    def needed(as_text):
-        return float(re.search(r"about (\S+) GB", check_memory(file, COLUMNS, 5_000_000, as_text=as_text))[1])
+    def needed(categorical):
+        return float(re.search(r"about (\S+) GB", check_memory(file, COLUMNS, 5_000_000, categorical=categorical))[1])
 
     assert needed(["count"]) > needed([]) * 1.02
-
-
-def test_nothing_is_written_when_there_is_not_enough(program, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "_SMALL", 0)
-    monkeypatch.setattr(memory, "free_memory", lambda: 5e8)
-    table(500).to_csv(tmp_path / "t.csv", index=False)
-    program("train", tmp_path / "t.csv", "--target", "y", "--metric", "f1", "--out", tmp_path / "m", code=1)
-    assert "GB are free" in program.err
-    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What training needs of memory, said before anything is read."""
+"""The memory that training requires, from the first rows of a file, before anything else is read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from metricfit.cli.columns import GAPS
-from metricfit.cli.errors import CommandError
-from metricfit.cli.frames import Rows, frame_from
-from metricfit.cli.tables import TableFile
+from metricfit.data.columns import GAPS
+from metricfit.data.preprocessing import TablePreprocessor
+from metricfit.data.reader import Rows, TableFile
 
-__all__ = ["check_memory", "free_memory"]
+__all__ = ["NotEnoughMemoryError", "check_memory", "free_memory"]
 
 _PROGRAM = 5.5e8
 """The libraries and the network."""
@@ -27,48 +26,60 @@ _SAMPLE_ROWS = 4096
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
+class NotEnoughMemoryError(MemoryError):
+    """Training requires more memory than there is.
+
+    Attributes:
+        max_rows: How many rows would fit.
+    """
+
+    def __init__(self, message: str, max_rows: int) -> None:
+        super().__init__(message)
+        self.max_rows = max_rows
+
+
 def check_memory(
-    file: TableFile, columns: Sequence[str], rows: int, *, as_text: Sequence[str] = (), gaps: Sequence[str] = GAPS
+    file: TableFile, columns: Sequence[str], rows: int, *, categorical: Sequence[str] = (), gaps: Sequence[str] = GAPS
 ) -> str:
-    """What training on the rows needs, in words; an error if that is more than there is.
+    """The memory that training on the rows requires, in words; an error if that is more than there is.
 
     Args:
         file: The file.
         columns: Columns to predict from.
         rows: Rows to train on.
-        as_text: As for :func:`metricfit.cli.frames.frame_from`.
-        gaps: Likewise.
+        categorical: Columns to take as categories though they may hold numbers.
+        gaps: Texts that stand for a missing value.
     """
     if rows * len(columns) < _SMALL:
         return ""
-    per_row = _bytes_a_row(file, columns, as_text, gaps)
+    per_row = _bytes_per_row(file, columns, categorical, gaps)
     needed = rows * per_row + _PROGRAM
     free = free_memory()
     shape = f"about {rows:,} rows × {len(columns)} columns"
     if free is not None and needed > free:
         fits = max(1000.0, (free - _PROGRAM) / per_row)
         digit = 10 ** math.floor(math.log10(fits))
-        raise CommandError(
+        most = int(fits // digit * digit)
+        raise NotEnoughMemoryError(
             f"{file.name}: {shape} need about {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free; train "
-            f"on a random part with --max-rows {int(fits // digit * digit)}, or use a larger machine."
+            f"on a random part (max_rows={most}), or use a larger machine.",
+            most,
         )
     return f"{shape}; training needs about {needed / 1e9:.1f} GB of memory" if needed > 1e9 else ""
 
 
-def _bytes_a_row(file: TableFile, columns: Sequence[str], as_text: Sequence[str], gaps: Sequence[str]) -> float:
+def _bytes_per_row(file: TableFile, columns: Sequence[str], categorical: Sequence[str], gaps: Sequence[str]) -> float:
     """Text, values and features of the first rows. The factors, for copies, are measured ones."""
-    from metricfit.data import TablePreprocessor
-
     first = next(file.batches(columns)).slice(0, _SAMPLE_ROWS)
     sample = Rows(file, pa.Table.from_batches([first]), np.arange(first.num_rows))
-    X, _ = frame_from(sample, columns, as_text=as_text, gaps=gaps)
+    X = sample.frame(sample.formats(columns, categorical=categorical, gaps=gaps), gaps)
     features = TablePreprocessor(random_state=0).fit(X).transform(X[:1]).shape[1]
     text = file.size / max(1, file.rows) if file.kind == "csv" else 0.0
     return float(1.1 * text + 1.7 * X.memory_usage(deep=True).sum() / len(X) + 1.15 * 4 * features)
 
 
 def free_memory() -> float | None:
-    """Bytes that can be had, within the limit of a container, or None if the system does not tell."""
+    """Bytes that can be had, within the limit of a container, or None if the system does not say."""
     found = [value for value in (_of_the_machine(), _of_the_container()) if value is not None]
     return min(found, default=None)
 

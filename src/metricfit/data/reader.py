@@ -1,4 +1,4 @@
-"""Tables from files and standard input: what kind of file it is, its columns, its rows batch by batch."""
+"""Tables from files and standard input: what kind of file it is, its columns, its rows, all at once or in batches."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from metricfit.cli.errors import BadDataError, UsageError, close_to
+from metricfit.choices import Choice
+from metricfit.data.columns import GAPS, ColumnFormat, find_format, read_column
+from metricfit.data.errors import BadArgumentError, BadDataError, BadValueError, close_to
+from metricfit.data.tables import repeated
 
-__all__ = ["TableFile", "open_table"]
+__all__ = ["Rows", "TableFile", "open_table", "read_table"]
 
 _SAMPLE_BYTES = 1 << 18
 _BLOCK_BYTES = 1 << 22
@@ -42,7 +48,7 @@ class TableFile:
         compressed: Whether a CSV file is gzipped.
         rows: Number of rows: exact for Parquet, else estimated from the size and the first lines.
         size: Bytes of the rows when they are not compressed, estimated likewise.
-        choices: What was found out about the file, in words.
+        choices: What was found out about the file.
     """
 
     path: Path
@@ -54,7 +60,7 @@ class TableFile:
     compressed: bool = False
     rows: int = 0
     size: int = 0
-    choices: list[str] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows in order, some ten thousand at a time; all fields of a CSV file are text.
@@ -68,11 +74,67 @@ class TableFile:
             for start in range(0, batch.num_rows, _BATCH_ROWS):
                 yield batch.slice(start, _BATCH_ROWS)
 
-    def check_columns(self, names: Sequence[str], option: str) -> None:
-        """Raise a usage error, with what is close, for a name that is no column."""
+    def read(self, columns: Sequence[str] | None = None, max_rows: int | None = None, seed: int = 0) -> Rows:
+        """All rows, or a random part of them that is never more in memory than twice its size.
+
+        Args:
+            columns: Only these.
+            max_rows: Rows to keep at most, drawn at random; their order stays.
+            seed: Of the drawing.
+        """
+        random = np.random.default_rng(seed)
+        kept: list[pa.RecordBatch] = []
+        keys: list[NDArray[np.float64]] = []
+        records: list[NDArray[np.int64]] = []
+        count = held = 0
+        for batch in self.batches(columns):
+            kept.append(batch)
+            records.append(np.arange(count, count + batch.num_rows))
+            keys.append(random.random(batch.num_rows))
+            count, held = count + batch.num_rows, held + batch.num_rows
+            if max_rows is not None and held > 2 * max_rows:
+                kept, keys, records = _smallest(kept, keys, records, max_rows)
+                held = max_rows
+        if not count:
+            raise BadDataError(f"{self.name}: has a header but no rows.")
+        if max_rows is not None and held > max_rows:
+            kept, keys, records = _smallest(kept, keys, records, max_rows)
+        return Rows(self, pa.Table.from_batches(kept), np.concatenate(records))
+
+    def frames(
+        self, formats: dict[str, ColumnFormat], more: Sequence[str] = (), gaps: Sequence[str] = GAPS
+    ) -> Iterator[tuple[pd.DataFrame, Rows]]:
+        """Batches of rows as values, read as they were for training, with the rows they come from.
+
+        Args:
+            formats: How the model's columns are read; an error names those that the file does not have.
+            more: Further columns to have in the rows.
+            gaps: Texts that stand for a missing value.
+        """
+        self.check_model_columns(formats)
+        count = 0
+        for batch in self.batches(list(dict.fromkeys([*formats, *more]))):
+            rows = Rows(self, pa.Table.from_batches([batch]), np.arange(count, count + batch.num_rows))
+            count += batch.num_rows
+            if batch.num_rows:
+                yield rows.frame(formats, gaps), rows
+
+    def check_columns(self, names: Iterable[str], argument: str) -> None:
+        """Raise an error, with what is close, for a name that is no column."""
+        known = set(self.columns)
         for name in names:
-            if name not in self.columns:
-                raise UsageError(f"{option}: {self.name} has no column {name!r}; {close_to(name, self.columns)}")
+            if name not in known:
+                raise BadArgumentError(argument, f"{self.name} has no column {name!r}; {close_to(name, self.columns)}")
+
+    def check_model_columns(self, names: Iterable[str]) -> None:
+        """Raise an error that names the columns of a model that the file does not have."""
+        known = set(self.columns)
+        if missing := [name for name in names if name not in known]:
+            shown = ", ".join(repr(name) for name in missing[:10])
+            raise BadDataError(
+                f"{self.name}: lacks {len(missing)} column{'s' if len(missing) > 1 else ''} that the model was trained "
+                f"on: {shown}{' and more' if len(missing) > 10 else ''}."
+            )
 
     def line_of(self, record: int) -> int:
         """The line on which a data record (from 0) starts, header and quoted line breaks counted."""
@@ -127,7 +189,7 @@ class TableFile:
         except UnicodeDecodeError as wrong:
             return BadDataError(
                 f"{self.name}: not {self.encoding} text at byte {wrong.start} of a block; name the encoding, for "
-                "instance --encoding cp1252."
+                "instance encoding='cp1252'."
             )
         except (EOFError, OSError, csv.Error) as wrong:
             return BadDataError(f"{self.name}: damaged, it cannot be read to its end ({wrong}).")
@@ -143,7 +205,117 @@ class TableFile:
                 line = reader.line_num + 1
 
 
-def open_table(path: str, *, separator: str | None = None, encoding: str | None = None) -> TableFile:
+@dataclass
+class Rows:
+    """Rows of a file as they stand there.
+
+    Attributes:
+        file: The file.
+        table: The columns: text for CSV.
+        records: The place of each row in the file, from 0.
+    """
+
+    file: TableFile
+    table: pa.Table
+    records: NDArray[np.int64]
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """One column."""
+        return self.table.column(name)
+
+    def take(self, keep: NDArray[np.bool_]) -> Rows:
+        """Some of the rows."""
+        return Rows(self.file, self.table.filter(pa.array(keep)), self.records[keep])
+
+    def formats(
+        self, columns: Iterable[str], *, categorical: Iterable[str] = (), gaps: Sequence[str] = GAPS
+    ) -> dict[str, ColumnFormat]:
+        """What the columns hold.
+
+        Args:
+            columns: Their names.
+            categorical: Columns to take as categories though they may hold numbers.
+            gaps: Texts that stand for a missing value.
+        """
+        named = set(categorical)
+        given = ColumnFormat("category", reason="named as a category")
+        return {name: given if name in named else find_format(self.column(name), gaps) for name in columns}
+
+    def frame(self, formats: dict[str, ColumnFormat], gaps: Sequence[str] = GAPS) -> pd.DataFrame:
+        """Columns as values.
+
+        Args:
+            formats: How to read them.
+            gaps: Texts that stand for a missing value.
+        """
+        return pd.DataFrame({name: self.read(name, how, gaps) for name, how in formats.items()}, copy=False)
+
+    def read(self, name: str, how: ColumnFormat, gaps: Sequence[str] = GAPS) -> Any:
+        """One column as values; a bad one is named by file, line and column."""
+        try:
+            return read_column(self.column(name), how, gaps)
+        except BadValueError as error:
+            raise self.bad(name, error) from error
+
+    def bad(self, name: str, error: BadValueError) -> BadDataError:
+        """A bad value with its file, line and column."""
+        line = self.file.line_of(int(self.records[error.row]))
+        what = "row" if self.file.kind == "parquet" else "line"
+        return BadDataError(f"{self.file.name}, {what} {line}, column {name!r}: {error}.")
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return int(self.table.num_rows)
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    categorical: Sequence[str] = (),
+    missing: Sequence[str] = (),
+    separator: str | None = None,
+    encoding: str | None = None,
+    max_rows: int | None = None,
+    seed: int = 0,
+) -> pd.DataFrame:
+    r"""Read a CSV or Parquet file as ``metricfit train`` reads it.
+
+    The columns are typed by their content: numbers (decimal commas and commas between thousands too), truth values,
+    dates, and categories for all other text.
+
+    Args:
+        path: A CSV, CSV.gz or Parquet file, whatever its name; ``-`` for standard input.
+        columns: Only these.
+        categorical: Columns to take as categories though they may hold numbers.
+        missing: Further texts that stand for a missing value, beside :data:`GAPS`.
+        separator: Of a CSV file, if it is not to be found out.
+        encoding: Likewise.
+        max_rows: Rows to keep at most, drawn at random; their order stays.
+        seed: Of the drawing.
+
+    Returns:
+        A frame (rows, columns) of numbers, truth values, dates (``datetime64``) and categories.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     _ = file.write("size;paid;on\n1,5;true;31.12.2024\n?;false;01.02.2025\n")
+        ...     file.flush()
+        ...     read_table(file.name)
+           size   paid         on
+        0   1.5   True 2024-12-31
+        1   NaN  False 2025-02-01
+    """
+    file = open_table(path, separator=separator, encoding=encoding)
+    for argument, names in (("columns", columns or ()), ("categorical", categorical)):
+        file.check_columns(names, argument)
+    rows = file.read(columns, max_rows, seed)
+    gaps = (*GAPS, *missing)
+    return rows.frame(rows.formats(rows.table.column_names, categorical=categorical, gaps=gaps), gaps)
+
+
+def open_table(path: str | os.PathLike[str], *, separator: str | None = None, encoding: str | None = None) -> TableFile:
     """Look at a file: its kind, columns, separator and encoding.
 
     Args:
@@ -151,12 +323,12 @@ def open_table(path: str, *, separator: str | None = None, encoding: str | None 
         separator: Of a CSV file, if it is not to be found out.
         encoding: Likewise.
     """
-    name = "standard input" if path == "-" else path
+    name = "standard input" if path == "-" else os.fspath(path)
     file = Path(path) if path != "-" else _spooled(sys.stdin.buffer)
     if file.is_dir():
-        raise UsageError(f"{name}: is a folder, expected a CSV or Parquet file.")
+        raise BadArgumentError("path", f"{name} is a folder, expected a CSV or Parquet file.")
     if not file.exists():
-        raise UsageError(f"{name}: no such file.")
+        raise BadArgumentError("path", f"{name}: no such file.")
     with file.open("rb") as start:
         magic = start.read(4)
     if not magic:
@@ -189,13 +361,13 @@ def _open_csv(path: Path, name: str, compressed: bool, separator: str | None, en
         with _text(io.BytesIO(sample), table.encoding, "replace") as text:
             content = text.read()
     except LookupError:
-        raise UsageError(f"--encoding: {encoding!r} is no encoding; try utf-8, cp1252 or latin-1.") from None
+        raise BadArgumentError("encoding", f"{encoding!r} is no encoding; try utf-8, cp1252 or latin-1.") from None
     if "\0" in content[:1000]:
         raise BadDataError(f"{name}: neither text nor Parquet.")
     whole = len(sample) < _SAMPLE_BYTES
     table.separator = separator or _find_separator(content, whole, table.choices)
     if len(table.separator) != 1:
-        raise UsageError(f"--separator: expected one character, got {table.separator!r}.")
+        raise BadArgumentError("separator", f"expected one character, got {table.separator!r}.")
     records = _sample_records(content, table.separator, whole)
     if not records:
         raise BadDataError(f"{name}: holds no header.")
@@ -226,21 +398,21 @@ def _text(raw: Any, encoding: str, errors: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(raw, encoding="utf-8-sig" if encoding == "utf-8" else encoding, errors=errors, newline="")
 
 
-def _find_encoding(sample: bytes, choices: list[str]) -> str:
+def _find_encoding(sample: bytes, choices: list[Choice]) -> str:
     if sample[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        choices.append("encoding utf-16: the file starts with its mark (--encoding)")
+        choices.append(Choice("file", "encoding utf-16: the file starts with its mark", ("encoding",)))
         return "utf-16"
     try:
         sample.decode()
     except UnicodeDecodeError as error:
         # The sample may end in the middle of a character.
         if error.start < len(sample) - 4:
-            choices.append(f"encoding cp1252: byte {error.start} is not UTF-8 (--encoding)")
+            choices.append(Choice("file", f"encoding cp1252: byte {error.start} is not UTF-8", ("encoding",)))
             return "cp1252"
     return "utf-8"
 
 
-def _find_separator(content: str, whole: bool, choices: list[str]) -> str:
+def _find_separator(content: str, whole: bool, choices: list[Choice]) -> str:
     best, score = ",", (0.0, 0)
     for candidate in _SEPARATORS:
         records = _sample_records(content, candidate, whole)
@@ -252,7 +424,8 @@ def _find_separator(content: str, whole: bool, choices: list[str]) -> str:
             best, score = candidate, (share, width)
     if best != ",":
         shown = "tab" if best == "\t" else best
-        choices.append(f"separator {shown!r}: it divides the lines into {score[1]} fields (--separator)")
+        found = f"separator {shown!r}: it divides the lines into {score[1]} fields"
+        choices.append(Choice("file", found, ("separator",)))
     return best
 
 
@@ -266,7 +439,16 @@ def _sample_records(content: str, separator: str, whole: bool) -> list[list[str]
 
 def _checked_names(names: list[str], file: str) -> list[str]:
     cleaned = [name.strip() or f"column_{i}" for i, name in enumerate(names, start=1)]
-    for name in cleaned:
-        if cleaned.count(name) > 1:
-            raise BadDataError(f"{file}, line 1: the header has the column {name!r} twice; rename one of them.")
+    if twice := repeated(cleaned):
+        raise BadDataError(f"{file}, line 1: the header has the column {twice[0]!r} twice; rename one of them.")
     return cleaned
+
+
+def _smallest(
+    kept: list[pa.RecordBatch], keys: list[NDArray[np.float64]], records: list[NDArray[np.int64]], most: int
+) -> tuple[list[pa.RecordBatch], list[NDArray[np.float64]], list[NDArray[np.int64]]]:
+    """The rows with the smallest keys, in their order."""
+    key, record = np.concatenate(keys), np.concatenate(records)
+    keep = key <= np.partition(key, most - 1)[most - 1]
+    table = pa.Table.from_batches(kept).filter(pa.array(keep)).combine_chunks()
+    return table.to_batches(), [key[keep]], [record[keep]]

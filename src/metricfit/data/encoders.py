@@ -1,0 +1,492 @@
+"""Features of one column: numbers, dates and categories as float32 columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+__all__ = [
+    "CategoryEncoder",
+    "DateEncoder",
+    "Folds",
+    "NumberEncoder",
+    "NumericMode",
+    "calendar_parts",
+    "normal_score_curve",
+    "row_chunks",
+    "target_scores",
+]
+
+NumericMode = Literal["both", "standard", "quantile"]
+
+STANDARD_LIMIT = 10.0
+SCORE_LIMIT = 3.0
+_ROWS = 2**15
+_KNOTS = 1000
+_ROWS_PER_LEVEL = 10
+_PRIOR_ROWS = 10.0
+_LEAST_REPEATED = 0.25
+_TARGET_LIMIT = 10.0
+_EPOCH = np.datetime64("2000-01-01", "us")
+
+
+def row_chunks(rows: int) -> Iterator[slice]:
+    """Slices of some ten thousand rows, so that temporary arrays stay small whatever the size of the table.
+
+    >>> list(row_chunks(3))
+    [slice(0, 3, None)]
+    """
+    return (slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS))
+
+
+def normal_score_curve(sample: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Knots (x, normal score) of the piecewise-linear map from values to normal scores, clipped at ±3.
+
+    Score of a value = Φ⁻¹(its rank in [0, 1]); tied values share the mean of their ranks, so that a value that most
+    rows have lies near the middle of its ranks and not at an end.
+
+    Args:
+        sample: Finite values, at least one.
+
+    Example:
+        >>> x, score = normal_score_curve(np.array([1.0, 2.0, 3.0]))
+        >>> x, score
+        (array([1., 2., 3.]), array([-3., 0., 3.]))
+    """
+    ranks = np.linspace(0.0, 1.0, min(_KNOTS, len(sample)))
+    quantiles = np.quantile(sample, ranks)
+    # Rounding in the interpolation must not break the order.
+    quantiles = np.maximum.accumulate(quantiles)
+    x, group = np.unique(quantiles, return_inverse=True)
+    mean_rank = np.bincount(group, weights=ranks) / np.bincount(group)
+    return x, np.clip(ndtri(mean_rank), -SCORE_LIMIT, SCORE_LIMIT)
+
+
+@dataclass
+class NumberEncoder:
+    """Features of one column of numbers.
+
+    Attributes:
+        mode: Which of the two continuous features to give.
+        centre: Mean of the values.
+        scale: Standard deviation of the values; 0 for a constant column, which has no continuous feature.
+        fill: Median, in place of gaps.
+        knots: Where the map to normal scores bends; empty where it would only repeat the standardised values.
+        scores: Normal scores at the knots.
+        levels: Whole numbers with an indicator each; empty unless the column has few.
+        indicator: Whether there is an indicator of gaps.
+    """
+
+    mode: NumericMode = "both"
+    centre: float = 0.0
+    scale: float = 0.0
+    fill: float = 0.0
+    knots: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    scores: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    levels: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    indicator: bool = False
+
+    @classmethod
+    def fit(
+        cls,
+        values: NDArray[Any],
+        sample_rows: NDArray[np.intp] | None,
+        *,
+        name: str,
+        mode: NumericMode,
+        integer_levels: int,
+    ) -> Self:
+        """Learn the features of a column.
+
+        Args:
+            values: Finite numbers and NaN.
+            sample_rows: Rows to take the quantiles of; None for all.
+            name: Name of the column, for errors.
+            mode: See the class.
+            integer_levels: Columns of at most so many distinct whole numbers, in at least ten times as many rows,
+                get indicators of them.
+        """
+        encoder = cls(mode=mode)
+        low, high, encoder.centre, encoder.scale, gaps = _moments(values)
+        check_finite(np.array([low, high]), name)
+        encoder.indicator = gaps > 0
+        if not low < high:
+            encoder.scale = 0.0
+            encoder.fill = low
+            return encoder
+        sample = _present_sample(values, sample_rows)
+        encoder.fill = float(np.median(sample))
+        few = _few_distinct(values, max(2, integer_levels))
+        if few is None or len(few) > 2:
+            if mode != "standard":
+                encoder.knots, encoder.scores = normal_score_curve(sample)
+            if few is not None and len(few) * _ROWS_PER_LEVEL <= len(values) and bool((few == np.round(few)).all()):
+                encoder.levels = few
+        return encoder
+
+    @property
+    def suffixes(self) -> list[str]:
+        """What is added to the name of the column, one entry per feature."""
+        names = [] if self.scale == 0.0 else ["", "__quantile"]
+        if not len(self.knots):
+            names = names[:1]
+        elif self.mode == "quantile":
+            names = names[1:]
+        names += [f"={level:g}" for level in self.levels]
+        return names + ["__missing"] * self.indicator
+
+    def write(self, values: NDArray[Any], out: NDArray[np.float32], name: str) -> None:
+        """Write the features of ``values`` into the columns of ``out``."""
+        for rows in row_chunks(len(values)):
+            self._write_rows(np.array(values[rows], dtype=np.float64), out[rows], name)
+
+    def _write_rows(self, x: NDArray[np.float64], out: NDArray[np.float32], name: str) -> None:
+        gap = np.isnan(x)
+        has_gaps = bool(gap.any())
+        if has_gaps:
+            x[gap] = self.fill
+        check_finite(x, name)
+        place = 0
+        if self.scale > 0.0 and not (self.mode == "quantile" and len(self.knots)):
+            # Divided first: a difference of two huge values may be infinite.
+            out[:, place] = np.clip(x / self.scale - self.centre / self.scale, -STANDARD_LIMIT, STANDARD_LIMIT)
+            place += 1
+        if len(self.knots):
+            out[:, place] = np.interp(x, self.knots, self.scores)
+            place += 1
+        if len(self.levels):
+            out[:, place : place + len(self.levels)] = x[:, None] == self.levels
+            if has_gaps:
+                out[gap, place : place + len(self.levels)] = 0.0
+            place += len(self.levels)
+        if self.indicator:
+            out[:, place] = gap
+
+
+def check_finite(x: NDArray[np.float64], name: str) -> None:
+    """Raise, naming the column, if there is an infinity."""
+    if not np.isfinite(x).all():
+        raise ValueError(
+            f"X: column {name!r} contains infinity; replace it by a number, or by NaN if the value is unknown."
+        )
+
+
+def _moments(values: NDArray[Any]) -> tuple[float, float, float, float, int]:
+    """Smallest, largest, mean and standard deviation of the values that are there, and the number of gaps."""
+    low, high, gaps = np.inf, -np.inf, 0
+    for rows in row_chunks(len(values)):
+        x = values[rows].astype(np.float64)
+        x = x[~np.isnan(x)]
+        gaps += rows.stop - rows.start - len(x)
+        if len(x):
+            low, high = min(low, float(x.min())), max(high, float(x.max()))
+    count = len(values) - gaps
+    if not count:
+        return 0.0, 0.0, 0.0, 0.0, gaps
+    if not low < high or np.isinf(low) or np.isinf(high):
+        return low, high, low, 0.0, gaps
+    # Sums relative to the largest magnitude cannot overflow, and two passes keep the digits of a far-off mean.
+    unit = max(abs(low), abs(high))
+    centre = sum(float(np.nansum(values[rows].astype(np.float64) / unit)) for rows in row_chunks(len(values))) / count
+    square = sum(
+        float(np.nansum((values[rows].astype(np.float64) / unit - centre) ** 2)) for rows in row_chunks(len(values))
+    )
+    return low, high, centre * unit, float(np.sqrt(square / count)) * unit, gaps
+
+
+def _present_sample(values: NDArray[Any], rows: NDArray[np.intp] | None) -> NDArray[np.float64]:
+    sample = (values if rows is None else values[rows]).astype(np.float64)
+    sample = sample[~np.isnan(sample)]
+    if rows is not None and len(sample) < _KNOTS:
+        # Nearly all gaps: the few values there are must all count.
+        sample = values[~np.isnan(values)][: len(rows)].astype(np.float64)
+    return np.asarray(sample)
+
+
+def _few_distinct(values: NDArray[Any], most: int) -> NDArray[np.float64] | None:
+    """The distinct values in order, or None if there are more than ``most``."""
+    distinct = np.empty(0)
+    for rows in (slice(0, 1000), *row_chunks(len(values))):
+        x = values[rows].astype(np.float64)
+        distinct = np.union1d(distinct, x[~np.isnan(x)])
+        if len(distinct) > most:
+            return None
+    return distinct
+
+
+def calendar_parts(dates: NDArray[np.datetime64]) -> dict[str, NDArray[np.float64]]:
+    """Numbers that describe dates, NaN where the date is missing; Monday is day 0 of the week.
+
+    >>> parts = calendar_parts(np.array(["2024-02-29T12:00"], dtype="datetime64[us]"))
+    >>> {name: value.item() for name, value in parts.items()}
+    {'days': 8825.5, 'year': 2024.0, 'month': 2.0, 'day': 29.0, 'weekday': 3.0, 'hour': 12.0}
+    """
+    index = pd.DatetimeIndex(dates)
+    days = (dates - _EPOCH) / np.timedelta64(1, "D")
+    parts = {
+        "year": index.year,
+        "month": index.month,
+        "day": index.day,
+        "weekday": index.day_of_week,
+        "hour": index.hour,
+    }
+    return {"days": days, **{name: np.asarray(part, dtype=np.float64) for name, part in parts.items()}}
+
+
+@dataclass
+class DateEncoder:
+    """Features of one column of dates: a :class:`NumberEncoder` for each calendar part that varies."""
+
+    parts: dict[str, NumberEncoder] = field(default_factory=dict)
+    indicator: bool = False
+
+    @classmethod
+    def fit(
+        cls,
+        dates: NDArray[np.datetime64],
+        sample_rows: NDArray[np.intp] | None,
+        *,
+        name: str,
+        mode: NumericMode,
+        integer_levels: int,
+    ) -> Self:
+        """Learn the features of a column of dates; arguments as for :meth:`NumberEncoder.fit`."""
+        encoder = cls(indicator=bool(np.isnat(dates).any()))
+        for part_name, values in calendar_parts(dates).items():
+            part = NumberEncoder.fit(values, sample_rows, name=name, mode=mode, integer_levels=integer_levels)
+            part.indicator = False  # one indicator for the date serves all its parts
+            if part.suffixes:
+                encoder.parts[part_name] = part
+        return encoder
+
+    @property
+    def suffixes(self) -> list[str]:
+        """What is added to the name of the column, one entry per feature."""
+        names = [f"__{name}{suffix}" for name, part in self.parts.items() for suffix in part.suffixes]
+        return names + ["__missing"] * self.indicator
+
+    def write(self, dates: NDArray[Any], out: NDArray[np.float32], name: str) -> None:
+        """Write the features of ``dates`` into the columns of ``out``."""
+        values = calendar_parts(dates)
+        place = 0
+        for key, part in self.parts.items():
+            width = len(part.suffixes)
+            part.write(values[key], out[:, place : place + width], name)
+            place += width
+        if self.indicator:
+            out[:, place] = np.isnat(dates)
+
+
+@dataclass(frozen=True)
+class Folds:
+    """The target of the training rows and a partition of them, for cross-fitted target rates.
+
+    Attributes:
+        indicator: Whether a row belongs to a class, shape (n, classes).
+        names: Names of the classes.
+        fold: Part of each row, shape (n,).
+        parts: Number of parts.
+    """
+
+    indicator: NDArray[np.bool_]
+    names: list[str]
+    fold: NDArray[np.int8]
+    parts: int
+
+
+def target_scores(hits: NDArray[Any], counts: NDArray[Any], prior: NDArray[Any]) -> NDArray[np.float64]:
+    """How much more often a class occurs in a level than overall, as a difference of log-odds.
+
+    The rate of a level is shrunk to the prior as if ten more rows had been seen: (hits + 10·prior) / (count + 10).
+
+    Args:
+        hits: Rows of each class in each level, shape (levels, classes).
+        counts: Rows in each level, shape (levels,).
+        prior: Overall rate of each class, shape (classes,), each strictly between 0 and 1.
+
+    Example:
+        >>> target_scores(np.array([[0.0]]), np.array([0.0]), np.array([0.3]))
+        array([[0.]])
+    """
+    rate = (hits + _PRIOR_ROWS * prior) / (counts[:, None] + _PRIOR_ROWS)
+    return np.asarray(np.log(rate / (1 - rate)) - np.log(prior / (1 - prior)))
+
+
+@dataclass
+class CategoryEncoder:
+    """Features of one column of categories.
+
+    Attributes:
+        levels: Known levels as text keys, the most frequent first.
+        shown: How many of them, from the first, have an indicator each.
+        rare: Whether one indicator stands for all other levels, those never seen included.
+        indicator: Whether there is an indicator of gaps.
+        log_count: Standardised log-frequency of each level, the last entry for unknown ones; empty if not a feature.
+        target: Target scores of each level and class, the last row (zeros) for unknown ones; no columns if unused.
+        target_scale: What the target scores were divided by, shape (classes,).
+        target_names: Classes of the target scores.
+    """
+
+    levels: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=object))
+    shown: int = 0
+    rare: bool = False
+    indicator: bool = False
+    log_count: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, dtype=np.float32))
+    target: NDArray[np.float32] = field(default_factory=lambda: np.empty((1, 0), dtype=np.float32))
+    target_scale: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    target_names: list[str] = field(default_factory=list)
+
+    @classmethod
+    def fit(
+        cls,
+        codes: NDArray[np.intp],
+        keys: NDArray[Any],
+        *,
+        max_one_hot: int,
+        min_frequency: int,
+        frequency: bool,
+        folds: Folds | None,
+    ) -> Self:
+        """Learn the features of a column.
+
+        Args:
+            codes: Position of each row's key, -1 for a gap.
+            keys: Distinct keys.
+            max_one_hot: At most so many indicators of levels.
+            min_frequency: Levels with fewer rows have no indicator of their own.
+            frequency: Whether to give the log-frequency of the level.
+            folds: The target, for target rates; None for none.
+        """
+        encoder = cls(indicator=bool((codes < 0).any()))
+        counts = np.bincount(codes[codes >= 0], minlength=len(keys))
+        # A level of a declared category type need not occur.
+        order = np.lexsort((keys.astype(str), -counts))[: int((counts > 0).sum())]
+        if len(order) < 2:
+            return encoder
+        encoder.levels, counts = keys[order], counts[order]
+        encoder.shown = int((counts[:max_one_hot] >= min_frequency).sum())
+        encoder.rare = encoder.shown < len(order)
+        if encoder.shown == 0 or counts[counts > 1].sum() < _LEAST_REPEATED * counts.sum():
+            # Identifiers or free text: what is seen once says nothing about new rows.
+            return cls(indicator=encoder.indicator)
+        if frequency:
+            encoder._fit_frequency(counts)
+        if folds is not None:
+            encoder._fit_target(encoder.find(codes, keys), counts, folds)
+        if not frequency and folds is None:
+            encoder.levels = encoder.levels[: encoder.shown]
+        elif encoder.rare:
+            # A level seen once says no more than an unknown one.
+            encoder._keep(max(encoder.shown, int((counts > 1).sum())))
+        return encoder
+
+    def _keep(self, levels: int) -> None:
+        self.levels = self.levels[:levels]
+        if len(self.log_count):
+            self.log_count = np.append(self.log_count[:levels], self.log_count[-1])
+        self.target = np.concatenate([self.target[:levels], self.target[-1:]])
+
+    def _fit_frequency(self, counts: NDArray[np.intp]) -> None:
+        logs = np.append(np.log(counts), 0.0)
+        mean = np.average(logs[:-1], weights=counts)
+        deviation = float(np.sqrt(np.average((logs[:-1] - mean) ** 2, weights=counts)))
+        if deviation > 1e-6:
+            self.log_count = ((logs - mean) / deviation).astype(np.float32)
+
+    def _fit_target(self, level: NDArray[np.intp], counts: NDArray[np.intp], folds: Folds) -> None:
+        hits = _hits(level, len(counts), folds.indicator)
+        scores = target_scores(hits, counts, _prior(folds.indicator))
+        deviation = np.sqrt(np.average(scores**2, axis=0, weights=counts))
+        self.target_scale = np.where(deviation > 1e-6, deviation, 1.0)
+        self.target = self._scaled(np.vstack([scores, np.zeros(scores.shape[1])]))
+        self.target_names = folds.names
+
+    def _scaled(self, scores: NDArray[np.float64]) -> NDArray[np.float32]:
+        return np.clip(scores / self.target_scale, -_TARGET_LIMIT, _TARGET_LIMIT).astype(np.float32)
+
+    @property
+    def suffixes(self) -> list[str]:
+        """What is added to the name of the column, one entry per feature."""
+        names = [f"={level}" for level in self._indicated]
+        names += ["__rare"] * self.rare + ["__frequency"] * bool(len(self.log_count))
+        names += [f"__target={name}" for name in self.target_names]
+        return names + ["__missing"] * self.indicator
+
+    @property
+    def _indicated(self) -> NDArray[Any]:
+        # Of two levels one indicator says all; the more frequent is the one left out.
+        return self.levels[1:2] if self.shown == 2 and not self.rare else self.levels[: self.shown]
+
+    def find(self, codes: NDArray[np.intp], keys: NDArray[Any]) -> NDArray[np.intp]:
+        """The level of each row; -1 for an unknown one, -2 for a gap."""
+        known = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(keys, dtype=object))
+        return np.append(known, -2)[codes]
+
+    def write(
+        self, codes: NDArray[np.intp], keys: NDArray[Any], out: NDArray[np.float32], folds: Folds | None = None
+    ) -> None:
+        """Write the features into the columns of ``out``.
+
+        Args:
+            codes: Position of each row's key, -1 for a gap.
+            keys: Distinct keys.
+            out: Shape (n, features).
+            folds: Given for the training rows: their target rates are then taken from the other parts only.
+        """
+        level = self.find(codes, keys)
+        first = 1 if len(self._indicated) < self.shown else 0
+        place = len(self._indicated)
+        out[:, :place] = 0.0
+        rows = np.flatnonzero((level >= first) & (level < self.shown))
+        out[rows, level[rows] - first] = 1.0
+        if self.rare:
+            out[:, place] = (level >= self.shown) | (level == -1)
+            place += 1
+        if len(self.log_count):
+            out[:, place] = np.where(level == -2, np.float32(0.0), self.log_count[np.maximum(level, -1)])
+            place += 1
+        if self.target_names:
+            stop = place + len(self.target_names)
+            if folds is None:
+                out[:, place:stop] = self.target[np.maximum(level, -1)]
+            else:
+                self._write_cross_fitted(level, out[:, place:stop], folds)
+            place = stop
+        if self.indicator:
+            out[:, place] = level == -2
+
+    def _write_cross_fitted(self, level: NDArray[np.intp], out: NDArray[np.float32], folds: Folds) -> None:
+        size = len(self.levels)
+        prior = _prior(folds.indicator)
+        for part in range(folds.parts):
+            here = folds.fold == part
+            others = level[~here]
+            counts = np.bincount(others[others >= 0], minlength=size)
+            scores = target_scores(_hits(others, size, folds.indicator[~here]), counts, prior)
+            table = self._scaled(np.vstack([scores, np.zeros(scores.shape[1])]))
+            out[here] = table[np.maximum(level[here], -1)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The levels as one piece of JSON: savers that write every string apart take long over many levels."""
+        return {**self.__dict__, "levels": json.dumps(self.levels.tolist())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.levels = np.array(json.loads(state["levels"]), dtype=object)
+
+
+def _prior(indicator: NDArray[np.bool_]) -> NDArray[np.float64]:
+    # Half a row more of each kind keeps the log-odds finite for a label that all rows have.
+    return np.asarray((indicator.sum(axis=0) + 0.5) / (len(indicator) + 1.0))
+
+
+def _hits(level: NDArray[np.intp], size: int, indicator: NDArray[np.bool_]) -> NDArray[np.float64]:
+    hits = [np.bincount(level[column & (level >= 0)], minlength=size) for column in indicator.T]
+    return np.stack(hits, axis=1).astype(np.float64)

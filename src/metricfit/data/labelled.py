@@ -1,0 +1,307 @@
+"""Tables to train on: which column is what, the rows that have a label, and splits that do not leak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from metricfit.choices import Choice
+from metricfit.data.columns import GAPS, ColumnFormat, identifier_reason
+from metricfit.data.errors import BadArgumentError, BadDataError, BadValueError
+from metricfit.data.memory import check_memory
+from metricfit.data.reader import Rows, TableFile
+from metricfit.data.tables import repeated
+from metricfit.data.targets import indicators_of_rows, matched_labels, read_classes, read_labels
+from metricfit.inputs import Task
+
+__all__ = ["LabelledTable", "Roles", "read_labelled", "read_labelled_like"]
+
+_HELD_OUT_SHARE = 0.2
+_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column is what.
+
+    Attributes:
+        target: To be predicted: one column of classes, or several 0/1 columns.
+        group: Rows with the same value stay together in splits.
+        time: The latest rows are held out.
+        weight: Weight of each row.
+        ignore: Not used.
+        use: Used though they look like identifiers.
+        categorical: Taken as categories though they may hold numbers.
+        missing: Further texts that stand for a missing value.
+    """
+
+    target: list[str]
+    group: str | None = None
+    time: str | None = None
+    weight: str | None = None
+    ignore: list[str] = field(default_factory=list)
+    use: list[str] = field(default_factory=list)
+    categorical: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def check(self, file: TableFile) -> None:
+        """Raise an error unless every name is a column of the file and the target has no second role."""
+        for argument in ("target", "ignore", "use", "categorical"):
+            file.check_columns(getattr(self, argument), argument)
+        for argument in ("group", "time", "weight"):
+            if (column := getattr(self, argument)) is not None:
+                file.check_columns([column], argument)
+        others = {self.group, self.time, self.weight, *self.ignore, *self.use, *self.categorical}
+        for name in [name for name in self.target if name in others] or repeated(self.target):
+            raise BadArgumentError("target", f"the column {name!r} cannot have a second role.")
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """Texts that stand for a missing value."""
+        return (*GAPS, *self.missing)
+
+
+@dataclass
+class LabelledTable:
+    """A table ready for a classifier.
+
+    Attributes:
+        X: The columns used.
+        y: Classes (rows,), or 0/1 labels (rows, labels).
+        groups: Group of each row, or None.
+        time: Time of each row as numbers that sort, or None.
+        weight: Weight of each row, or None.
+        formats: How each column was read.
+        choices: What was decided without asking.
+        labels: Names of the labels, if there are several.
+    """
+
+    X: pd.DataFrame
+    y: NDArray[Any]
+    groups: NDArray[Any] | None
+    time: NDArray[np.float64] | None
+    weight: NDArray[np.float64] | None
+    formats: dict[str, ColumnFormat]
+    choices: list[Choice]
+    labels: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> Task:
+        """What kind of target it is."""
+        if self.labels:
+            return "multilabel"
+        return "binary" if len(self.classes) == 2 else "multiclass"
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The classes in sorted order, or the names of the labels."""
+        return np.array(self.labels, dtype=object) if self.labels else np.unique(self.y)
+
+    @property
+    def target(self) -> Any:
+        """What a classifier is fitted to: labels carry their names."""
+        return pd.DataFrame(self.y, columns=list(self.labels)) if self.labels else self.y
+
+    def take(self, keep: NDArray[np.bool_]) -> LabelledTable:
+        """Some of the rows."""
+        parts: dict[str, Any] = {
+            n: None if getattr(self, n) is None else getattr(self, n)[keep] for n in ("groups", "time", "weight")
+        }
+        return replace(self, X=self.X[keep], y=self.y[keep], **parts)
+
+    def split_latest(self) -> tuple[LabelledTable, LabelledTable]:
+        """The earlier four fifths of the rows by time, and the later fifth without the groups of the earlier rows."""
+        if self.time is None:
+            raise BadArgumentError("time", "the table has no column of times; name one.")
+        late = self.time >= np.sort(self.time)[int(len(self.time) * (1 - _HELD_OUT_SHARE))]
+        if late.all():
+            raise BadArgumentError("time", "most rows have the same value; nothing can be held out.")
+        held = late
+        if self.groups is not None:
+            both = np.isin(self.groups, self.groups[~late]) & late
+            left_out = f"{int(both.sum()):,} late rows left out: their groups have earlier rows"
+            self.choices.append(Choice("rows", left_out, ("group",)))
+            held = late & ~both
+        if not _same_classes(self.y[~late], self.y) or not held.any():
+            raise BadArgumentError("time", "split by it, some classes only occur late, or no late row is left.")
+        kept = f"the latest {int(held.sum()):,} rows by time are held out, not trained on"
+        self.choices.append(Choice("rows", kept, ("time",)))
+        return self.take(~late), self.take(held)
+
+    def fold_groups(self, folds: int | None) -> tuple[NDArray[Any] | None, int | None]:
+        """The groups that folds keep together (spans of time where there are no groups), and the number of folds.
+
+        Args:
+            folds: The number of folds that is wanted, or None.
+
+        Returns:
+            None and ``folds`` where rows may be split at will.
+        """
+        groups = self.groups
+        if groups is None and self.time is not None:
+            edges = np.quantile(self.time, np.linspace(0, 1, (folds or _FOLDS) + 1)[1:-1])
+            groups = np.searchsorted(np.unique(edges), self.time, side="right")
+            self.choices.append(Choice("folds", f"folds are {len(np.unique(groups))} spans of time", ("folds",)))
+        if groups is None:
+            return None, folds
+        found = len(np.unique(groups))
+        if found < 2:
+            raise BadArgumentError("group", f"at least two groups are needed, there is {found}.")
+        if folds is not None and folds > found:
+            raise BadArgumentError("folds", f"{folds} folds need as many groups, there are {found}.")
+        return groups, folds or min(_FOLDS, found)
+
+
+def read_labelled(
+    file: TableFile,
+    roles: Roles,
+    *,
+    max_rows: int | None = None,
+    seed: int = 0,
+    task: str = "auto",
+    note: Callable[[str], None] | None = None,
+) -> LabelledTable:
+    r"""Read a table to train on.
+
+    Args:
+        file: The file, from :func:`metricfit.data.open_table`.
+        roles: Which column is what.
+        max_rows: Rows to draw at random at most.
+        seed: Of the drawing.
+        task: ``"auto"``, ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        note: Called with the required memory before anything is read, if it is worth a word.
+
+    Example:
+        >>> import tempfile
+        >>> from metricfit.data import open_table
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     _ = file.write("age,churn\n20,no\n30,yes\n40,\n")
+        ...     file.flush()
+        ...     table = read_labelled(open_table(file.name), Roles(["churn"]))
+        >>> table.X["age"].tolist(), table.y.tolist()
+        ([20, 30], ['no', 'yes'])
+    """
+    roles.check(file)
+    left_out = {*roles.target, roles.group, roles.time, roles.weight, *roles.ignore}
+    features = [name for name in file.columns if name not in left_out]
+    if not features:
+        raise BadArgumentError(
+            "ignore", f"no column of {file.name} is left to predict {', '.join(map(repr, roles.target))} from."
+        )
+    wanted = min(file.rows, max_rows or file.rows)
+    memory = check_memory(file, features, wanted, categorical=roles.categorical, gaps=roles.gaps)
+    if memory and note is not None:
+        note(memory)
+    special = [n for n in (roles.group, roles.time, roles.weight) if n]
+    rows = file.read(list(dict.fromkeys([*features, *roles.target, *special])), max_rows, seed)
+    choices = list(file.choices)
+    if max_rows is not None and len(rows) == max_rows:
+        choices.append(Choice("rows", f"{max_rows:,} rows drawn at random", ("max_rows",)))
+    several = len(roles.target) > 1
+    rows, y = (
+        read_labels(rows, roles.target, task, choices)
+        if several
+        else read_classes(rows, roles.target[0], task, choices)
+    )
+    formats = rows.formats(features, categorical=roles.categorical, gaps=roles.gaps)
+    for name, how in formats.items():
+        if how.style:
+            arguments = () if how.kind == "category" else ("categorical",)
+            choices.append(Choice("columns", f"column {name!r}: {how.reason}", arguments))
+    X = _without_identifiers(rows.frame(formats, roles.gaps), roles, choices)
+    formats = {name: formats[name] for name in X.columns}
+    return LabelledTable(X, y, *_special(rows, roles), formats, choices, tuple(roles.target) if several else ())
+
+
+def read_labelled_like(
+    file: TableFile, roles: Roles, formats: dict[str, ColumnFormat], classes: NDArray[Any]
+) -> LabelledTable:
+    """Read a table with the columns, types and classes (or labels) that a model has.
+
+    Args:
+        file: The file.
+        roles: Which column is what; group, time and weight may be missing in the file.
+        formats: How the model's columns are read.
+        classes: The model's classes, or names of its labels.
+    """
+    file.check_model_columns(formats)
+    file.check_columns(roles.target, "target")
+    known = set(file.columns)
+    absent: dict[str, Any] = {n: None for n in ("group", "time", "weight") if getattr(roles, n) not in known}
+    roles = replace(roles, **absent)
+    special = [n for n in (roles.group, roles.time, roles.weight) if n]
+    rows = file.read(list(dict.fromkeys([*formats, *roles.target, *special])))
+    several = len(roles.target) > 1
+    y, present = indicators_of_rows(rows, roles.target) if several else matched_labels(rows, roles.target[0], classes)
+    choices = []
+    if not present.all():
+        left_out = f"{int((~present).sum()):,} rows of {file.name} without a label left out"
+        choices.append(Choice("rows", left_out))
+        rows = rows.take(present)
+    if not len(rows):
+        raise BadDataError(f"{file.name}: no row has a label in {', '.join(map(repr, roles.target))}.")
+    X = rows.frame(formats, roles.gaps)
+    return LabelledTable(X, y, *_special(rows, roles), formats, choices, tuple(classes.tolist()) if several else ())
+
+
+def _same_classes(part: NDArray[Any], y: NDArray[Any]) -> bool:
+    """Whether every class (both values of every label) of ``y`` is in a part of it."""
+    if y.ndim == 2:
+        return bool((part.min(axis=0) < part.max(axis=0)).all())
+    return len(np.unique(part)) == len(np.unique(y))
+
+
+def _special(rows: Rows, roles: Roles) -> tuple[Any, Any, Any]:
+    """Groups, times and weights."""
+    groups = time = weight = None
+    if roles.group is not None:
+        groups = pd.factorize(rows.column(roles.group).to_pandas().astype(str))[0]
+    if roles.time is not None:
+        time = _times(rows, roles.time)
+    if roles.weight is not None:
+        how = rows.formats([roles.weight])[roles.weight]
+        style = how.style if how.kind == "number" and how.style != "lenient" else ""
+        weight = np.asarray(rows.read(roles.weight, ColumnFormat("number", style)), dtype=np.float64)
+        bad = ~(weight >= 0)
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            raise rows.bad(roles.weight, BadValueError(row, str(weight[row]), "a weight >= 0"))
+    return groups, time, weight
+
+
+def _times(rows: Rows, name: str) -> NDArray[np.float64]:
+    """Times as numbers that sort: numbers as they are, dates as microseconds since 1970 in UTC."""
+    how = rows.formats([name])[name]
+    if how.kind in ("number", "empty"):
+        times = np.asarray(rows.read(name, how), dtype=np.float64)
+    else:
+        # Only ISO 8601 has time zones, which the features of a date leave out; for the order they count.
+        values = rows.column(name).to_pandas() if how.text and not how.style else rows.frame({name: how})[name]
+        plain = values.dtype.kind == "M"
+        parsed = pd.to_datetime(values, errors="coerce", format=None if plain else "ISO8601", utc=True)
+        times = np.array(parsed.astype("datetime64[us, UTC]").astype("int64"), dtype=np.float64)
+        times[parsed.isna().to_numpy()] = np.nan
+    if np.isnan(times).any():
+        row = int(np.flatnonzero(np.isnan(times))[0])
+        raise rows.bad(name, BadValueError(row, str(rows.column(name)[row].as_py()), "a number or a date in every row"))
+    return times
+
+
+def _without_identifiers(X: pd.DataFrame, roles: Roles, choices: list[Choice]) -> pd.DataFrame:
+    """Leave out columns that only name the rows; those that are wanted become quantities for all who read on."""
+    wanted, drop = {*roles.use, *roles.categorical}, []
+    for name in X.columns:
+        if X[name].dtype.kind in "iu" and (why := identifier_reason(X[name].to_numpy(), name)):
+            if name in wanted:
+                X[name] = X[name].astype(np.float64)
+                continue
+            choices.append(Choice("unused", f"column {name!r} left out as an identifier: {why}", ("use",)))
+            drop.append(name)
+    if len(drop) == X.shape[1]:
+        raise BadArgumentError("use", "only identifiers are left to predict from; name one of them here.")
+    return X.drop(columns=drop)

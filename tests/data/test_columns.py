@@ -1,0 +1,165 @@
+"""What columns hold, from files and frames, and their values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metricfit.data.columns import (
+    ColumnFormat,
+    as_dates,
+    as_keys,
+    as_numbers,
+    find_format,
+    read_column,
+)
+from metricfit.data.errors import BadValueError
+
+
+def strings(*values):
+    return pa.chunked_array([list(values)])
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "style", "read"),
+    [
+        (["1", " 2 ", "-3e2"], "number", "", [1, 2, -300]),
+        (["1,5", "2", ""], "number", "decimal_comma", [1.5, 2, np.nan]),
+        (["True", "false", "?"], "flag", "", [True, False, None]),
+        (["31.12.2024", "1.2.2023"], "date", "%d.%m.%Y", ["2024-12-31", "2023-02-01"]),
+        (["12/31/2024", "02/01/2023"], "date", "%m/%d/%Y", ["2024-12-31", "2023-02-01"]),
+        (["01234", "99999"], "category", "code", ["01234", "99999"]),
+        (["a", "1"], "category", "", ["a", "1"]),
+    ],
+)
+def test_formats_of_columns(values, kind, style, read):
+    how = find_format(strings(*values))
+    assert (how.kind, how.style) == (kind, style)
+    found = pd.Series(read_column(strings(*values), how))
+    if kind == "date":
+        found = found.dt.strftime("%Y-%m-%d")
+    if kind == "category":
+        found = found.astype(object)
+    pd.testing.assert_series_equal(found, pd.Series(read), check_dtype=False, check_names=False)
+
+
+def test_commas_between_thousands_in_a_comma_separated_file():
+    how = find_format(strings("1,234", "12,345.5", "7"))
+    assert read_column(strings("1,234", "12,345.5", "7"), how).tolist() == [1234, 12345.5, 7]
+
+
+def test_a_few_words_among_many_numbers_are_gaps_and_told():
+    values = strings(*map(str, range(100)), "unknown")
+    how = find_format(values)
+    assert how.style == "lenient"
+    assert "'unknown'" in how.reason
+    assert np.isnan(read_column(values, how)[-1])
+
+
+def test_infinity_is_a_bad_value():
+    with pytest.raises(BadValueError, match="finite number, got 'inf'"):
+        read_column(strings("1", "inf"), ColumnFormat("number"))
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
+def test_any_numbers_come_back_exactly(numbers):
+    values = strings(*map(repr, numbers))
+    how = find_format(values)
+    assert how.kind == "number"
+    assert read_column(values, how).tolist() == numbers
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pd.Series(["a", None]), "category"),
+        (pd.Series(["1", "2"]), "number"),
+        (pd.Series([1, 2.5, None], dtype=object), "number"),
+        (pd.Series([True, None], dtype=object), "flag"),
+        (pd.Series(["2024-01-31", "2024-02-01T10:00:00Z"]), "date"),
+        (pd.Series(["2024-01-31", "2024-02-31"]), "category"),
+        (pd.Series(["2024-01-31", "soon"]), "category"),
+        (pd.Series([None, None], dtype=object), "empty"),
+        (pd.Series([1, "a"], dtype=object), "category"),
+        (pd.Series(pd.Categorical([1, 2])), "category"),
+        (pd.Series(pd.period_range("2020-01", periods=2, freq="M")), "date"),
+        (pd.Series(["2024-01-31"]).astype("datetime64[s]").astype("date32[pyarrow]"), "date"),
+    ],
+)
+def test_kinds_of_columns(values: pd.Series, kind: str) -> None:
+    assert find_format(values).kind == kind
+
+
+def test_whole_numbers_have_one_key_whatever_their_type() -> None:
+    for values in (np.array([1, 2]), np.array([1.0, 2.0]), pd.Series(["1", "2"]), pd.Series(pd.Categorical([1, 2]))):
+        codes, keys = as_keys(values, "x")
+        assert keys[codes].tolist() == ["1", "2"]
+    codes, keys = as_keys(pd.Series([1, "1", 1.0, None], dtype=object), "x")
+    assert (codes.tolist(), keys.tolist()) == ([0, 0, 0, -1], ["1"])
+
+
+def test_values_that_are_no_categories_are_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="column 'tags'"):
+        as_keys(pd.Series([["a"], ["b"]]), "tags")
+
+
+def test_wrong_content_is_refused_by_name_and_example() -> None:
+    with pytest.raises(ValueError, match=r"column 'age' held numbers in fit, now holds 'old'"):
+        as_numbers(pd.Series([1, "old"], dtype=object), "age")
+    with pytest.raises(ValueError, match=r"column 'age' held numbers in fit, now holds Timestamp"):
+        as_numbers(pd.Series(pd.to_datetime(["2020-01-01"])), "age")
+    with pytest.raises(ValueError, match=r"column 'day' held dates in fit, now holds numbers"):
+        as_dates(np.array([1.0]), "day")
+
+
+def test_dates_are_read_as_wall_clock_time() -> None:
+    expected = np.datetime64("2024-07-01T09:30", "us")
+    zoned = pd.Series(pd.to_datetime(["2024-07-01T09:30"])).dt.tz_localize("Europe/Rome")
+    for values in (zoned, zoned.dt.tz_localize(None), pd.Series(["2024-07-01 09:30"]), zoned.astype(object)):
+        assert as_dates(values, "x").tolist() == [expected.item()]
+    assert np.isnat(as_dates(pd.Series(["soon", None]), "x")).all()
+
+
+def test_the_wall_clock_time_of_a_row_does_not_depend_on_the_zones_of_others() -> None:
+    written = ["2024-01-01T00:00:00+01:00", "2024-01-01T06:30:00.25-0530", "2024-01-01 23:00Z", "2024-01-01", None]
+    expected = np.array(
+        ["2024-01-01T00:00", "2024-01-01T06:30:00.25", "2024-01-01T23:00", "2024-01-01", "NaT"], dtype="datetime64[us]"
+    )
+    objects = [None if text is None else pd.Timestamp(text) for text in written]
+    for values in (pd.Series(written), pd.Series(objects, dtype=object)):
+        np.testing.assert_array_equal(as_dates(values, "x"), expected)
+        for i in range(len(values)):
+            np.testing.assert_array_equal(as_dates(values[i : i + 1], "x"), expected[i : i + 1])
+    how = find_format(pd.Series(written))
+    assert (how.kind, how.style, how.reason) == ("date", "", "text in which every value is an ISO date")
+
+
+@pytest.mark.parametrize("dtype", ["date32[pyarrow]", "date64[pyarrow]", "timestamp[us][pyarrow]"])
+def test_dates_of_arrow_are_read(dtype: str) -> None:
+    plain = pd.Series(pd.to_datetime(["2024-07-01", None, "1999-12-31"]))
+    np.testing.assert_array_equal(as_dates(plain.astype(dtype), "x"), plain.to_numpy().astype("datetime64[us]"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "numbers"),
+    [
+        (["1", " 2.5 ", "-3e2"], [1.0, 2.5, -300.0]),
+        (["1", "nan", "", "None", "<NA>"], [1.0, np.nan, np.nan, np.nan, np.nan]),
+        (["1", "two"], None),
+        (["1", "007"], None),
+        (["1", "0.5", "0"], [1.0, 0.5, 0.0]),
+        (["+1", "-2"], [1.0, -2.0]),
+    ],
+)
+def test_numbers_are_read_from_text_only_if_all_of_it_is(keys: list[str], numbers: list[float] | None) -> None:
+    values = pd.Series(keys)
+    how = find_format(values)
+    if numbers is None:
+        assert how.kind == "category"
+    else:
+        np.testing.assert_array_equal(as_numbers(values, "x", how), numbers)
+        np.testing.assert_array_equal(read_column(values, how), numbers)

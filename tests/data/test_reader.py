@@ -1,0 +1,108 @@
+"""Reading tables: every kind of file, and the file, line and column of what is wrong."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metricfit.data import BadArgumentError, BadDataError, ColumnFormat, open_table, read_table
+
+
+def written(tmp_path, text, name="table.csv", encoding="utf-8"):
+    path = tmp_path / name
+    path.write_bytes(text.encode(encoding))
+    return str(path)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_separators_byte_order_marks_and_quoted_breaks(tmp_path, separator, mark):
+    text = f'{mark}"a{separator}b"{separator}c\n"x\ny"{separator}1\nz{separator}?\n'
+    file = open_table(written(tmp_path, text))
+    assert file.columns == [f"a{separator}b", "c"]
+    frame = read_table(file.path)
+    assert frame.iloc[:, 0].tolist() == ["x\ny", "z"]
+    np.testing.assert_array_equal(frame["c"], [1, np.nan])
+
+
+def test_gzip_and_parquet_are_known_by_their_bytes_not_their_names(tmp_path):
+    frame = pd.DataFrame({"n": [1.5, 2.5], "t": ["ä", "b"]})
+    with gzip.open(tmp_path / "a.dat", "wt", encoding="utf-8") as file:
+        frame.to_csv(file, index=False)
+    frame.to_parquet(tmp_path / "b.dat")
+    for name in ("a.dat", "b.dat"):
+        read = read_table(tmp_path / name)
+        assert read["n"].tolist() == [1.5, 2.5]
+        assert read["t"].tolist() == ["ä", "b"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16"])
+def test_encodings_are_found_out(tmp_path, encoding):
+    read = read_table(written(tmp_path, "größe,n\nklein,1\ngroß,2\n", encoding=encoding))
+    assert read["größe"].tolist() == ["klein", "groß"]
+
+
+def test_an_encoding_that_does_not_exist(tmp_path):
+    with pytest.raises(BadArgumentError, match="encoding: 'utf-99' is no encoding"):
+        open_table(written(tmp_path, "a\n1\n"), encoding="utf-99")
+
+
+@pytest.mark.parametrize(
+    ("bad", "line", "found"),
+    [("1,2,3\n", 6, "3 fields"), ("1\n", 6, "1 field ")],
+)
+def test_a_row_of_another_length_is_named_by_its_line(tmp_path, bad, line, found):
+    path = written(tmp_path, 'a,b\n1,"x\ny\nz"\n2,3\n' + bad + "4,5\n")
+    file = open_table(path)
+    with pytest.raises(BadDataError, match=rf"table\.csv, line {line}: expected 2 fields.*{found}"):
+        file.read()
+
+
+def test_a_bad_value_is_named_by_file_line_and_column(tmp_path):
+    file = open_table(written(tmp_path, 'note,price\n"x\ny",1\nb,2\nc,abc\n'))
+    rows = file.read()
+    with pytest.raises(BadDataError, match=r"table\.csv, line 5, column 'price': expected a number, got 'abc'"):
+        rows.frame({"price": ColumnFormat("number")})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("", "empty"), ("a,a\n1,2\n", "'a' twice"), ("a,b\n", "no rows"), ("\x00\x01\x02\x03" * 9, "neither text")],
+)
+def test_files_without_a_table(tmp_path, content, message):
+    path = written(tmp_path, content)
+    with pytest.raises(BadDataError, match=message):
+        read_table(path)
+
+
+def test_no_file_and_a_folder(tmp_path):
+    with pytest.raises(BadArgumentError, match="no such file"):
+        open_table(str(tmp_path / "nothing.csv"))
+    with pytest.raises(BadArgumentError, match="folder"):
+        open_table(str(tmp_path))
+
+
+def test_damaged_gzip_and_parquet(tmp_path):
+    frame = pd.DataFrame({"n": np.arange(20000.0)})
+    frame.to_parquet(tmp_path / "b.parquet")
+    frame.to_csv(tmp_path / "a.csv.gz", index=False)
+    for name in ("a.csv.gz", "b.parquet"):
+        path = tmp_path / name
+        path.write_bytes(path.read_bytes()[:-200])
+        with pytest.raises(BadDataError, match=r"damaged|cannot be read"):
+            read_table(path)
+
+
+def test_an_empty_header_name_gets_one(tmp_path):
+    assert open_table(written(tmp_path, ",b\n1,2\n")).columns == ["column_1", "b"]
+
+
+def test_a_random_part_keeps_order_and_lines_and_is_drawn_evenly(tmp_path):
+    path = written(tmp_path, "n\n" + "\n".join(map(str, range(200_000))) + "\n")
+    file = open_table(path)
+    rows = file.read(["n"], max_rows=1000, seed=3)
+    numbers = [int(v) for v in rows.column("n").to_pylist()]
+    assert numbers == rows.records.tolist() == sorted(numbers)
+    assert len(numbers) == 1000
+    assert 90_000 < np.mean(numbers) < 110_000
