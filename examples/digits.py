@@ -39,7 +39,7 @@ LOSSES: dict[str, Callable[[Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
     "√-weighted cross-entropy": lambda counts: nn.CrossEntropyLoss(weight=counts**-0.5),
     "the metric alone": lambda counts: MetricLoss(METRIC),
     "metric + √-weighted cross-entropy": lambda counts: MetricLoss(
-        METRIC, cross_entropy=0.5, class_weighting="sqrt", class_prior=counts, memory=0.9
+        METRIC, cross_entropy=0.5, balance="sqrt", prior=counts, memory=0.9
     ),
 }
 TUNED = "cross-entropy, tuned rule"

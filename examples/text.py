@@ -30,7 +30,7 @@ LOSSES: dict[str, Callable[[], nn.Module]] = {
     "cross-entropy": nn.CrossEntropyLoss,
     "Dice": DiceLoss,
     "F1": lambda: MetricLoss("f1[1]"),
-    "F1 + 0.5 cross-entropy": lambda: MetricLoss("f1[1]", cross_entropy=0.5, class_weighting="sqrt", memory=0.9),
+    "F1 + 0.5 cross-entropy": lambda: MetricLoss("f1[1]", cross_entropy=0.5, balance="sqrt", memory=0.9),
 }
 TUNED = "cross-entropy, tuned threshold"
 

@@ -6,10 +6,10 @@ import sys
 import numpy as np
 import torch
 
-from metricfit import MetricClassifier, MetricLoss
+from metricfit import MetricLoss
 from metricfit.fast import five_points
-from metricfit.fast.batch import Batch
-from metricfit.steps import annealed_linear_step
+from metricfit.fast.batch import CompiledBatch
+from metricfit.steps import Annealed
 
 
 def main(what):
@@ -20,17 +20,16 @@ def main(what):
         compile_double()
     else:
         compile_losses()
-        compile_fits()
 
 
 def compile_double():
     # Only the comparison with the plain formulas takes the loops in double precision.
     for d in (3, 130):
-        batch = Batch(five_points(annealed_linear_step), ignore=-100, is_softmax=True, is_fixed=False)
-        scores = torch.zeros(4, d, dtype=torch.float64)
-        tensors = (scores, torch.arange(4) % d, torch.ones_like(scores[:, 0]), None)
-        batch.count(tensors)
-        batch.pull_back(tensors, np.ones((d, d)))
+        scores, target = torch.zeros(4, d, dtype=torch.float64), torch.arange(4) % d
+        options = {"members": 1, "points": five_points(Annealed()), "ignore": -100, "is_fixed": False}
+        batch = CompiledBatch(target, torch.ones_like(scores[:, 0]), None, **options)
+        batch.count(scores, False, True)
+        batch.pull_back(scores, np.ones((1, d, d)), False)
 
 
 def compile_losses():
@@ -38,12 +37,6 @@ def compile_losses():
     for n, d in ((64, 3), (200_000, 3), (64, 200)):
         logits = torch.zeros(n, d, requires_grad=True)
         MetricLoss("f1")(logits, torch.arange(n) % d).backward()
-    MetricLoss("f1", task="binary")(logits[:, 0], torch.zeros(64)).backward()
-
-
-def compile_fits():
-    X = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)
-    MetricClassifier("f1", cv=None, baseline=False).fit(X, X[:, 0] > 1)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def plain_step(name: str, parameter: float | None = None) -> PlainStep:
         return lambda p, tau: 1.0 if p >= tau else 0.0
     if name == "linear":
         return lambda p, tau: five_point_step(p, tau, parameter or 0.1, min(tau, 1 - tau))
-    if name == "annealed_linear":
+    if name == "annealed":
         t = parameter or 0.2
         return lambda p, tau: five_point_step(p, tau, t, 5 * t * min(tau, 1 - tau))
     if name == "sigmoid":

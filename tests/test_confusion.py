@@ -144,7 +144,7 @@ class TestBuilderArguments:
             (
                 {"task": "multilabel", "threshold": torch.tensor([0.2, 0.5])},
                 ValueError,
-                r"threshold: .*3 of them.*\(2,\)",
+                r"threshold: .*one number or 3.*\(2,\)",
             ),
             ({"task": "multilabel", "threshold": torch.rand(4, 3)}, ValueError, "threshold: "),
             ({"thresholds": []}, ValueError, "thresholds: "),

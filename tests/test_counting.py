@@ -1,6 +1,7 @@
 import math
 from functools import partial
 
+import metricfit.confusion
 import numpy as np
 import pytest
 import sklearn.metrics
@@ -8,29 +9,28 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import metricfit._counting
 from metricfit import metrics
 from metricfit.confusion import hard_confusion_matrix, soft_confusion_matrix
 from metricfit.steps import (
-    amplifier_step,
-    annealed_linear_step,
-    heaviside,
-    identity_step,
-    linear_step,
-    sigmoid_step,
+    Amplifier,
+    Annealed,
+    Heaviside,
+    Identity,
+    Linear,
+    Sigmoid,
 )
 from tests import helper
 from tests.helper import batch, generator
 
 STEPS = {
-    "heaviside": heaviside,
-    "linear": linear_step,
-    "annealed_linear": annealed_linear_step,
-    "sigmoid": sigmoid_step,
-    "identity": identity_step,
-    "amplifier": amplifier_step,
+    "heaviside": Heaviside(),
+    "linear": Linear(),
+    "annealed": Annealed(),
+    "sigmoid": Sigmoid(),
+    "identity": Identity(),
+    "amplifier": Amplifier(),
 }
-SHARP = partial(annealed_linear_step, temperature=1e-9)
+SHARP = Annealed(1e-9)
 
 
 def close(matrix, expected, tolerance=1e-10):
@@ -149,7 +149,7 @@ class TestAgainstPlainLoops:
             for true, predicted in helper.positions((2, 2)):
                 expected = 0.0
                 for i, j in helper.positions((8, 3)):
-                    h = annealed_linear_step(p[i, k], 0.4).item()
+                    h = Annealed()(p[i, k], 0.4).item()
                     hit = h if predicted else 1 - h
                     expected += weight[j].item() * shares[i, j].item() * hit * ((j == k) == bool(true))
                 assert cm.matrix[0, k, true, predicted].item() == pytest.approx(expected, abs=1e-12)
@@ -172,7 +172,7 @@ class TestSumOfCells:
         logits, target = batch(
             task, (n,) if task == "binary" else (n, classes), seed, soft=soft, scale=scale, dtype=dtype
         )
-        step = partial(annealed_linear_step, temperature=temperature) if name == "annealed_linear" else STEPS[name]
+        step = Annealed(temperature) if name == "annealed" else STEPS[name]
         weight = torch.rand(n, generator=generator(seed), dtype=dtype)
         options = {} if task == "multiclass" else {"threshold": tau}
         for builder in (partial(soft_confusion_matrix, step=step), hard_confusion_matrix):
@@ -214,7 +214,7 @@ class TestLimits:
         hard = metric(hard_confusion_matrix(logits, target)).item()
         gaps = []
         for temperature in (0.2, 1e-3, 1e-6, 1e-9):
-            cm = soft_confusion_matrix(logits, target, step=partial(annealed_linear_step, temperature=temperature))
+            cm = soft_confusion_matrix(logits, target, step=Annealed(temperature))
             gaps.append(abs(metric(cm).item() - hard))
         assert gaps[-1] < 1e-6
         assert gaps == sorted(gaps, reverse=True) or max(gaps[1:]) < 1e-2
@@ -315,7 +315,7 @@ class TestEquivalences:
         results = []
         for elements in (2**20, 7):
             for limit in ("WHOLE_ELEMENTS", "BLOCK_ELEMENTS"):
-                monkeypatch.setattr(metricfit._counting, limit, elements)
+                monkeypatch.setattr(metricfit.confusion, limit, elements)
             leaf = logits.clone().requires_grad_()
             matrix = soft_confusion_matrix(leaf, target, task=task, thresholds=thresholds).matrix
             direction = torch.rand(matrix.shape, generator=generator(1), dtype=matrix.dtype)

@@ -207,7 +207,7 @@ BAD = {
     ),
     "infinite sample_weight": (ValueError, "sample_weight: .*finite", {"sample_weight": torch.full((4,), math.inf)}),
     "weight list": (TypeError, "weight: .*3 weights.*list", {"weight": [1.0, 1.0, 1.0]}),
-    "weight shape": (ValueError, r"weight: .*\(3,\).*one a class.*\(2,\)", {"weight": torch.ones(2)}),
+    "weight shape": (ValueError, r"weight: .*\(3,\).*one per class.*\(2,\)", {"weight": torch.ones(2)}),
     "negative weight": (ValueError, "^weight: .*>= 0", {"weight": torch.tensor([1.0, -1.0, 1.0])}),
     "infinite weight": (ValueError, "^weight: .*finite", {"weight": torch.tensor([1.0, math.inf, 1.0])}),
     "binary weight shape": (
@@ -215,7 +215,7 @@ BAD = {
         {"input": BINARY, "target": BINARY > 0, "task": "binary", "weight": torch.ones(3)},
     ),
     "label weight shape": (
-        ValueError, r"weight: .*\(2,\), one a label",
+        ValueError, r"weight: .*\(2,\), one per label",
         {"input": MULTILABEL, "target": MULTILABEL > 0, "task": "multilabel", "weight": torch.ones(3)},
     ),
 }  # fmt: skip

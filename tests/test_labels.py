@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metricfit._labels import class_labels, confusion_from_labels, encode_labels, sweep_scores
+from metricfit.confusion import ConfusionMatrix
+from metricfit.labels import class_labels, encode_labels
 
 WORDS = ["cat", "dog", "eel"]
 
@@ -19,7 +20,7 @@ def test_confusion_equals_scikit_learn(classes, weighted):
     rng = np.random.default_rng(len(classes))
     true, pred = rng.choice(classes, 50), rng.choice(classes, 50)
     weight = rng.random(50) if weighted else None
-    cm = confusion_from_labels(true, pred, sample_weight=weight)
+    cm = ConfusionMatrix.from_labels(true, pred, sample_weight=weight)
     expected = sklearn.metrics.confusion_matrix(true, pred, sample_weight=weight)
     np.testing.assert_allclose(cm.matrix, expected, rtol=1e-13)
     assert list(cm.labels) == classes
@@ -32,7 +33,7 @@ def test_confusion_is_the_sum_over_samples(samples):
     true, pred, weight = (list(column) for column in zip(*samples, strict=True))
     if sum(weight) == 0:
         weight = [1.0] * len(weight)
-    cm = confusion_from_labels(true, pred, labels=WORDS, sample_weight=weight)
+    cm = ConfusionMatrix.from_labels(true, pred, labels=WORDS, sample_weight=weight)
     for i, a in enumerate(WORDS):
         for j, b in enumerate(WORDS):
             cell = sum(w for t, p, w in zip(true, pred, weight, strict=True) if (t, p) == (a, b))
@@ -44,7 +45,7 @@ def test_indicator_confusion_equals_scikit_learn(weighted):
     rng = np.random.default_rng(0)
     true, pred = rng.integers(0, 2, (2, 40, 3))
     weight = rng.random(40) if weighted else None
-    cm = confusion_from_labels(true, pred, sample_weight=weight, labels=WORDS)
+    cm = ConfusionMatrix.from_labels(true, pred, sample_weight=weight, labels=WORDS)
     expected = sklearn.metrics.multilabel_confusion_matrix(true, pred, sample_weight=weight)
     np.testing.assert_allclose(cm.matrix, expected, rtol=1e-13)
     assert (cm.task, cm.labels) == ("multilabel", tuple(WORDS))
@@ -84,7 +85,7 @@ FORMS = {
 @pytest.mark.parametrize("pred_form", sorted(FORMS))
 @pytest.mark.parametrize("values", [(["a", "b", "b"], ["a", "b", "a"]), ([3, 7, 7], [3, 7, 3])])
 def test_every_form_of_labels_gives_the_same_matrix(true_form, pred_form, values):
-    cm = confusion_from_labels(FORMS[true_form](values[0]), FORMS[pred_form](values[1]))
+    cm = ConfusionMatrix.from_labels(FORMS[true_form](values[0]), FORMS[pred_form](values[1]))
     assert cm.matrix.tolist() == [[1, 0], [1, 1]]
     assert cm.labels == tuple(sorted(set(values[0])))
 
@@ -101,13 +102,13 @@ def test_every_form_of_labels_gives_the_same_matrix(true_form, pred_form, values
     ],
 )
 def test_tensors_and_nullable_columns_are_labels(values):
-    assert confusion_from_labels(values, [0, 1, 0]).matrix.tolist() == [[1, 0], [1, 1]]
+    assert ConfusionMatrix.from_labels(values, [0, 1, 0]).matrix.tolist() == [[1, 0], [1, 1]]
 
 
 def test_given_labels_set_the_order_and_add_classes():
-    cm = confusion_from_labels(["a", "b"], ["a", "a"], labels=["c", "b", "a"])
+    cm = ConfusionMatrix.from_labels(["a", "b"], ["a", "a"], labels=["c", "b", "a"])
     assert cm.matrix.tolist() == [[0, 0, 0], [0, 0, 1], [0, 0, 1]]
-    cm = confusion_from_labels([0, 1], [0, 0], labels=np.array([2, 1, 0]))
+    cm = ConfusionMatrix.from_labels([0, 1], [0, 0], labels=np.array([2, 1, 0]))
     assert cm.labels == (2, 1, 0)
     assert type(cm.labels[0]) is int
     assert cm.matrix.tolist() == [[0, 0, 0], [0, 0, 1], [0, 0, 1]]
@@ -151,7 +152,7 @@ BAD_LABELS = {
 def test_bad_labels_are_named(case):
     error, message, arguments, options = BAD_LABELS[case]
     with pytest.raises(error, match=message) as raised:
-        confusion_from_labels(*arguments, **options)
+        ConfusionMatrix.from_labels(*arguments, **options)
     assert "\n" not in str(raised.value)
 
 
@@ -172,7 +173,7 @@ scored = st.lists(
 @given(scored)
 def test_sweep_has_a_matrix_for_every_distinct_cut_off(samples):
     positive, score, weight = (np.array(column) for column in zip(*samples, strict=True))
-    cm = sweep_scores(positive.astype(int), score, sample_weight=weight, labels=[0, 1])
+    cm = ConfusionMatrix.from_scores(positive.astype(int), score, sample_weight=weight, labels=[0, 1])
     cut_offs = [np.inf, *sorted(set(score.tolist()), reverse=True)]
     assert cm.matrix.shape == (len(cut_offs), 2, 2)
     for matrix, tau in zip(cm.matrix, cut_offs, strict=True):
@@ -183,7 +184,9 @@ def test_sweep_has_a_matrix_for_every_distinct_cut_off(samples):
 def test_sweep_at_thresholds_counts_scores_that_reach_them(samples, dtype):
     positive, score, weight = (np.array(column) for column in zip(*samples, strict=True))
     taus = [0.0, 0.1, 0.25, 0.7, 1.0]
-    cm = sweep_scores(positive.astype(int), score.astype(dtype), thresholds=taus, sample_weight=weight, labels=[0, 1])
+    cm = ConfusionMatrix.from_scores(
+        positive.astype(int), score.astype(dtype), thresholds=taus, sample_weight=weight, labels=[0, 1]
+    )
     for matrix, tau in zip(cm.matrix, taus, strict=True):
         np.testing.assert_allclose(matrix, plain_counts(positive, score, weight, tau), rtol=1e-12, atol=1e-12)
 
@@ -191,25 +194,28 @@ def test_sweep_at_thresholds_counts_scores_that_reach_them(samples, dtype):
 def test_multiclass_sweep_takes_each_class_against_the_rest():
     true = np.array(["a", "b", "c", "a"])
     score = np.array([[0.9, 0.1, 0.0], [0.3, 0.3, 0.4], [0.2, 0.2, 0.6], [0.5, 0.1, 0.4]])
-    cm = sweep_scores(true, score)
+    cm = ConfusionMatrix.from_scores(true, score)
     assert (cm.task, cm.labels, cm.matrix.shape) == ("multilabel", ("a", "b", "c"), (5, 3, 2, 2))
     for k, name in enumerate("abc"):
-        single = sweep_scores((true == name).astype(int), score[:, k])
+        single = ConfusionMatrix.from_scores((true == name).astype(int), score[:, k])
         assert torch.equal(cm.matrix[: len(single.matrix), k], single.matrix)
         assert (cm.matrix[len(single.matrix) :, k] == single.matrix[-1]).all()
 
 
 def test_two_columns_of_a_binary_target_mean_the_second_class():
     score = np.array([0.1, 0.7, 0.4])
-    both = sweep_scores(["no", "yes", "yes"], np.stack([1 - score, score], 1))
+    both = ConfusionMatrix.from_scores(["no", "yes", "yes"], np.stack([1 - score, score], 1))
     assert both.task == "binary"
-    assert torch.equal(both.matrix, sweep_scores(["no", "yes", "yes"], score).matrix)
+    assert torch.equal(both.matrix, ConfusionMatrix.from_scores(["no", "yes", "yes"], score).matrix)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
 def test_tensors_are_scores(dtype):
     score = torch.tensor([0.125, 0.75, 0.5], dtype=dtype, requires_grad=True)
-    assert torch.equal(sweep_scores([0, 1, 1], score).matrix, sweep_scores([0, 1, 1], [0.125, 0.75, 0.5]).matrix)
+    assert torch.equal(
+        ConfusionMatrix.from_scores([0, 1, 1], score).matrix,
+        ConfusionMatrix.from_scores([0, 1, 1], [0.125, 0.75, 0.5]).matrix,
+    )
 
 
 BAD_SCORES = {
@@ -231,5 +237,5 @@ BAD_SCORES = {
 def test_bad_scores_are_named(case):
     error, message, arguments = BAD_SCORES[case]
     with pytest.raises(error, match=message) as raised:
-        sweep_scores(*arguments)
+        ConfusionMatrix.from_scores(*arguments)
     assert "\n" not in str(raised.value)

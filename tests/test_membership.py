@@ -1,5 +1,4 @@
 import itertools
-from functools import partial
 
 import pytest
 import torch
@@ -8,22 +7,22 @@ from hypothesis import strategies as st
 
 from metricfit.membership import dynamic_membership, dynamic_threshold, threshold_membership
 from metricfit.steps import (
-    amplifier_step,
-    annealed_linear_step,
-    heaviside,
-    identity_step,
-    linear_step,
-    sigmoid_step,
+    Amplifier,
+    Annealed,
+    Heaviside,
+    Identity,
+    Linear,
+    Sigmoid,
 )
 from tests import helper
 
 STEPS = {
-    "heaviside": heaviside,
-    "linear": linear_step,
-    "annealed_linear": annealed_linear_step,
-    "sigmoid": sigmoid_step,
-    "identity": identity_step,
-    "amplifier": amplifier_step,
+    "heaviside": Heaviside(),
+    "linear": Linear(),
+    "annealed": Annealed(),
+    "sigmoid": Sigmoid(),
+    "identity": Identity(),
+    "amplifier": Amplifier(),
 }
 
 distribution = st.lists(st.floats(0.001, 1), min_size=2, max_size=8).map(lambda v: [x / sum(v) for x in v])
@@ -74,14 +73,14 @@ def test_membership_tends_to_one_hot_as_the_temperature_falls(p):
     one_hot = torch.nn.functional.one_hot(double(p).argmax(), len(p)).double()
     distances = []
     for temperature in (0.2, 1e-2, 1e-4, 1e-8, 1e-10):
-        membership = dynamic_membership(double([p]), partial(annealed_linear_step, temperature=temperature))
+        membership = dynamic_membership(double([p]), Annealed(temperature))
         distances.append((membership[0] - one_hot).abs().max().item())
     assert all(later <= earlier + 1e-9 for earlier, later in itertools.pairwise(distances))
     assert distances[-1] < 1e-8
 
 
 @pytest.mark.parametrize("tied", [2, 3, 5])
-@pytest.mark.parametrize("step", [partial(annealed_linear_step, temperature=1e-8), heaviside])
+@pytest.mark.parametrize("step", [Annealed(1e-8), Heaviside()])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_tied_largest_entries_share_equally(tied, step, dtype):
     p = torch.tensor([[3.0] * tied + [1.0, 2.0]], dtype=dtype).softmax(-1)
@@ -90,7 +89,7 @@ def test_tied_largest_entries_share_equally(tied, step, dtype):
     assert membership[tied:].abs().max() < 1e-6
 
 
-@pytest.mark.parametrize("name", ["linear", "annealed_linear", "sigmoid", "identity"])
+@pytest.mark.parametrize("name", ["linear", "annealed", "sigmoid", "identity"])
 @pytest.mark.parametrize("detach", [False, True])
 def test_membership_gradcheck(name, detach):
     generator = torch.Generator().manual_seed(3)
@@ -114,7 +113,7 @@ def test_detached_threshold_changes_the_gradient_and_not_the_value():
     logits = torch.tensor([[1.0, 0.4, -0.3]], dtype=torch.float64, requires_grad=True)
     gradients, values = [], []
     for detach in (False, True):
-        value = dynamic_membership(logits.softmax(-1), annealed_linear_step, detach_threshold=detach)[0, 0]
+        value = dynamic_membership(logits.softmax(-1), Annealed(), detach_threshold=detach)[0, 0]
         gradients.append(torch.autograd.grad(value, logits)[0])
         values.append(value.item())
     assert values[0] == values[1]
@@ -128,7 +127,7 @@ def test_detached_threshold_changes_the_gradient_and_not_the_value():
 def test_membership_and_gradient_stay_finite(scale, temperature, classes, dtype):
     generator = torch.Generator().manual_seed(0)
     logits = (scale * torch.randn(4, classes, generator=generator, dtype=dtype)).requires_grad_()
-    membership = dynamic_membership(logits.softmax(-1), partial(annealed_linear_step, temperature=temperature))
+    membership = dynamic_membership(logits.softmax(-1), Annealed(temperature))
     (membership * torch.rand(4, classes, generator=generator, dtype=dtype)).sum().backward()
     assert membership.isfinite().all()
     assert logits.grad.isfinite().all()

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from metricfit import plots
 from metricfit.decisions import best_threshold
-from metricfit.steps import annealed_linear_step
+from metricfit.steps import Annealed
 from tests.helper import make_classifier
 from tests.report.helper import history
 
@@ -101,12 +101,12 @@ def test_annealing_marks_every_cooling(fitted):
 def test_step_is_the_losss_own(fitted):
     import torch
 
-    display = plots.StepDisplay.from_step(temperature=0.05, tau=0.3)
+    display = plots.StepDisplay.from_step(Annealed(0.05), tau=0.3)
     p, heights = display.line_.get_data()
-    expected = annealed_linear_step(torch.from_numpy(np.asarray(p)), torch.tensor(0.3, dtype=torch.float64), 0.05)
+    expected = Annealed(0.05)(torch.from_numpy(np.asarray(p)), torch.tensor(0.3, dtype=torch.float64))
     np.testing.assert_allclose(heights, expected.numpy())
     last = plots.StepDisplay.from_estimator(fitted[0])
-    assert f"T = {fitted[0].history_['temperature'].iloc[-1]:.3g}" in last.name
+    assert f"temperature={fitted[0].history_['temperature'].iloc[-1]:.3g}" in last.name
 
 
 def test_importing_metricfit_does_not_import_matplotlib():

@@ -1,5 +1,4 @@
 import math
-from functools import partial
 
 import pytest
 import torch
@@ -7,15 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metricfit.steps import (
-    StepTable,
-    amplifier_step,
-    annealed_linear_step,
-    heaviside,
-    identity_step,
-    linear_step,
-    linear_step_slopes,
-    lipschitz_constant,
-    sigmoid_step,
+    Amplifier,
+    Annealed,
+    Custom,
+    Heaviside,
+    Identity,
+    Linear,
+    Sigmoid,
+    Tabulated,
+    _slopes,
+    get,
 )
 from tests.helper import plain_step
 
@@ -25,17 +25,15 @@ temperature = st.floats(1e-3, 0.399)
 LINE = torch.linspace(0, 1, 20_001, dtype=torch.float64)
 
 STEPS = [
-    pytest.param(heaviside, plain_step("heaviside"), id="heaviside"),
-    pytest.param(linear_step, plain_step("linear"), id="linear"),
-    pytest.param(partial(linear_step, delta=0.3), plain_step("linear", 0.3), id="linear-0.3"),
-    pytest.param(annealed_linear_step, plain_step("annealed_linear"), id="annealed"),
-    pytest.param(
-        partial(annealed_linear_step, temperature=0.01), plain_step("annealed_linear", 0.01), id="annealed-0.01"
-    ),
-    pytest.param(sigmoid_step, plain_step("sigmoid"), id="sigmoid"),
-    pytest.param(partial(sigmoid_step, k=3.0), plain_step("sigmoid", 3.0), id="sigmoid-3"),
-    pytest.param(amplifier_step, plain_step("amplifier"), id="amplifier"),
-    pytest.param(identity_step, plain_step("identity"), id="identity"),
+    pytest.param(Heaviside(), plain_step("heaviside"), id="heaviside"),
+    pytest.param(Linear(), plain_step("linear"), id="linear"),
+    pytest.param(Linear(0.3), plain_step("linear", 0.3), id="linear-0.3"),
+    pytest.param(Annealed(), plain_step("annealed"), id="annealed"),
+    pytest.param(Annealed(0.01), plain_step("annealed", 0.01), id="annealed-0.01"),
+    pytest.param(Sigmoid(), plain_step("sigmoid"), id="sigmoid"),
+    pytest.param(Sigmoid(3.0), plain_step("sigmoid", 3.0), id="sigmoid-3"),
+    pytest.param(Amplifier(), plain_step("amplifier"), id="amplifier"),
+    pytest.param(Identity(), plain_step("identity"), id="identity"),
 ]
 
 
@@ -60,17 +58,17 @@ def test_step_stays_in_the_unit_interval_and_never_falls(step, plain, p, tau):
 @given(tau=threshold, delta=st.floats(0.01, 0.49), t=temperature)
 def test_linear_steps_pass_through_their_ends_and_the_threshold(tau, delta, t):
     points = double([0.0, tau, 1.0])
-    for step in (partial(linear_step, delta=delta), partial(annealed_linear_step, temperature=t)):
+    for step in (Linear(delta), Annealed(t)):
         assert step(points, double(tau)).tolist() == pytest.approx([0.0, 0.5, 1.0], abs=1e-12)
-    assert sigmoid_step(double(tau), tau).item() == 0.5
-    assert heaviside(double(tau), tau).item() == 1.0
-    assert amplifier_step(double(0.5), tau).item() == 0.5
+    assert Sigmoid()(double(tau), tau).item() == 0.5
+    assert Heaviside()(double(tau), tau).item() == 1.0
+    assert Amplifier()(double(0.5), tau).item() == 0.5
 
 
 @given(tau=threshold, delta=st.floats(0.01, 0.49))
 def test_linear_step_reaches_delta_at_its_knots(tau, delta):
     half = min(tau, 1 - tau) / 2
-    knots = linear_step(double([tau - half, tau + half]), double(tau), delta=delta)
+    knots = Linear(delta)(double([tau - half, tau + half]), double(tau))
     assert knots.tolist() == pytest.approx([delta, 1 - delta], abs=1e-12)
 
 
@@ -78,29 +76,29 @@ def test_linear_step_reaches_delta_at_its_knots(tau, delta):
 def test_annealed_step_is_continuous_at_its_knots(tau, t):
     half = 5 * t * min(tau, 1 - tau) / 2
     for knot in (tau - half, tau, tau + half):
-        around = annealed_linear_step(double([knot - 1e-13, knot, knot + 1e-13]), double(tau), t)
+        around = Annealed(t)(double([knot - 1e-13, knot, knot + 1e-13]), double(tau))
         assert (around.diff().abs() < 1e-8).all()
 
 
 @given(p=st.lists(probability, min_size=1, max_size=20), tau=st.floats(0, 1))
 def test_annealed_step_at_a_fifth_is_the_linear_step(p, tau):
     p, tau = double(p), double(tau)
-    assert annealed_linear_step(p, tau, 0.2).tolist() == pytest.approx(linear_step(p, tau, 0.2).tolist(), abs=1e-12)
+    assert Annealed(0.2)(p, tau).tolist() == pytest.approx(Linear(0.2)(p, tau).tolist(), abs=1e-12)
 
 
 @given(p=probability, tau=threshold)
 def test_annealed_step_tends_to_the_exact_step(p, tau):
-    value = annealed_linear_step(double(p), double(tau), 1e-9).item()
+    value = Annealed(1e-9)(double(p), double(tau)).item()
     if p == tau:
         assert value == 0.5
     elif abs(p - tau) > 1e-8:
-        assert value == pytest.approx(heaviside(double(p), tau).item(), abs=1e-7)
+        assert value == pytest.approx(Heaviside()(double(p), tau).item(), abs=1e-7)
 
 
 ENDS_AND_BETWEEN = [0.0, 1e-7, 1e-3, 0.1, 0.3, 0.5, 0.7, 0.999, 1.0]
 LINEAR_STEPS = [
-    *(partial(annealed_linear_step, temperature=t) for t in (0.4, 0.39, 0.2, 1e-3, 1e-6, 3e-8, 1e-8, 1e-12)),
-    *(partial(linear_step, delta=delta) for delta in (0.1, 0.2, 0.45)),
+    *(Annealed(t) for t in (0.4, 0.39, 0.2, 1e-3, 1e-6, 3e-8, 1e-8, 1e-12)),
+    *(Linear(delta) for delta in (0.1, 0.2, 0.45)),
 ]
 
 
@@ -138,11 +136,11 @@ def test_linear_steps_stay_in_the_unit_interval_in_half_precision(step, tau, dty
 @pytest.mark.parametrize(
     "step",
     [
-        linear_step,
-        sigmoid_step,
-        amplifier_step,
-        identity_step,
-        *(partial(annealed_linear_step, temperature=t) for t in (0.39, 0.2, 0.05)),
+        Linear(),
+        Sigmoid(),
+        Amplifier(),
+        Identity(),
+        *(Annealed(t) for t in (0.39, 0.2, 0.05)),
     ],
 )
 @pytest.mark.parametrize("tau", [0.15, 0.5, 0.8])
@@ -154,80 +152,105 @@ def test_gradcheck_away_from_the_knots(step, tau):
 
 def test_the_exact_step_has_no_gradient():
     p = torch.rand(5, requires_grad=True)
-    assert not heaviside(p, 0.5).requires_grad
+    assert not Heaviside()(p, 0.5).requires_grad
 
 
 def test_temperature_may_be_a_tensor_and_keeps_the_dtype():
     for dtype in (torch.float32, torch.float64):
         p = torch.rand(7, dtype=dtype)
-        by_tensor = annealed_linear_step(p, torch.tensor(0.3), torch.tensor(0.05, dtype=torch.float64))
+        by_tensor = Annealed(torch.tensor(0.05, dtype=torch.float64))(p, torch.tensor(0.3))
         assert by_tensor.dtype == dtype
-        assert by_tensor.tolist() == pytest.approx(annealed_linear_step(p, 0.3, 0.05).tolist(), abs=1e-6)
+        assert by_tensor.tolist() == pytest.approx(Annealed(0.05)(p, 0.3).tolist(), abs=1e-6)
 
 
 def test_thresholds_broadcast():
     p = torch.rand(4, 3, dtype=torch.float64)
     taus = double([0.2, 0.5, 0.7])
-    together = annealed_linear_step(p, taus)
+    together = Annealed()(p, taus)
     for k in range(3):
-        assert torch.equal(together[:, k], annealed_linear_step(p[:, k], taus[k]))
+        assert torch.equal(together[:, k], Annealed()(p[:, k], taus[k]))
 
 
 @pytest.mark.parametrize("tau", [0.1, 0.35, 0.5, 0.9])
 @pytest.mark.parametrize(
-    ("name", "step", "options"),
+    "step",
     [
-        ("linear", linear_step, {"delta": 0.1}),
-        ("linear", linear_step, {"delta": 0.4}),
-        ("annealed_linear", annealed_linear_step, {"temperature": 0.2}),
-        ("annealed_linear", annealed_linear_step, {"temperature": 0.35}),
-        ("annealed_linear", annealed_linear_step, {"temperature": 0.02}),
-        ("sigmoid", sigmoid_step, {"k": 10.0}),
-        ("amplifier", amplifier_step, {"sharpness": 73.0}),
-        ("identity", identity_step, {}),
+        Linear(0.1),
+        Linear(0.4),
+        Annealed(0.2),
+        Annealed(0.35),
+        Annealed(0.02),
+        Sigmoid(10.0),
+        Amplifier(73.0),
+        Identity(),
+        Custom(lambda p, tau: p**2),
     ],
+    ids=str,
 )
-def test_lipschitz_constant_is_the_steepest_difference_quotient(name, step, options, tau):
-    constant = lipschitz_constant(name, tau, **options)
-    quotients = step(LINE, double(tau), **options).diff() / LINE.diff()
+def test_lipschitz_constant_is_the_steepest_difference_quotient(step, tau):
+    constant = step.lipschitz(tau)
+    quotients = step(LINE, double(tau)).diff() / LINE.diff()
     assert quotients.max().item() <= constant * (1 + 1e-9)
     assert quotients.max().item() == pytest.approx(constant, rel=1e-4)
 
 
 @pytest.mark.parametrize("tau", [0.0, 1.0])
-@pytest.mark.parametrize("step", ["linear", "annealed_linear"])
+@pytest.mark.parametrize("step", [Linear(), Annealed()])
 def test_lipschitz_constant_is_finite_at_the_ends(step, tau):
-    assert 0 < lipschitz_constant(step, tau) < math.inf
+    assert 0 < step.lipschitz(tau) < math.inf
 
 
 def test_lipschitz_constant_of_the_exact_step_is_infinite():
-    assert lipschitz_constant("heaviside") == math.inf
+    assert Heaviside().lipschitz() == math.inf
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("call", "error", "named"),
     [
-        ({"step": "cubic"}, "step: expected 'linear'.*'cubic'"),
-        ({"step": "linear", "tau": 1.5}, "tau: .*1.5"),
-        ({"step": "annealed_linear", "temperature": 0.0}, "temperature: .*0.0"),
+        (lambda: get("cubic"), ValueError, "step: unknown name 'cubic'; The steps are annealed, linear"),
+        (lambda: get("anealed"), ValueError, "did you mean 'annealed'"),
+        (lambda: get("linear:k=3"), ValueError, "step: 'linear' has no parameter 'k'; it takes delta"),
+        (lambda: get("identity:k=3"), ValueError, "it takes none"),
+        (lambda: get("linear:delta=much"), ValueError, "step: expected a number for delta in .*'much'"),
+        (lambda: get(3), TypeError, "step: expected a step, its spec or a function"),
+        (lambda: get(Linear), TypeError, "write Linear()"),
+        (lambda: Linear().lipschitz(1.5), ValueError, "tau: .*1.5"),
+        (lambda: Linear(0.7), ValueError, "delta: expected .*0.7"),
+        (lambda: Annealed(0.0), ValueError, "temperature: .*0.0"),
+        (lambda: Annealed(0.5), ValueError, "temperature: .*0.5"),
+        (lambda: Annealed("hot"), TypeError, "temperature: expected a number, got str"),
+        (lambda: Sigmoid(-1.0), ValueError, "k: expected a number > 0"),
+        (lambda: Amplifier(math.inf), ValueError, "sharpness: expected a number > 0"),
     ],
 )
-def test_lipschitz_constant_names_a_bad_argument(arguments, named):
-    with pytest.raises(ValueError, match=named):
-        lipschitz_constant(**arguments)
+def test_a_bad_step_or_parameter_is_named(call, error, named):
+    with pytest.raises(error, match=named):
+        call()
+
+
+@pytest.mark.parametrize(
+    "step", [Annealed(0.05), Linear(0.25), Sigmoid(20.0), Amplifier(7.0), Identity(), Heaviside()], ids=str
+)
+def test_a_step_is_read_back_from_its_text(step):
+    assert get(str(step)) == step
+    assert get(step) is step
+    assert get(step.name).name == step.name
+
+
+def test_a_function_is_a_step():
+    step = get(lambda p, tau: p)
+    assert torch.equal(step(LINE, 0.5), LINE)
 
 
 def test_slopes_join_the_five_points():
-    low, middle, high = linear_step_slopes(0.3, delta=0.1, width=0.2)
+    low, middle, high = _slopes(0.3, delta=0.1, width=0.2)
     assert (low * 0.2, middle * 0.2, high * 0.6) == pytest.approx((0.1, 0.8, 0.1))
 
 
-@pytest.mark.parametrize(
-    "step", [linear_step, sigmoid_step, amplifier_step, identity_step, partial(annealed_linear_step, temperature=0.1)]
-)
+@pytest.mark.parametrize("step", [Linear(), Sigmoid(), Amplifier(), Identity(), Annealed(0.1)])
 @pytest.mark.parametrize("decimals", [1, 2, 3])
 def test_table_is_exact_on_its_grid_and_off_by_half_a_cell_elsewhere(step, decimals):
-    table = StepTable(step, p_decimals=decimals)
+    table = Tabulated(step, p_decimals=decimals)
     taus = torch.linspace(0, 1, 11, dtype=torch.float64)[:, None]
     grid = torch.linspace(0, 1, 10**decimals + 1, dtype=torch.float64)
     assert torch.allclose(table(grid, taus), step(grid.expand(11, -1), taus), atol=1e-12)
@@ -237,9 +260,9 @@ def test_table_is_exact_on_its_grid_and_off_by_half_a_cell_elsewhere(step, decim
         assert off <= steepest * 0.5 / 10**decimals + 1e-9
 
 
-@pytest.mark.parametrize("step", [linear_step, sigmoid_step, heaviside])
+@pytest.mark.parametrize("step", [Linear(), Sigmoid(), Heaviside()])
 def test_reported_table_error_is_the_largest_one_at_tabulated_thresholds(step):
-    table = StepTable(step)
+    table = Tabulated(step)
     taus = [i / 10 for i in range(1, 10)]
     p = [i / 2000 for i in range(2001)]
     plain = max(abs(table(double(p), tau) - step(double(p), tau)).max().item() for tau in taus)
@@ -247,29 +270,29 @@ def test_reported_table_error_is_the_largest_one_at_tabulated_thresholds(step):
 
 
 def test_a_finer_table_is_more_accurate():
-    errors = [StepTable(linear_step, p_decimals=decimals).max_error() for decimals in (2, 3)]
+    errors = [Tabulated(Linear(), p_decimals=decimals).max_error() for decimals in (2, 3)]
     assert errors == pytest.approx([0.04, 0.004], rel=1e-6)  # slope 8 times half a cell
 
 
 def test_table_trains_with_the_slopes_of_the_step():
-    table = StepTable(sigmoid_step, p_decimals=3)
+    table = Tabulated(Sigmoid(), p_decimals=3)
     p = torch.linspace(0.01, 0.99, 37, dtype=torch.float64, requires_grad=True)
     (table_gradient,) = torch.autograd.grad(table(p, 0.3).sum(), p)
-    (gradient,) = torch.autograd.grad(sigmoid_step(p, 0.3).sum(), p)
+    (gradient,) = torch.autograd.grad(Sigmoid()(p, 0.3).sum(), p)
     assert torch.allclose(table_gradient, gradient, atol=0.02)
     assert gradient.max() > 2
 
 
 def test_a_table_of_the_exact_step_has_no_slope():
     p = torch.rand(9, requires_grad=True)
-    value = StepTable(heaviside)(p, 0.5)
+    value = Tabulated(Heaviside())(p, 0.5)
     value.sum().backward()
     assert set(value.tolist()) <= {0.0, 1.0}
     assert p.grad.abs().max() == 0
 
 
 def test_table_broadcasts_keeps_the_dtype_and_lets_nan_through():
-    table = StepTable(linear_step)
+    table = Tabulated(Linear())
     p = torch.rand(5, 3)
     assert table(p, torch.tensor([[[0.1]], [[0.5]]])).shape == (2, 5, 3)
     assert table(p.double(), 0.5).dtype == torch.float64
@@ -280,4 +303,4 @@ def test_table_broadcasts_keeps_the_dtype_and_lets_nan_through():
 @pytest.mark.parametrize("name", ["tau_decimals", "p_decimals"])
 def test_table_names_a_bad_number_of_decimals(name, decimals):
     with pytest.raises(ValueError, match=f"{name}: .*got {decimals}"):
-        StepTable(linear_step, **{name: decimals})
+        Tabulated(Linear(), **{name: decimals})

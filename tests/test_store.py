@@ -13,11 +13,12 @@ import pytest
 import skops.io
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from metricfit import save, store
+from metricfit import MetricClassifier, save, steps, store
 from metricfit.decisions import DecisionRule
 from metricfit.report import model_card
 from metricfit.store import ModelFolderError, describe, description_of, folder, load
 from metricfit.store.folder import write_folder
+from metricfit.training.recipes import Recipe
 from tests.helper import make_classifier
 
 QUICK = {"cv": 2, "baseline": True, "min_updates": 20, "max_epochs": 1, "random_state": 0, "verbose": False}
@@ -339,3 +340,17 @@ def test_a_model_saved_without_its_pages_loads(fitted, table, tmp_path):
     path = store.save(fitted, tmp_path / "bare")
     assert not (path / "report.html").exists()
     assert (load(path).predict(table) == fitted.predict(table)).all()
+
+
+def test_a_step_is_saved_by_its_spec_and_a_function_is_refused(tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    quick = {"cv": None, "baseline": False, "random_state": 0, "verbose": False}
+    recipe = Recipe(step=steps.Linear(0.2), min_updates=20, max_epochs=1)
+    classifier = MetricClassifier("mcc", recipe=recipe, **quick).fit(X, y)
+    back = load(save(classifier, tmp_path / "model"))
+    assert back.recipe_.step == "linear:delta=0.2"
+    assert (back.predict(X) == classifier.predict(X)).all()
+    own = MetricClassifier("mcc", recipe=Recipe(step=lambda p, tau: p, min_updates=20, max_epochs=1), **quick)
+    with pytest.raises(ValueError, match="recipe: its step is a Python function"):
+        save(own.fit(X, y), tmp_path / "own")

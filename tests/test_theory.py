@@ -1,7 +1,5 @@
 """The finite-sample bound, its inverse, and its coverage by simulation (east Theorems 5.8 and 5.9)."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metricfit.confusion import soft_confusion_matrix
-from metricfit.steps import annealed_linear_step
+from metricfit.steps import Annealed
 from metricfit.theory import batch_size_for, deviation_bound
 
 
@@ -33,7 +31,7 @@ def test_bound_holds_with_the_confidence_it_claims(temperature):
     target = (population + torch.randn(20_000, 3, generator=generator, dtype=torch.float64)).argmax(1)
 
     def matrix(rows):
-        step = partial(annealed_linear_step, temperature=temperature)
+        step = Annealed(temperature)
         return soft_confusion_matrix(population[rows], target[rows], step=step).matrix / len(rows)
 
     truth = matrix(torch.arange(20_000))

@@ -7,16 +7,16 @@ import sklearn.metrics as sk
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from metricfit.steps import Annealed, get
 
 from metricfit import ConfusionMatrix, MetricLoss, losses, metrics
 from metricfit.confusion import soft_confusion_matrix
-from metricfit.losses.stepping import choose_step
 
 
 @given(
     seed=st.integers(0, 10**6),
     tau=st.floats(0.01, 0.99),
-    step=st.sampled_from(["annealed_linear", "linear", "sigmoid"]),
+    step=st.sampled_from(["annealed", "linear", "sigmoid"]),
     task=st.sampled_from(["binary", "multilabel", "multiclass"]),
     temperature=st.floats(1e-6, 0.4),
 )
@@ -27,7 +27,7 @@ def test_cells_sum_to_the_weights_for_every_threshold_temperature_and_step(seed,
     weight = torch.rand(17, generator=generator, dtype=torch.float64)
     target = torch.randint(0, 2, shape if task == "multilabel" else (17,), generator=generator)
     options = {} if task == "multiclass" else {"threshold": tau}
-    function = choose_step(step, **({"temperature": temperature} if step == "annealed_linear" else {}))
+    function = Annealed(temperature) if step == "annealed" else get(step)
     cm = soft_confusion_matrix(logits, target, task=task, step=function, sample_weight=weight, **options)
     sums = cm.matrix.sum(dim=(-1, -2))
     torch.testing.assert_close(sums, weight.sum().expand_as(sums))
@@ -40,7 +40,7 @@ def test_a_near_perfect_three_class_prediction_has_a_small_loss():
 
 
 def test_an_argument_without_effect_is_an_error():
-    for options in ({"threshold": 0.3}, {"delta": 0.2}, {"k": 3.0}, {"class_prior": torch.ones(3)}):
+    for options in ({"threshold": 0.3}, {"step": "linear", "temperature": 0.1}, {"prior": torch.ones(3)}):
         with pytest.raises(ValueError, match="has no effect"):
             MetricLoss("f1", **options)
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from metricfit import MetricLoss
 from metricfit.losses import AnyLoss, AUROCLoss, DiceLoss, MAELoss, SoftFBetaLoss, SurrogateFBetaLoss, WMWLoss
 from metricfit.metrics import FBeta, Metric, ThresholdMean, get
+from metricfit.steps import Linear, Sigmoid
 
 __all__ = ["NAMES", "Approximation", "Built", "build"]
 
@@ -191,9 +192,9 @@ class DicePerSample(nn.Module):
 
 def _step(approximation: str, *, temperature: float, delta: float, k: float) -> dict[str, Any]:
     steps: dict[str, dict[str, Any]] = {
-        "linear": {"step": "linear", "delta": delta},
-        "sigmoid": {"step": "sigmoid", "k": k},
-        "annealed": {"step": "annealed_linear", "temperature": temperature},
+        "linear": {"step": Linear(delta)},
+        "sigmoid": {"step": Sigmoid(k)},
+        "annealed": {"temperature": temperature},
     }
     # Losses that approximate no step have an empty one in the tables.
     if (approximation or "linear") not in steps:

@@ -28,7 +28,7 @@ from benchmarks.data import load
 from metricfit import MetricClassifier, metrics
 from metricfit.data import TablePreprocessor
 from metricfit.training import Problem, Recipe
-from metricfit.training.evaluation import TrainingData
+from metricfit.training.batches import TrainingData
 from metricfit.training.loop import Trainer
 from metricfit.training.splits import split_rows
 

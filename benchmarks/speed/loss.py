@@ -31,7 +31,6 @@ import torch
 from torch.nn import functional as F
 
 from metricfit import MetricLoss, __version__
-from metricfit.fast import batch as kernels
 
 HERE = Path(__file__).parent
 IMAGES = HERE.parents[1] / "docs" / "images"
@@ -92,17 +91,13 @@ def without_numba(loss):
     """The same loss along the pure-torch path."""
 
     def call(logits, target):
-        import metricfit.fast
-        import metricfit.fast.loss
+        from metricfit import fast
 
-        modules = (metricfit.fast, metricfit.fast.loss)
-        for module in modules:
-            module.numba_is_here = lambda: False
+        known, fast.numba_is_here = fast.numba_is_here, lambda: False
         try:
             return loss(logits, target)
         finally:
-            for module in modules:
-                module.numba_is_here = kernels.numba_is_here
+            fast.numba_is_here = known
 
     return call
 
@@ -123,7 +118,7 @@ def options(seconds: float, clock: str) -> None:
             "f1": MetricLoss("f1", task=task),
             "mcc + cross-entropy": MetricLoss("mcc", task=task, cross_entropy=0.5),
             "f1 + weighted cross-entropy, memory": MetricLoss(
-                "f1", task=task, cross_entropy=0.5, class_weighting="sqrt", memory=0.9
+                "f1", task=task, cross_entropy=0.5, balance="sqrt", memory=0.9
             ),
         }
         contestants = {"cross_entropy": F.cross_entropy, **losses}

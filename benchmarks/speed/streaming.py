@@ -63,7 +63,7 @@ def one_training(folder: Path, millions: float) -> dict[str, object]:
     import torch
 
     from metricfit import MetricClassifier
-    from metricfit.streaming import confusion_of_shards, fit_shards
+    from metricfit.training.streaming import confusion_of_shards, fit_shards
 
     torch.set_num_threads(1)
     files = sorted(folder.glob("*.parquet"))[: round(millions * MILLION / ROWS_OF_FILE)]

@@ -17,9 +17,10 @@ from sklearn.datasets import load_digits
 
 from metricfit import MetricClassifier, Recipe
 from metricfit.plots import AnnealingDisplay, StepDisplay
+from metricfit.steps import Annealed
 
 IMAGES = Path(__file__).parents[1] / "images"
-STEPS = ("annealed_linear", "linear", "sigmoid", "amplifier", "identity")
+STEPS = ("annealed", "linear", "sigmoid", "amplifier", "identity")
 WARM = {0.2: "#fdba74", 0.1: "#f97316", 0.05: "#c2410c", 0.01: "#7c2d12"}
 
 
@@ -50,7 +51,7 @@ def draw_temperatures() -> None:
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constrained")
     for axes, tau in zip(panels, (0.5, 0.2), strict=True):
         for temperature, colour in WARM.items():
-            StepDisplay.from_step("annealed_linear", temperature=temperature, tau=tau, ax=axes, color=colour)
+            StepDisplay.from_step(Annealed(temperature), tau=tau, ax=axes, color=colour)
         axes.set_title(f"threshold τ = {tau}", fontsize=10, loc="left")
         axes.spines["right"].set_visible(False)
     panels[1].set_ylabel("")

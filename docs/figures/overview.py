@@ -5,7 +5,6 @@ python docs/figures/overview.py
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -17,7 +16,7 @@ from torch.nn import functional as F
 
 from metricfit import MetricLoss, metrics
 from metricfit.confusion import hard_confusion_matrix
-from metricfit.steps import annealed_linear_step
+from metricfit.steps import Annealed
 
 IMAGE = Path(__file__).parents[1] / "images" / "overview.png"
 COLOURS = {0.2: "#fdba74", 0.05: "#f97316", 0.01: "#9a3412"}
@@ -34,7 +33,7 @@ def draw_steps(axes: plt.Axes) -> None:
     """EAST's step at falling temperatures."""
     p = torch.linspace(0, 1, 501)
     for temperature, colour in COLOURS.items():
-        step = partial(annealed_linear_step, temperature=temperature)
+        step = Annealed(temperature)
         axes.plot(p, step(p, 0.5), color=colour, label=f"T = {temperature:g}")
     axes.plot([0, 0.5, 0.5, 1], [0, 0, 1, 1], color="black", lw=1, ls="--", label="exact step")
     axes.set(xlabel="probability", ylabel="counts as positive", title="1. Soften the decision")

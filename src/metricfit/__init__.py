@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from metricfit import data, decisions, functional, losses, metrics, plots
+    from metricfit import data, decisions, losses, metrics, plots
     from metricfit.annealing import TemperatureAnnealer
     from metricfit.classifier import MetricClassifier
     from metricfit.confusion import ConfusionMatrix
@@ -28,7 +28,6 @@ __all__ = [
     "__version__",
     "data",
     "decisions",
-    "functional",
     "load",
     "losses",
     "metrics",
@@ -46,7 +45,6 @@ _LAZY = {
     "TemperatureAnnealer": "metricfit.annealing",
     "data": "metricfit.data",
     "decisions": "metricfit.decisions",
-    "functional": "metricfit.functional",
     "load": "metricfit.store",
     "losses": "metricfit.losses",
     "metrics": "metricfit.metrics",

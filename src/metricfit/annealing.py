@@ -60,7 +60,7 @@ class TemperatureAnnealer:
     ) -> None:
         self.losses = list(loss) if isinstance(loss, Iterable) else [loss]
         if not self.losses or any(getattr(one, "temperature", None) is None for one in self.losses):
-            raise ValueError("loss: expected a MetricLoss with a temperature, that is step='annealed_linear'.")
+            raise ValueError("loss: expected a MetricLoss with a temperature, that is step='annealed'.")
         if mode not in get_args(Mode):
             raise ValueError(f"mode: expected 'plateau' or 'epoch', got {mode!r}.")
         if not 0 < factor < 1:

@@ -20,20 +20,28 @@ from metricfit.assess import HeldOutScores
 from metricfit.assess.validation import argmax_rule, held_out, tuned_rule, validation_report
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
+from metricfit.data.preprocessing import columns_in_words, warn_of_unused
 from metricfit.data.targets import Target, read_target, read_truth
-from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.decisions import DecisionRule
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.metrics import Constrained, MetricLike, resolve
-from metricfit.training.callbacks import Callback, callback_list, progress_bar
+from metricfit.training.batches import TrainingData
 from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
-from metricfit.training.evaluation import TrainingData, mean_probabilities
+from metricfit.training.evaluation import mean_probabilities
 from metricfit.training.explanation import explain
-from metricfit.training.inputs import as_dense, as_device, check_two_dimensions, matches_names, row_count
+from metricfit.training.history import Callback, callback_list, progress_bar
+from metricfit.training.inputs import (
+    as_dense,
+    as_device,
+    check_two_dimensions,
+    combined_weights,
+    draw_seed,
+    matches_names,
+    row_count,
+)
 from metricfit.training.loop import Problem, TrainingResult, train
 from metricfit.training.recipes import Recipe
 from metricfit.training.splits import Split, choose_cv, given_splits, group_codes, split_rows
-from metricfit.training.targets import combined_weights, draw_seed
 
 __all__ = ["MetricClassifier"]
 

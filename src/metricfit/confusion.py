@@ -1,24 +1,40 @@
 """The confusion matrix: one value object for soft counts, hard counts and whole sweeps of cut-offs.
 
-Rows are true classes, columns predicted ones. Leading batch dimensions hold a grid of thresholds.
+Rows are true classes, columns predicted ones. Leading dimensions hold thresholds and ensemble members.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from metricfit._counting import count_hard, count_samples, probabilities
 from metricfit.inputs import Samples, Task, check_task, flatten_inputs, values_can_be_inspected
-from metricfit.steps import Step, annealed_linear_step, heaviside
+from metricfit.membership import dynamic_membership, threshold_membership
+from metricfit.numerics import safe_divide
+from metricfit.steps import Annealed, Heaviside, Step
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 __all__ = ["ConfusionMatrix", "Counts", "hard_confusion_matrix", "soft_confusion_matrix"]
 
 Absent = Literal["count", "skip"]
+
+Grid = tuple[float, ...] | None
+"""Thresholds that a sweep is taken over; None for the decision itself."""
+
+WHOLE_ELEMENTS = 2**25
+"""Up to this many memberships are counted at once."""
+
+BLOCK_ELEMENTS = 2**22
+"""More are counted in blocks of rows of about this size. Each block's backward pass recomputes what it needs, so
+that the extra memory stays a few times the logits', for about half as much time again."""
 
 
 class Counts(NamedTuple):
@@ -46,7 +62,7 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ConfusionMatrix:
-    """Counts of true against predicted classes, soft or hard.
+    """Counts of true against predicted classes, soft or hard; with any leading dimensions.
 
     Attributes:
         matrix: Shape (…, d, d) for binary (d = 2) and multiclass, (…, L, 2, 2) for multi-label tasks; integer
@@ -187,6 +203,99 @@ class ConfusionMatrix:
         hint = "" if self.labels is not None else "; to name classes pass labels=[…]"
         raise ValueError(f"class {label!r}: no such class; the classes are {shown}{hint}.")
 
+    @classmethod
+    def from_codes(
+        cls,
+        true: Tensor | ArrayLike,
+        predicted: Tensor | ArrayLike,
+        classes: int,
+        weight: Tensor | ArrayLike | None = None,
+        *,
+        task: Task | None = None,
+        labels: tuple[Hashable, ...] | None = None,
+        absent: Absent = "count",
+    ) -> ConfusionMatrix:
+        """Count predicted against true class codes, exactly, in float64.
+
+        Args:
+            true: Codes from 0 to classes - 1, shape (…, n); 0 and 1, shape (…, n, labels), for a multi-label task.
+            predicted: The same of the predictions; leading dimensions broadcast.
+            classes: The number of classes, or of labels.
+            weight: Weights (…, n).
+            task: By default binary for two classes, else multiclass; by the shape alone multi-label is never assumed.
+            labels: Class names, passed on.
+            absent: Passed on.
+
+        >>> ConfusionMatrix.from_codes([0, 1, 1], [0, 1, 0], 2).matrix
+        tensor([[1., 0.],
+                [1., 1.]], dtype=torch.float64)
+        """
+        first, second = torch.broadcast_tensors(torch.as_tensor(true).long(), torch.as_tensor(predicted).long())
+        task = task or ("binary" if classes == 2 else "multiclass")
+        sides = 2 if task == "multilabel" else classes
+        cells = first * sides + second
+        cells = cells.transpose(-1, -2) if task == "multilabel" else cells
+        weights = None
+        if weight is not None:
+            weights = torch.as_tensor(weight, device=cells.device).double()
+            weights = weights[..., None, :] if task == "multilabel" else weights
+            weights = weights.expand(cells.shape).reshape(-1)
+        lead = cells.shape[:-1]
+        rows = torch.arange(lead.numel(), device=cells.device).reshape(*lead, 1)
+        flat = (cells + rows * sides**2).reshape(-1)
+        counts = torch.bincount(flat, weights, minlength=lead.numel() * sides**2).double()
+        return cls(counts.reshape(*lead, sides, sides), task, labels, absent)
+
+    @classmethod
+    def from_labels(
+        cls,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        *,
+        labels: Sequence[Hashable] | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> ConfusionMatrix:
+        """The exact confusion matrix of predicted labels; (n,) labels or (n, L) 0/1 indicators.
+
+        Classes are those that occur in either array, in sorted order, unless ``labels`` gives them. Two classes
+        make a binary matrix; a lone 0, 1 or -1 is completed to its usual pair.
+
+        >>> ConfusionMatrix.from_labels(["cat", "dog", "dog"], ["cat", "dog", "cat"]).matrix
+        tensor([[1., 0.],
+                [1., 1.]], dtype=torch.float64)
+        """
+        from metricfit.labels import codes_of_labels
+
+        true, predicted, weight, names, task = codes_of_labels(y_true, y_pred, labels, sample_weight)
+        size = true.shape[1] if task == "multilabel" else len(names or ())
+        return cls.from_codes(true, predicted, size, weight, task=task, labels=names)
+
+    @classmethod
+    def from_scores(
+        cls,
+        y_true: ArrayLike,
+        score: ArrayLike,
+        *,
+        thresholds: Sequence[float] | None = None,
+        labels: Sequence[Hashable] | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> ConfusionMatrix:
+        """The matrices at *every* distinct cut-off of the scores, from high to low, or at given thresholds.
+
+        Binary: scores (n,) of the second class, or one column for each of the two, of which the second counts.
+        Multiclass or multi-label: scores (n, classes), one class against the rest each; the matrices are then of a
+        multi-label task, shape (cut-offs, classes, 2, 2), where classes with fewer distinct scores repeat their last
+        matrix.
+
+        >>> ConfusionMatrix.from_scores([0, 1, 1], [0.1, 0.4, 0.8], thresholds=[0.5]).matrix
+        tensor([[[1., 0.],
+                 [1., 1.]]], dtype=torch.float64)
+        """
+        from metricfit.labels import sweep_of_scores
+
+        counts, task, names = sweep_of_scores(y_true, score, thresholds, labels, sample_weight)
+        return cls(torch.from_numpy(counts), task, names)
+
     def with_matrix(self, matrix: Tensor) -> ConfusionMatrix:
         """The same task, labels and averaging around another tensor."""
         return replace(self, matrix=matrix)
@@ -214,7 +323,7 @@ def soft_confusion_matrix(
     target: Tensor,
     *,
     task: Task = "multiclass",
-    step: Step = annealed_linear_step,
+    step: Step | None = None,
     threshold: Tensor | float = 0.5,
     thresholds: Sequence[float] | None = None,
     weight: Tensor | None = None,
@@ -225,6 +334,7 @@ def soft_confusion_matrix(
     labels: tuple[Hashable, ...] | None = None,
     absent: Absent = "count",
     validate: bool = True,
+    members: int | None = None,
 ) -> ConfusionMatrix:
     """The differentiable confusion matrix of a batch. Its cells always sum to the weights of the samples.
 
@@ -232,8 +342,8 @@ def soft_confusion_matrix(
         input: Logits (N, C, …), (N, …) or (N, L, …), as the task says.
         target: Indices (N, …) or probabilities (N, C, …); for binary and multi-label tasks 0/1, input's shape.
         task: "multiclass", "binary" or "multilabel".
-        step: The approximation of the Heaviside step, see :mod:`metricfit.steps`.
-        threshold: Fixed threshold of binary and multi-label tasks; a number or one a label.
+        step: The approximation of the Heaviside step, see :mod:`metricfit.steps`; by default ``Annealed()``.
+        threshold: Fixed threshold of binary and multi-label tasks; one number, or one per label.
         thresholds: A grid of thresholds instead: the result has a leading dimension, and classes are
             taken one against the rest.
         weight: Class weights.
@@ -244,6 +354,7 @@ def soft_confusion_matrix(
         labels: Class names, passed on to the matrix.
         absent: Passed on to the matrix.
         validate: Look at the values too, not only at the shapes.
+        members: How many ensemble members lead the shapes of input, target and weights; the matrix keeps them.
 
     >>> logits = torch.tensor([[9.0, 0.0, 0.0], [0.0, 9.0, 0.0], [0.0, 9.0, 0.0]])
     >>> soft_confusion_matrix(logits, torch.tensor([0, 1, 2])).matrix.round(decimals=1)
@@ -254,13 +365,13 @@ def soft_confusion_matrix(
     check_task(task)
     samples = flatten_inputs(
         input, target, task=task, weight=weight, sample_weight=sample_weight, ignore_index=ignore_index,
-        from_probabilities=from_probabilities, validate=validate,
+        from_probabilities=from_probabilities, validate=validate, members=members,
     )  # fmt: skip
     _check_thresholds(task, threshold, thresholds, samples.scores.shape[-1])
     if detach_threshold and (task != "multiclass" or thresholds is not None):
         raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
     matrix = count_samples(
-        samples, task, step, threshold=threshold, thresholds=thresholds, detach_threshold=detach_threshold,
+        samples, task, step or Annealed(), threshold=threshold, thresholds=thresholds, detach_threshold=detach_threshold,
         from_probabilities=from_probabilities,
     )  # fmt: skip
     return as_confusion_matrix(matrix, task, thresholds, labels, absent)
@@ -280,6 +391,7 @@ def hard_confusion_matrix(
     labels: tuple[Hashable, ...] | None = None,
     absent: Absent = "count",
     validate: bool = True,
+    members: int | None = None,
 ) -> ConfusionMatrix:
     """The exact confusion matrix of arg max (multiclass) or ``p >= threshold`` predictions, in float64.
 
@@ -292,17 +404,42 @@ def hard_confusion_matrix(
     check_task(task)
     samples = flatten_inputs(
         input, target, task=task, weight=weight, sample_weight=sample_weight, ignore_index=ignore_index,
-        from_probabilities=from_probabilities, validate=validate,
+        from_probabilities=from_probabilities, validate=validate, members=members,
     )  # fmt: skip
     samples = replace(samples, scores=samples.scores.detach())
     _check_thresholds(task, threshold, thresholds, samples.scores.shape[-1])
+    return hard_matrix(
+        samples, task, threshold=threshold, thresholds=thresholds, from_probabilities=from_probabilities,
+        labels=labels, absent=absent,
+    )  # fmt: skip
+
+
+def hard_matrix(
+    samples: Samples,
+    task: Task,
+    *,
+    threshold: Tensor | float = 0.5,
+    thresholds: Sequence[float] | None = None,
+    from_probabilities: bool = False,
+    labels: tuple[Hashable, ...] | None = None,
+    absent: Absent = "count",
+) -> ConfusionMatrix:
+    """The exact matrix of samples that are flattened already; arguments as in :func:`soft_confusion_matrix`."""
+    target = samples.target.double() if samples.target.is_floating_point() else samples.target
     if task == "multiclass" and thresholds is None:
-        return ConfusionMatrix(count_hard(samples), task, labels, absent)
+        predicted, classes = samples.scores.argmax(dim=-1), samples.scores.shape[-1]
+        if not target.is_floating_point():
+            return ConfusionMatrix.from_codes(
+                target, predicted, classes, samples.weight, task=task, labels=labels, absent=absent
+            )
+        rows = indicator(predicted, target) * samples.weight.double()[..., None]
+        return ConfusionMatrix(target.mT @ rows, task, labels, absent)
     # Compared in its own dtype, so that a float32 probability of 0.7 reaches a threshold of 0.7; counted in float64.
     p = probabilities(samples.scores, task, from_probabilities)
-    target = samples.target.double() if samples.target.is_floating_point() else samples.target
     exact = Samples(p, target, samples.weight.double(), samples.ignored)
-    matrix = count_samples(exact, task, heaviside, threshold=threshold, thresholds=thresholds, from_probabilities=True)
+    matrix = count_samples(
+        exact, task, Heaviside(), threshold=threshold, thresholds=thresholds, from_probabilities=True
+    )
     return as_confusion_matrix(matrix, task, thresholds, labels, absent)
 
 
@@ -325,7 +462,7 @@ def _check_thresholds(task: Task, threshold: Tensor | float, thresholds: Sequenc
         raise ValueError(f"thresholds: expected a list of numbers in [0, 1], got {thresholds}.")
     if values.ndim > 1 or (values.ndim == 1 and len(values) != columns):
         shape = tuple(values.shape)
-        raise ValueError(f"threshold: expected a number or {columns} of them, one a label, got shape {shape}.")
+        raise ValueError(f"threshold: expected one number or {columns}, one per label, got shape {shape}.")
     if not values_can_be_inspected():
         return
     if not bool(((grid >= 0) & (grid <= 1)).all()):
@@ -334,3 +471,129 @@ def _check_thresholds(task: Task, threshold: Tensor | float, thresholds: Sequenc
         raise ValueError(f"threshold: expected numbers in [0, 1], got {threshold}.")
     if task == "multiclass" and not bool((values == 0.5).all()):
         raise ValueError("threshold: has no effect with a multiclass task, whose threshold is dynamic.")
+
+
+def probabilities(scores: Tensor, task: Task, from_probabilities: bool = False) -> Tensor:
+    """Softmax for a multiclass task, sigmoid for the others."""
+    if from_probabilities:
+        return scores
+    return scores.softmax(dim=-1) if task == "multiclass" else scores.sigmoid()
+
+
+def count_samples(
+    samples: Samples,
+    task: Task,
+    step: Step,
+    *,
+    threshold: Tensor | float = 0.5,
+    thresholds: Sequence[float] | None = None,
+    detach_threshold: bool = False,
+    from_probabilities: bool = False,
+) -> Tensor:
+    """The soft counts (…, d, d) at a dynamic threshold, else (…, L, 2, 2); a grid of thresholds leads all dimensions."""
+    count = partial(
+        _count_block,
+        task=task,
+        step=step,
+        threshold=threshold,
+        thresholds=thresholds,
+        detach_threshold=detach_threshold,
+        from_probabilities=from_probabilities,
+    )
+    return _count_in_blocks(count, samples, 1 if thresholds is None else len(thresholds))
+
+
+def count_each_class(
+    samples: Samples, step: Step, *, detach_threshold: bool = False, from_probabilities: bool = False
+) -> Tensor:
+    """The (d, 2, 2) counts of each class against the rest at the dynamic threshold, without the (d, d) matrix.
+
+    For class indices as targets. What metrics that are averages over classes need: 4 d numbers instead of d².
+    """
+    count = partial(_count_classes, step=step, detach_threshold=detach_threshold, from_probabilities=from_probabilities)
+    return _count_in_blocks(count, samples)
+
+
+def _count_classes(
+    scores: Tensor, target: Tensor, weight: Tensor, *, step: Step, detach_threshold: bool, from_probabilities: bool
+) -> Tensor:
+    p = probabilities(scores, "multiclass", from_probabilities)
+    membership = dynamic_membership(p, step, detach_threshold=detach_threshold)
+    hit = membership.gather(1, target[:, None]).squeeze(1)
+    nothing = membership.new_zeros(membership.shape[1])
+    tp = nothing.index_add(0, target, weight * hit)
+    fn = nothing.index_add(0, target, weight * (1 - hit))
+    fp = weight @ membership.scatter(1, target[:, None], 0.0)
+    tn = (weight.sum() - tp - fn - fp).clamp_min(0)
+    return torch.stack([torch.stack([tn, fp], dim=-1), torch.stack([fn, tp], dim=-1)], dim=-2)
+
+
+def _count_in_blocks(count: Callable[..., Tensor], samples: Samples, grid: int = 1) -> Tensor:
+    scores, target, weight = samples.scores, samples.target, samples.weight
+    if scores.numel() * grid <= WHOLE_ELEMENTS or not values_can_be_inspected():
+        return count(scores, target, weight)
+    along = scores.ndim - 2
+    rows = max(1, BLOCK_ELEMENTS * scores.shape[along] // (scores.numel() * grid))
+    blocks = zip(*(part.split(rows, dim=along) for part in (scores, target, weight)), strict=True)
+    if torch.is_grad_enabled() and scores.requires_grad:
+        count = partial(checkpoint, count, use_reentrant=False, preserve_rng_state=False)
+    return reduce(torch.add, (count(*block) for block in blocks))
+
+
+def _count_block(
+    scores: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    *,
+    task: Task,
+    step: Step,
+    threshold: Tensor | float,
+    thresholds: Sequence[float] | None,
+    detach_threshold: bool,
+    from_probabilities: bool,
+) -> Tensor:
+    p = probabilities(scores, task, from_probabilities)
+    if task == "multiclass" and thresholds is None:
+        membership = dynamic_membership(p, step, detach_threshold=detach_threshold)
+        return _add_rows(membership, target, weight)
+    if task == "multiclass":
+        target, weight = _one_against_rest(target, weight, p)
+    if thresholds is not None:
+        grid = torch.as_tensor(thresholds, dtype=p.dtype, device=p.device)
+        threshold = grid.reshape(-1, *(1,) * p.ndim)
+    return _count_labels(threshold_membership(p, threshold, step), target, weight)
+
+
+def _add_rows(membership: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    """Add each membership row to the row of its true class: O(n·d) for indices, one product for probabilities."""
+    weighted = membership * weight[..., None]
+    if target.is_floating_point():
+        return target.mT @ weighted
+    *lead, _, classes = membership.shape
+    if lead:  # the matrices of all members stand below one another
+        members = torch.arange(lead[0], device=target.device)[:, None]
+        target = target + classes * members
+    rows = membership.new_zeros(*lead, classes, classes).flatten(0, -2)
+    return rows.index_add(0, target.flatten(), weighted.flatten(0, -2)).reshape(*lead, classes, classes)
+
+
+def indicator(target: Tensor, like: Tensor) -> Tensor:
+    """1 at the target's class, else 0, in the shape (…, n, d) and dtype of ``like``; no int64 one-hot rows."""
+    return (target[..., None] == torch.arange(like.shape[-1], device=like.device)).to(like.dtype)
+
+
+def _one_against_rest(target: Tensor, weight: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """Share of positive and weight, both (…, n, d), of every class against the rest."""
+    if not target.is_floating_point():
+        return indicator(target, p), weight[..., None].expand_as(p)
+    mass = target.sum(dim=-1, keepdim=True)  # not 1 where class weights scaled a row of probabilities
+    return safe_divide(target, mass.expand_as(target)), (weight[..., None] * mass).expand_as(p)
+
+
+def _count_labels(membership: Tensor, positive: Tensor, weight: Tensor) -> Tensor:
+    """(…, L, 2, 2) counts of soft predictions (…, n, L) against the share of positive."""
+    positives, negatives = positive * weight, (1 - positive) * weight
+    rejected = 1 - membership
+    tn, fp = (rejected * negatives).sum(dim=-2), (membership * negatives).sum(dim=-2)
+    fn, tp = (rejected * positives).sum(dim=-2), (membership * positives).sum(dim=-2)
+    return torch.stack([torch.stack([tn, fp], dim=-1), torch.stack([fn, tp], dim=-1)], dim=-2)

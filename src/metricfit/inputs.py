@@ -32,13 +32,13 @@ def check_ignore_index(ignore_index: int) -> None:
 
 @dataclass(frozen=True)
 class Samples:
-    """Flattened samples, ready for the next room.
+    """Flattened samples, ready for the next room; with ensemble members their dimension leads everywhere.
 
     Attributes:
-        scores: Logits (or probabilities), shape (n, d); d = 1 for a binary task.
-        target: Multiclass: class indices (n,) or class probabilities (n, d). Binary and multi-label:
-            the share of positive, shape (n, d).
-        weight: Weight of each sample, shape (n,), or of each label decision, shape (n, d).
+        scores: Logits (or probabilities), shape (…, n, d); d = 1 for a binary task.
+        target: Multiclass: class indices (…, n) or class probabilities (…, n, d). Binary and multi-label:
+            the share of positive, shape (…, n, d).
+        weight: Weight of each sample, shape (…, n), or of each label decision, shape (…, n, d).
         ignored: Whether positions were (or may have been) ignored; their scores are 0 and weights 0.
     """
 
@@ -46,6 +46,12 @@ class Samples:
     target: Tensor
     weight: Tensor
     ignored: bool
+
+    @property
+    def total(self) -> Tensor:
+        """The sum of the weights, shape (…)."""
+        dimensions = self.scores.ndim - 2
+        return self.weight.flatten(dimensions).sum(dim=-1)
 
 
 def values_can_be_inspected() -> bool:
@@ -64,19 +70,21 @@ def flatten_inputs(
     from_probabilities: bool = False,
     validate: bool = True,
     allow_empty: bool = False,
+    members: int | None = None,
 ) -> Samples:
     """Check shapes, dtypes and values, then flatten; ignored positions are removed by selection.
 
     Args:
-        input: Logits: (N, C, …) multiclass, (N, …) binary, (N, L, …) multi-label.
+        input: Logits: (N, C, …) multiclass, (N, …) binary, (N, L, …) multi-label; with members (M, N, …).
         target: See :class:`metricfit.MetricLoss`.
         task: One of the three tasks.
         weight: Class weights, shape (C,), (2,) for a binary task, (L,) for a multi-label one.
-        sample_weight: Shape (N,) or one weight a position.
+        sample_weight: Shape (N,) or one weight per position; with members (M, N) or (M, N, …).
         ignore_index: Target value of positions that do not count.
         from_probabilities: Whether ``input`` holds probabilities instead of logits.
         validate: Whether to look at the values (NaN, labels out of range); shapes are always checked.
         allow_empty: Whether a batch may have no samples, because other processes have some.
+        members: How many ensemble members lead every shape; None for no such dimension.
     """
     if not isinstance(input, Tensor) or not isinstance(target, Tensor):
         wrong = "input" if not isinstance(input, Tensor) else "target"
@@ -86,41 +94,42 @@ def flatten_inputs(
         raise TypeError(f"input: expected floating-point logits, got {input.dtype}; call .float() first.")
     check_ignore_index(ignore_index)
     validate = validate and values_can_be_inspected()
-    classes = _check_input_shape(input, task, allow_empty)
+    lead = 0 if members is None else 1
+    _check_input_shape(input, task, allow_empty, members)
     dtype = accumulation_dtype(input.dtype)
     if task == "multiclass":
-        samples = _multiclass(input, target, sample_weight, ignore_index, validate, dtype)
+        samples = _multiclass(input, target, sample_weight, ignore_index, validate, dtype, lead)
     else:
-        samples = _labels(input, target, sample_weight, ignore_index, validate, dtype, task)
+        samples = _labels(input, target, sample_weight, ignore_index, validate, dtype, task, lead)
     if validate:
         slack = max(1e-3, *(torch.finfo(t.dtype).eps for t in (input, target) if t.is_floating_point()))
         _check_values(samples, task, from_probabilities, slack)
     if weight is None:
         return samples
-    size = classes if task == "multiclass" else 2 if task == "binary" else input.shape[1]
+    size = 2 if task == "binary" else input.shape[lead + 1]
     weight = _checked_class_weight(weight, size, task, validate, samples.scores)
     return _weigh_classes(samples, weight) if task == "multiclass" else _weigh_labels(samples, weight, task)
 
 
-def _check_input_shape(input: Tensor, task: Task, allow_empty: bool) -> int:
-    smallest = 1 if task == "binary" else 2
-    layout = {"multiclass": "(N, C, …)", "binary": "(N, …)", "multilabel": "(N, L, …)"}[task]
-    if input.ndim < smallest:
-        raise ValueError(f"input: a {task} task expects shape {layout}, got {tuple(input.shape)}.")
+def _check_input_shape(input: Tensor, task: Task, allow_empty: bool, members: int | None) -> None:
+    lead = 0 if members is None else 1
+    layout = {"multiclass": "N, C, …", "binary": "N, …", "multilabel": "N, L, …"}[task]
+    shape = tuple(input.shape)
+    if input.ndim < lead + (1 if task == "binary" else 2) or (members is not None and shape[0] != members):
+        wanted = f"({layout})" if members is None else f"({members}, {layout}) for {members} members"
+        raise ValueError(f"input: a {task} task expects shape {wanted}, got {shape}.")
     if input.numel() == 0 and not allow_empty:
-        raise ValueError(f"input: the batch is empty, shape {tuple(input.shape)}; skip batches without samples.")
-    classes = 2 if task == "binary" else input.shape[1]
-    if task == "multiclass" and classes < 2:
+        raise ValueError(f"input: the batch is empty, shape {shape}; skip batches without samples.")
+    if task == "multiclass" and shape[lead + 1] < 2:
         raise ValueError(
-            f"input: a multiclass task needs at least 2 classes in dimension 1, got shape {tuple(input.shape)}; "
-            "for one logit a sample use task='binary'."
+            f"input: a multiclass task needs at least 2 classes in dimension {lead + 1}, got shape {shape}; "
+            "for one logit per sample use task='binary'."
         )
-    return classes
 
 
-def _rows(tensor: Tensor) -> Tensor:
-    """(N, C, …) to (N·…, C)."""
-    return tensor.movedim(1, -1).flatten(0, -2)
+def _rows(tensor: Tensor, lead: int) -> Tensor:
+    """(…, N, C, …) to (…, N·…, C)."""
+    return tensor.movedim(lead + 1, -1).flatten(lead, -2)
 
 
 def _multiclass(
@@ -130,23 +139,24 @@ def _multiclass(
     ignore_index: int,
     validate: bool,
     dtype: torch.dtype,
+    lead: int,
 ) -> Samples:
-    positions = input.shape[:1] + input.shape[2:]
-    scores = _rows(input).to(dtype)
+    positions = input.shape[: lead + 1] + input.shape[lead + 2 :]
+    scores = _rows(input, lead).to(dtype)
     if target.shape == input.shape and target.is_floating_point():
-        labels = _rows(target).to(dtype)
+        labels = _rows(target, lead).to(dtype)
         keep = ~(labels == ignore_index).all(dim=-1)
     elif target.shape == positions and not target.is_floating_point() and target.dtype != torch.bool:
-        labels = target.reshape(-1).long()
+        labels = target.flatten(lead).long()
         keep = labels != ignore_index
     else:
         raise _target_error(input, target, positions)
-    weight = _flat_weight(sample_weight, positions, scores)
+    weight = _flat_weight(sample_weight, positions, scores, lead)
     ignored = not validate or not bool(keep.all())
     if ignored:
-        rows = keep[:, None]
+        rows = keep[..., None]
         scores = torch.where(rows, scores, torch.zeros_like(scores))
-        labels = torch.where(keep if labels.ndim == 1 else rows, labels, torch.zeros_like(labels))
+        labels = torch.where(rows if labels.is_floating_point() else keep, labels, torch.zeros_like(labels))
         weight = torch.where(keep, weight, torch.zeros_like(weight))
     return Samples(scores, labels, weight, ignored)
 
@@ -159,7 +169,7 @@ def _target_error(input: Tensor, target: Tensor, positions: torch.Size) -> Excep
         )
     if target.shape == input.shape:
         return TypeError(
-            f"target: one value a class (shape {tuple(target.shape)}) must be floating-point class probabilities, "
+            f"target: one value per class (shape {tuple(target.shape)}) must be floating-point class probabilities, "
             f"got {target.dtype}; call .float(), or .argmax(1) for class indices."
         )
     return ValueError(
@@ -176,19 +186,21 @@ def _labels(
     validate: bool,
     dtype: torch.dtype,
     task: Task,
+    lead: int,
 ) -> Samples:
     if target.shape != input.shape:
         raise ValueError(
             f"target: a {task} task expects the shape of input, {tuple(input.shape)}, got {tuple(target.shape)}."
         )
-    scores = _rows(input) if task == "multilabel" else input.reshape(-1, 1)
-    labels = _rows(target) if task == "multilabel" else target.reshape(-1, 1)
-    scores, labels = scores.to(dtype), labels.to(dtype)
-    positions = input.shape[:1] + input.shape[2:] if task == "multilabel" else input.shape
-    if isinstance(sample_weight, Tensor) and task == "multilabel" and sample_weight.shape == input.shape:
-        weight = _rows(_checked_weight(sample_weight, scores))
+    several = task == "multilabel"
+    scores, labels = (
+        (_rows(values, lead) if several else values.flatten(lead).unsqueeze(-1)).to(dtype) for values in (input, target)
+    )
+    positions = input.shape[: lead + 1] + input.shape[lead + 2 :] if several else input.shape
+    if isinstance(sample_weight, Tensor) and several and sample_weight.shape == input.shape:
+        weight = _rows(_checked_weight(sample_weight, scores), lead)
     else:
-        weight = _flat_weight(sample_weight, positions, scores)[:, None].expand_as(scores)
+        weight = _flat_weight(sample_weight, positions, scores, lead)[..., None].expand_as(scores)
     keep = labels != ignore_index
     ignored = not validate or not bool(keep.all())
     if ignored:
@@ -204,21 +216,22 @@ def _checked_weight(sample_weight: Tensor, like: Tensor) -> Tensor:
     return sample_weight.to(device=like.device, dtype=like.dtype)
 
 
-def _flat_weight(sample_weight: Tensor | None, positions: torch.Size, like: Tensor) -> Tensor:
+def _flat_weight(sample_weight: Tensor | None, positions: torch.Size, like: Tensor, lead: int) -> Tensor:
     if sample_weight is None:
-        return like.new_ones(like.shape[0])
+        return like.new_ones(like.shape[:-1])
     weight = _checked_weight(sample_weight, like)
-    if weight.shape == positions[:1]:
-        weight = weight.reshape(weight.shape + (1,) * (len(positions) - 1)).expand(positions)
+    samples = positions[: lead + 1]
+    if weight.shape == samples:
+        weight = weight.reshape(weight.shape + (1,) * (len(positions) - len(samples))).expand(positions)
     elif weight.shape != positions:
         raise ValueError(
-            f"sample_weight: expected shape {tuple(positions[:1])} or {tuple(positions)}, got {tuple(weight.shape)}."
+            f"sample_weight: expected shape {tuple(samples)} or {tuple(positions)}, got {tuple(weight.shape)}."
         )
-    return weight.reshape(-1)
+    return weight.flatten(lead)
 
 
 def _checked_class_weight(weight: Tensor, size: int, task: Task, validate: bool, like: Tensor) -> Tensor:
-    meaning = {"multiclass": "one a class", "binary": "negative then positive", "multilabel": "one a label"}[task]
+    meaning = {"multiclass": "one per class", "binary": "negative then positive", "multilabel": "one per label"}[task]
     if not isinstance(weight, Tensor):
         raise TypeError(f"weight: expected a torch.Tensor of {size} weights, {meaning}, got {type(weight).__name__}.")
     if weight.shape != (size,):
@@ -229,7 +242,7 @@ def _checked_class_weight(weight: Tensor, size: int, task: Task, validate: bool,
 
 
 def _weigh_classes(samples: Samples, weight: Tensor) -> Samples:
-    if samples.target.ndim == 2:
+    if samples.target.is_floating_point():
         return Samples(samples.scores, samples.target * weight, samples.weight, samples.ignored)
     return Samples(samples.scores, samples.target, samples.weight * weight[samples.target], samples.ignored)
 
@@ -255,7 +268,7 @@ def _check_values(samples: Samples, task: Task, from_probabilities: bool, slack:
             raise ValueError("target: got NaN; mark positions that do not count with ignore_index.")
         _check_probabilities("target", target, weight, task, slack)
         return
-    classes = scores.shape[1]
+    classes = scores.shape[-1]
     outside = (target < 0) | (target >= classes)
     if bool(outside.any()):
         raise ValueError(
@@ -270,7 +283,7 @@ def _check_scores(scores: Tensor, name: str, task: Task) -> None:
     if bool(bad.any()):
         kind = "NaN" if bool(highest.isnan().any()) else "infinite"
         raise ValueError(
-            f"input: {kind} {name} in {int(bad.sum())} of {scores.shape[0]} samples; the network has diverged or its "
+            f"input: {kind} {name} in {int(bad.sum())} of {bad.numel()} samples; the network has diverged or its "
             "input has gaps. Pass validate=False to let NaN propagate."
         )
 

@@ -36,8 +36,8 @@ def dynamic_membership(p: Tensor, step: Step, *, detach_threshold: bool = False)
         step: A step of :mod:`metricfit.steps`.
         detach_threshold: Stop the gradient through the threshold.
 
-    >>> from metricfit.steps import heaviside
-    >>> dynamic_membership(torch.tensor([[0.6, 0.3, 0.1]]), heaviside)
+    >>> from metricfit.steps import Heaviside
+    >>> dynamic_membership(torch.tensor([[0.6, 0.3, 0.1]]), Heaviside())
     tensor([[1., 0., 0.]])
     """
     threshold = dynamic_threshold(p)
@@ -51,15 +51,15 @@ def threshold_membership(p: Tensor, threshold: Tensor | float, step: Step) -> Te
 
     Args:
         p: Probabilities, shape (n, labels).
-        threshold: A number, one threshold a label (shape (labels,)), or a grid of them (shape
-            (grid, 1, 1) or (grid, 1, labels)).
+        threshold: One number, one threshold per label (shape (labels,)), or a grid of them (shape
+            (grid, 1, …)).
         step: A step of :mod:`metricfit.steps`.
 
     Returns:
         Memberships in the positive class, shape (n, labels), with the grid in front where one was given.
 
-    >>> from metricfit.steps import identity_step
-    >>> threshold_membership(torch.tensor([[0.2], [0.9]]), 0.5, identity_step)
+    >>> from metricfit.steps import Identity
+    >>> threshold_membership(torch.tensor([[0.2], [0.9]]), 0.5, Identity())
     tensor([[0.2000],
             [0.9000]])
     """

@@ -1,32 +1,37 @@
-"""Approximations of the Heaviside step: from a probability to a soft yes or no.
+"""Approximations of the Heaviside step, as small objects: from a probability to a soft yes or no.
 
-Each function takes probabilities ``p`` and thresholds ``tau`` that broadcast against them, and returns
-values in [0, 1]. Formulas and names follow the papers (btg: Tsoi et al. 2022; east: Li et al.).
+A step is called with probabilities ``p`` and thresholds ``tau`` that broadcast against them and returns values in
+[0, 1]. Its text is its spec: ``steps.get("linear:delta=0.1")`` is ``Linear(delta=0.1)``. Formulas and names follow the
+papers (btg: Tsoi et al. 2022; east: Li et al.).
 """
 
 from __future__ import annotations
 
+import difflib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from numbers import Real
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 __all__ = [
+    "Amplifier",
+    "Annealed",
+    "Custom",
+    "Heaviside",
+    "Identity",
+    "Linear",
+    "Sigmoid",
     "Step",
-    "StepTable",
-    "amplifier_step",
-    "annealed_linear_step",
-    "heaviside",
-    "identity_step",
-    "linear_step",
-    "linear_step_slopes",
-    "lipschitz_constant",
-    "sigmoid_step",
+    "StepLike",
+    "Tabulated",
+    "check_temperature",
+    "get",
 ]
-
-Step = Callable[[Tensor, Tensor], Tensor]
-"""A step: ``step(p, tau)`` in [0, 1], not decreasing in ``p``."""
 
 THRESHOLD_MARGIN = 1e-6
 """Thresholds are kept inside (margin, 1 - margin): at 0 and 1 the five points of eq. 5 coincide."""
@@ -34,120 +39,371 @@ THRESHOLD_MARGIN = 1e-6
 SMALLEST_WIDTH = 1e-12
 """Middle segments are kept at least this wide: below it the square of their slope nears float32's range."""
 
+HIGHEST_TEMPERATURE = 0.4
+"""Above it the five points of east eq. 4 are out of order."""
 
-def heaviside(p: Tensor, tau: Tensor | float) -> Tensor:
-    """The exact step: 1 where ``p >= tau``, else 0. Its gradient is zero everywhere.
 
-    >>> heaviside(torch.tensor([0.2, 0.5, 0.7]), 0.5)
-    tensor([0., 1., 1.])
+class Step(ABC):
+    """A step: ``step(p, tau)`` in [0, 1], not decreasing in ``p``.
+
+    Attributes:
+        name: The name in specs.
+        has_threshold: Whether the step depends on ``tau``.
     """
-    return (p >= tau).to(p.dtype)
+
+    name: ClassVar[str]
+    has_threshold: ClassVar[bool] = True
+
+    @abstractmethod
+    def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
+        """The soft yes or no of each probability."""
+
+    @abstractmethod
+    def lipschitz(self, tau: float = 0.5) -> float:
+        """The steepest slope over p in [0, 1], as implemented: thresholds 0 and 1 are moved inside."""
+
+    def __str__(self) -> str:
+        """The spec that :func:`get` reads back."""
+        parts = ",".join(f"{part.name}={getattr(self, part.name):g}" for part in fields(self))  # type: ignore[arg-type]
+        return f"{self.name}:{parts}" if parts else self.name
 
 
-def sigmoid_step(p: Tensor, tau: Tensor | float, k: float = 10.0) -> Tensor:
-    """The sigmoid approximation 1 / (1 + exp(-k (p - tau))) of btg section 3.1.
+@dataclass(frozen=True)
+class Annealed(Step):
+    """EAST's step (east eq. 4): ``Linear`` with delta = T and a middle width of 5 T min(tau, 1 - tau).
 
-    >>> sigmoid_step(torch.tensor([0.5, 1.0]), 0.5, k=10.0)
-    tensor([0.5000, 0.9933])
+    At T = 0.2 it is ``Linear(delta=0.2)``; as T goes to 0 it tends to the exact step.
+
+    Args:
+        temperature: T in (0, 0.4]; a tensor that broadcasts against the probabilities is taken as it is.
+
+    >>> Annealed(temperature=0.01)(torch.tensor([0.0, 0.4, 0.5, 1.0]), 0.5)
+    tensor([0.0000, 0.0082, 0.5000, 1.0000])
+    >>> Annealed(temperature=0.2).lipschitz(0.5)
+    1.2
     """
-    return torch.sigmoid(k * (p - tau))
+
+    name: ClassVar[str] = "annealed"
+    temperature: float | Tensor = 0.2
+
+    def __post_init__(self) -> None:
+        """Check the temperature; a tensor's value is not looked at, which would wait for its device."""
+        if not isinstance(self.temperature, Tensor):
+            object.__setattr__(self, "temperature", check_temperature(self.temperature))
+
+    def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
+        """The five points at the temperature."""
+        tau, temperature = _inner_threshold(p, tau), self.temperature
+        if isinstance(temperature, Tensor) and temperature.ndim:  # several would otherwise decide on the dtype
+            temperature = temperature.to(p.dtype)
+        smallest = max(SMALLEST_WIDTH, torch.finfo(p.dtype).tiny)
+        width = (5 * temperature * torch.minimum(tau, 1 - tau)).clamp_min(smallest)
+        return _five_points(p, tau, temperature, width)
+
+    def lipschitz(self, tau: float = 0.5) -> float:
+        """The steepest of the three slopes."""
+        tau = _inner_number(tau)
+        temperature = float(self.temperature)
+        return max(_slopes(tau, temperature, max(5 * temperature * min(tau, 1 - tau), SMALLEST_WIDTH)))
 
 
-def linear_step(p: Tensor, tau: Tensor | float, delta: float = 0.1) -> Tensor:
+@dataclass(frozen=True)
+class Linear(Step):
     """The five-point linear approximation of btg eq. 5, with a middle width of min(tau, 1 - tau).
 
     The points are (0, 0), (tau - w/2, delta), (tau, 1/2), (tau + w/2, 1 - delta) and (1, 1).
 
-    >>> linear_step(torch.tensor([0.0, 0.25, 0.5, 1.0]), 0.5, delta=0.1)
+    Args:
+        delta: Height of the first knot, in (0, 0.5).
+
+    >>> Linear(delta=0.1)(torch.tensor([0.0, 0.25, 0.5, 1.0]), 0.5)
     tensor([0.0000, 0.1000, 0.5000, 1.0000])
     """
-    tau = _inner_threshold(p, tau)
-    return _five_points(p, tau, delta, torch.minimum(tau, 1 - tau))
+
+    name: ClassVar[str] = "linear"
+    delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Check delta."""
+        if not 0 < _number("delta", self.delta) < 0.5:
+            raise ValueError(f"delta: expected a number in (0, 0.5), got {self.delta}.")
+
+    def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
+        """The five points."""
+        tau = _inner_threshold(p, tau)
+        return _five_points(p, tau, self.delta, torch.minimum(tau, 1 - tau))
+
+    def lipschitz(self, tau: float = 0.5) -> float:
+        """The steepest of the three slopes."""
+        tau = _inner_number(tau)
+        return max(_slopes(tau, self.delta, min(tau, 1 - tau)))
 
 
-def annealed_linear_step(p: Tensor, tau: Tensor | float, temperature: Tensor | float = 0.2) -> Tensor:
-    """EAST's step (east eq. 4): ``linear_step`` with delta = T and a middle width of 5 T min(tau, 1 - tau).
+@dataclass(frozen=True)
+class Sigmoid(Step):
+    """The sigmoid approximation 1 / (1 + exp(-k (p - tau))) of btg section 3.1.
 
-    At T = 0.2 it is ``linear_step`` with delta = 0.2; as T goes to 0 it tends to the exact step.
+    Args:
+        k: Steepness.
 
-    >>> annealed_linear_step(torch.tensor([0.0, 0.4, 0.5, 1.0]), 0.5, temperature=0.01)
-    tensor([0.0000, 0.0082, 0.5000, 1.0000])
+    >>> Sigmoid(k=10.0)(torch.tensor([0.5, 1.0]), 0.5)
+    tensor([0.5000, 0.9933])
     """
-    tau = _inner_threshold(p, tau)
-    smallest = max(SMALLEST_WIDTH, torch.finfo(p.dtype).tiny)
-    width = (5 * temperature * torch.minimum(tau, 1 - tau)).clamp_min(smallest)
-    return _five_points(p, tau, temperature, width)
+
+    name: ClassVar[str] = "sigmoid"
+    k: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Check k."""
+        _positive("k", self.k)
+
+    def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
+        """The sigmoid of k (p - tau)."""
+        return torch.sigmoid(self.k * (p - tau))
+
+    def lipschitz(self, tau: float = 0.5) -> float:
+        """k / 4, at the threshold."""
+        return self.k / 4
 
 
-def amplifier_step(p: Tensor, tau: Tensor | float = 0.5, sharpness: float = 73.0) -> Tensor:
+@dataclass(frozen=True)
+class Amplifier(Step):
     """AnyLoss's amplifier 1 / (1 + exp(-L (p - 1/2))); its threshold is always 1/2.
 
-    >>> amplifier_step(torch.tensor([0.4, 0.5, 0.9]))
+    Args:
+        sharpness: L.
+
+    >>> Amplifier()(torch.tensor([0.4, 0.5, 0.9]))
     tensor([6.7508e-04, 5.0000e-01, 1.0000e+00])
     """
-    return torch.sigmoid(sharpness * (p - 0.5))
+
+    name: ClassVar[str] = "amplifier"
+    has_threshold: ClassVar[bool] = False
+    sharpness: float = 73.0
+
+    def __post_init__(self) -> None:
+        """Check the sharpness."""
+        _positive("sharpness", self.sharpness)
+
+    def __call__(self, p: Tensor, tau: Tensor | float = 0.5) -> Tensor:
+        """The sigmoid of L (p - 1/2)."""
+        return torch.sigmoid(self.sharpness * (p - 0.5))
+
+    def lipschitz(self, tau: float = 0.5) -> float:
+        """L / 4, at one half."""
+        return self.sharpness / 4
 
 
-def identity_step(p: Tensor, tau: Tensor | float = 0.5) -> Tensor:
+@dataclass(frozen=True)
+class Identity(Step):
     """The probability itself: the "soft" counts of the macro soft F-score (surrogate-fbeta eq. 23-24).
 
-    >>> identity_step(torch.tensor([0.3]))
+    >>> Identity()(torch.tensor([0.3]))
     tensor([0.3000])
     """
-    return p
+
+    name: ClassVar[str] = "identity"
+    has_threshold: ClassVar[bool] = False
+
+    def __call__(self, p: Tensor, tau: Tensor | float = 0.5) -> Tensor:
+        """The probabilities as they are."""
+        return p
+
+    def lipschitz(self, tau: float = 0.5) -> float:
+        """One."""
+        return 1.0
 
 
-def linear_step_slopes(tau: float, delta: float, width: float) -> tuple[float, float, float]:
-    """The slopes m1, m2, m3 of the three segments of the five-point step.
+@dataclass(frozen=True)
+class Heaviside(Step):
+    """The exact step: 1 where ``p >= tau``, else 0. Its gradient is zero everywhere.
 
-    >>> linear_step_slopes(0.5, delta=0.1, width=0.5)
-    (0.4, 1.6, 0.4)
+    >>> Heaviside()(torch.tensor([0.2, 0.5, 0.7]), 0.5)
+    tensor([0., 1., 1.])
     """
-    low, high = tau - width / 2, 1 - tau - width / 2
-    return (
-        delta / low if low > 0 else 0.0,
-        (1 - 2 * delta) / width,
-        delta / high if high > 0 else 0.0,
-    )
+
+    name: ClassVar[str] = "heaviside"
+
+    def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
+        """1 at and above the threshold."""
+        return (p >= tau).to(p.dtype)
+
+    def lipschitz(self, tau: float = 0.5) -> float:
+        """Infinite."""
+        return math.inf
 
 
-def lipschitz_constant(
-    step: str,
-    tau: float = 0.5,
-    *,
-    temperature: float = 0.2,
-    delta: float = 0.1,
-    k: float = 10.0,
-    sharpness: float = 73.0,
-) -> float:
-    """The steepest slope of a named step over p in [0, 1], as implemented: thresholds 0 and 1 are moved inside.
+@dataclass(frozen=True)
+class Custom(Step):
+    """Any function ``(p, tau)`` as a step.
 
-    >>> lipschitz_constant("annealed_linear", tau=0.5, temperature=0.2)
-    1.2
-    >>> lipschitz_constant("sigmoid", k=10.0)
-    2.5
+    >>> str(Custom(torch.maximum))
+    'maximum'
     """
+
+    name: ClassVar[str] = "custom"
+    function: Callable[[Tensor, Any], Tensor]
+
+    def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
+        """Call the function."""
+        return self.function(p, tau)
+
+    def lipschitz(self, tau: float = 0.5) -> float:
+        """The steepest difference quotient over a fine grid."""
+        p = torch.linspace(0, 1, 100_001, dtype=torch.float64)
+        return float(self(p, torch.tensor(tau, dtype=torch.float64)).diff().abs().max() * 100_000)
+
+    def __str__(self) -> str:
+        """The function's name; a function has no spec to read back."""
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+
+@dataclass(frozen=True)
+class Tabulated(Step):
+    """The O(1) lookup table of btg section 3: a step precomputed over a grid of tau and p.
+
+    Values and slopes are read from the table at the nearest grid point, so a table can be trained with. With the
+    paper's grid (tau in tenths, p in hundredths) it holds about 1,000 values.
+
+    Args:
+        step: The step to tabulate.
+        tau_decimals: Decimals kept of tau.
+        p_decimals: Decimals kept of p.
+
+    >>> table = Tabulated(Linear())
+    >>> table(torch.tensor([0.504]), torch.tensor(0.5))
+    tensor([0.5000])
+    >>> round(table.max_error(), 3)
+    0.04
+    """
+
+    name: ClassVar[str] = "tabulated"
+    step: Step
+    tau_decimals: int = 1
+    p_decimals: int = 2
+    values: Tensor = field(init=False, repr=False, compare=False)
+    slopes: Tensor = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Compute the table."""
+        for name, decimals in (("tau_decimals", self.tau_decimals), ("p_decimals", self.p_decimals)):
+            if not 1 <= decimals <= 4:
+                raise ValueError(f"{name}: expected 1, 2, 3 or 4 decimals, got {decimals}.")
+        taus, p = (torch.linspace(0, 1, size + 1, dtype=torch.float64) for size in self._sizes)
+        p = p.expand(len(taus), -1).clone().requires_grad_()
+        with torch.enable_grad():
+            values = self.step(p, taus[:, None])
+            flat = not values.requires_grad  # the exact step: no slope anywhere
+            slopes = torch.zeros_like(p) if flat else torch.autograd.grad(values.sum(), p)[0]
+        object.__setattr__(self, "values", values.detach())
+        object.__setattr__(self, "slopes", slopes.detach())
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return 10**self.tau_decimals, 10**self.p_decimals
+
+    def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
+        """The tabulated step at the grid point nearest to (tau, p)."""
+        tau = torch.as_tensor(tau, dtype=p.dtype, device=p.device)
+        rows, columns = torch.broadcast_tensors(
+            *((x.detach() * n).round().long().clamp(0, n) for x, n in zip((tau, p), self._sizes, strict=True))
+        )
+        value, slope = self.values.to(p)[rows, columns], self.slopes.to(p)[rows, columns]
+        # Value from the table, derivative from the table: p - p.detach() is zero and carries the gradient.
+        return value + slope * (p - p.detach())
+
+    def lipschitz(self, tau: float = 0.5) -> float:
+        """The largest slope in the table's row for tau."""
+        return float(self.slopes[round(tau * self._sizes[0])].max())
+
+    def max_error(self, points: int = 2001) -> float:
+        """The largest deviation from the exact step over ``points`` probabilities, at the tabulated taus.
+
+        tau = 0 and 1 are left out: there the step jumps, and no table is close to a jump.
+        """
+        taus = torch.linspace(0, 1, self._sizes[0] + 1, dtype=torch.float64)[1:-1, None]
+        p = torch.linspace(0, 1, points, dtype=torch.float64).expand(len(taus), -1)
+        return float((self(p, taus) - self.step(p, taus)).abs().max())
+
+    def __str__(self) -> str:
+        """The step's spec, in brackets."""
+        return f"tabulated({self.step})"
+
+
+StepLike = Step | str | Callable[[Tensor, Any], Tensor]
+"""What :func:`get` takes: a step, its spec, or a function ``(p, tau)``."""
+
+_STEPS: dict[str, type[Step]] = {cls.name: cls for cls in (Annealed, Linear, Sigmoid, Amplifier, Identity, Heaviside)}
+
+
+def get(step: StepLike) -> Step:
+    """A step from its name, spec or function; a step is returned as it is.
+
+    >>> get("sigmoid:k=20")
+    Sigmoid(k=20.0)
+    >>> str(get("linear"))
+    'linear:delta=0.1'
+    >>> get("sigmoid:delta=0.2")
+    Traceback (most recent call last):
+        ...
+    ValueError: step: 'sigmoid' has no parameter 'delta'; it takes k.
+    """
+    if isinstance(step, Step):
+        return step
+    if isinstance(step, str):
+        return _read(step)
+    if isinstance(step, type):
+        raise TypeError(f"step: expected a step, got the class {step.__name__}; write {step.__name__}().")
+    if callable(step):
+        return Custom(step)
+    raise TypeError(f"step: expected a step, its spec or a function (p, tau), got {type(step).__name__}.")
+
+
+def _read(spec: str) -> Step:
+    name, _, rest = spec.partition(":")
+    name = name.strip()
+    if name not in _STEPS:
+        close = difflib.get_close_matches(name, _STEPS, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"step: unknown name {name!r}; {hint}The steps are {', '.join(_STEPS)}.")
+    cls = _STEPS[name]
+    known = [part.name for part in fields(cls)]  # type: ignore[arg-type]
+    given: dict[str, Any] = {}
+    for pair in rest.split(",") if rest.strip() else ():
+        key, _, value = (part.strip() for part in pair.partition("="))
+        if key not in known:
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise ValueError(f"step: {name!r} has no parameter {key!r}; {takes}.")
+        try:
+            given[key] = float(value)
+        except ValueError:
+            raise ValueError(f"step: expected a number for {key} in {spec!r}, got {value!r}.") from None
+    return cls(**given)
+
+
+def check_temperature(temperature: float | Tensor) -> float:
+    """The temperature, if it is in (0, 0.4]."""
+    value = _number("temperature", temperature)
+    if not 0 < value <= HIGHEST_TEMPERATURE:
+        raise ValueError(f"temperature: expected 0 < T <= {HIGHEST_TEMPERATURE}, got {temperature}.")
+    return value
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name}: expected a number, got {type(value).__name__}.")
+    return float(value)
+
+
+def _positive(name: str, value: Any) -> None:
+    if not 0 < _number(name, value) < math.inf:
+        raise ValueError(f"{name}: expected a number > 0, got {value}.")
+
+
+def _inner_number(tau: float) -> float:
     if not 0 <= tau <= 1:
         raise ValueError(f"tau: expected a threshold in [0, 1], got {tau}.")
-    tau = min(max(tau, THRESHOLD_MARGIN), 1 - THRESHOLD_MARGIN)
-    narrow = min(tau, 1 - tau)
-    if step == "linear":
-        return max(linear_step_slopes(tau, delta, narrow))
-    if step == "annealed_linear":
-        if not temperature > 0:
-            raise ValueError(f"temperature: expected a number > 0, got {temperature}.")
-        return max(linear_step_slopes(tau, temperature, max(5 * temperature * narrow, SMALLEST_WIDTH)))
-    if step == "sigmoid":
-        return k / 4
-    if step == "amplifier":
-        return sharpness / 4
-    if step == "identity":
-        return 1.0
-    if step == "heaviside":
-        return math.inf
-    raise ValueError(
-        f"step: expected 'linear', 'annealed_linear', 'sigmoid', 'amplifier', 'identity' or 'heaviside', got {step!r}."
-    )
+    return min(max(tau, THRESHOLD_MARGIN), 1 - THRESHOLD_MARGIN)
 
 
 def _inner_threshold(p: Tensor, tau: Tensor | float) -> Tensor:
@@ -156,69 +412,19 @@ def _inner_threshold(p: Tensor, tau: Tensor | float) -> Tensor:
     return tau.clamp(margin, 1 - margin)
 
 
+def _slopes(tau: float, delta: float, width: float) -> tuple[float, float, float]:
+    """The slopes m1, m2, m3 of the three segments of the five-point step."""
+    low, high = tau - width / 2, 1 - tau - width / 2
+    return delta / low if low > 0 else 0.0, (1 - 2 * delta) / width, delta / high if high > 0 else 0.0
+
+
 def _five_points(p: Tensor, tau: Tensor, delta: Tensor | float, width: Tensor) -> Tensor:
-    # Each segment is written so that it neither cancels at small widths nor divides by zero where it
-    # is not used (at T = 0.4 the outer segments have no length). Segments are told apart by p - tau, which
-    # is exact near tau: compared with tau + width / 2, rounded, a narrow middle would overshoot 0 and 1.
+    # Each segment is written so that it neither cancels at small widths nor divides by zero where it is not used (at
+    # T = 0.4 the outer segments have no length). Segments are distinguished by p - tau, which is exact near tau:
+    # compared with tau + width / 2, rounded, a narrow middle would overshoot 0 and 1.
     smallest = max(SMALLEST_WIDTH, torch.finfo(p.dtype).tiny)
     offset, half = p - tau, width / 2
     below = p * (delta / (tau - half).clamp_min(smallest))
     between = 0.5 + offset * ((1 - 2 * delta) / width)
     above = 1 - (1 - p) * (delta / (1 - tau - half).clamp_min(smallest))
     return torch.where(offset < -half, below, torch.where(offset > half, above, between))
-
-
-class StepTable:
-    """The O(1) lookup table of btg section 3: a step precomputed over a grid of tau and p.
-
-    Called like any step; values and slopes are read from the table at the nearest grid point, so a table
-    can be trained with. With the paper's grid (tau in tenths, p in hundredths) it holds about 1,000 values.
-
-    Args:
-        step: The exact step to tabulate.
-        tau_decimals: Decimals kept of tau.
-        p_decimals: Decimals kept of p.
-
-    >>> table = StepTable(linear_step)
-    >>> table(torch.tensor([0.504]), torch.tensor(0.5))
-    tensor([0.5000])
-    >>> round(table.max_error(), 3)
-    0.04
-    """
-
-    def __init__(self, step: Step, *, tau_decimals: int = 1, p_decimals: int = 2) -> None:
-        for name, decimals in (("tau_decimals", tau_decimals), ("p_decimals", p_decimals)):
-            if not 1 <= decimals <= 4:
-                raise ValueError(f"{name}: expected 1, 2, 3 or 4 decimals, got {decimals}.")
-        self.step = step
-        self.tau_steps = 10**tau_decimals
-        self.p_steps = 10**p_decimals
-        taus = torch.linspace(0, 1, self.tau_steps + 1, dtype=torch.float64)[:, None]
-        p = torch.linspace(0, 1, self.p_steps + 1, dtype=torch.float64)
-        p = p.expand(self.tau_steps + 1, -1).clone().requires_grad_()
-        with torch.enable_grad():
-            values = step(p, taus)
-            flat = not values.requires_grad  # the exact step: no slope anywhere
-            slopes = torch.zeros_like(p) if flat else torch.autograd.grad(values.sum(), p)[0]
-        self.values, self.slopes = values.detach(), slopes.detach()
-
-    def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
-        """The tabulated step at the grid point nearest to (tau, p)."""
-        tau = torch.as_tensor(tau, dtype=p.dtype, device=p.device)
-        rows, columns = torch.broadcast_tensors(
-            (tau.detach() * self.tau_steps).round().long().clamp(0, self.tau_steps),
-            (p.detach() * self.p_steps).round().long().clamp(0, self.p_steps),
-        )
-        value = self.values.to(p)[rows, columns]
-        slope = self.slopes.to(p)[rows, columns]
-        # Value from the table, derivative from the table: p - p.detach() is zero and carries the gradient.
-        return value + slope * (p - p.detach())
-
-    def max_error(self, points: int = 2001) -> float:
-        """The largest deviation from the exact step over ``points`` probabilities, at the tabulated taus.
-
-        tau = 0 and 1 are left out: there the step jumps, and no table is close to a jump.
-        """
-        taus = torch.linspace(0, 1, self.tau_steps + 1, dtype=torch.float64)[1:-1, None]
-        p = torch.linspace(0, 1, points, dtype=torch.float64).expand(self.tau_steps - 1, -1)
-        return float((self(p, taus) - self.step(p, taus)).abs().max())

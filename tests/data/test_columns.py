@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -10,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metricfit.data.columns import (
+    GAPS,
     ColumnFormat,
     as_dates,
     as_keys,
     as_numbers,
     find_format,
+    identifier_reason,
     read_column,
 )
 from metricfit.data.errors import BadValueError
@@ -163,3 +167,42 @@ def test_numbers_are_read_from_text_only_if_all_of_it_is(keys: list[str], number
     else:
         np.testing.assert_array_equal(as_numbers(values, "x", how), numbers)
         np.testing.assert_array_equal(read_column(values, how), numbers)
+
+
+def test_gaps_are_those_of_pandas_and_the_question_mark() -> None:
+    text = "a,b\n" + "".join(f"{gap},1\n" for gap in GAPS if gap not in ("?", ""))
+    assert pd.read_csv(io.StringIO(text))["a"].isna().all()
+    assert {"", "?"} <= set(GAPS)
+
+
+@pytest.mark.parametrize(
+    ("values", "style"),
+    [
+        (["1,234", "999", "12,345"], "thousands"),
+        (["0,125", "1,234"], "decimal_comma"),
+        (["1,234", "5678"], "decimal_comma"),
+        (["1,5", "2,25"], "decimal_comma"),
+    ],
+)
+def test_what_a_comma_means_follows_from_the_values_alone(values: list[str], style: str) -> None:
+    assert find_format(pd.Series(values)).style == style
+    assert find_format(strings(*values)).style == style
+
+
+def test_a_malformed_number_is_not_read_as_a_larger_one() -> None:
+    with pytest.raises(BadValueError, match="a number, got '12,5'"):
+        read_column(strings("1,234", "12,5"), ColumnFormat("number", "thousands"))
+
+
+def test_identifiers_are_whole_numbers_that_count_or_name_the_rows() -> None:
+    shuffled = np.random.default_rng(0).permutation(100)
+    assert identifier_reason(np.arange(7, 107), "anything") == "it counts the rows"
+    assert identifier_reason(shuffled, "customer_id").startswith("its name")
+    assert identifier_reason(shuffled.astype(float), "customer_id", written=True)
+    for values, name in (
+        (shuffled, "amount"),
+        (shuffled.astype(float), "id"),
+        (shuffled // 2, "id"),
+        (shuffled[:9], "id"),
+    ):
+        assert identifier_reason(values, name) == ""

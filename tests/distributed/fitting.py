@@ -13,8 +13,8 @@ import pandas as pd
 from sklearn.datasets import make_classification
 
 from metricfit import MetricClassifier
-from metricfit.streaming import fit_shards
 from metricfit.training import Recipe
+from metricfit.training.streaming import fit_shards
 
 QUICK = Recipe(max_epochs=3, min_updates=30, hidden_sizes=(16,))
 CASES = {

@@ -47,7 +47,7 @@ class Case:
 
 F32 = torch.float32
 EMPTY = (17, 0, 5)
-RECIPE = {"cross_entropy": 0.5, "class_weighting": "sqrt", "memory": 0.9}
+RECIPE = {"cross_entropy": 0.5, "balance": "sqrt", "memory": 0.9}
 CASES = {
     "f1": Case(lambda: MetricLoss("f1")),
     "mcc": Case(lambda: MetricLoss("mcc"), sizes=(1, 30, 2)),
@@ -69,7 +69,7 @@ CASES = {
     "recipe, float32": Case(lambda: MetricLoss("f1", **RECIPE), accumulate=2, dtype=F32),
     "cross-entropy with a prior": Case(
         lambda: MetricLoss(
-            "f1", cross_entropy=2.0, class_weighting="balanced", class_prior=torch.tensor([4.0, 3.0, 2.0, 1.0])
+            "f1", cross_entropy=2.0, balance="full", prior=torch.tensor([4.0, 3.0, 2.0, 1.0])
         )
     ),
     "probability targets": Case(lambda: MetricLoss("f1", **RECIPE), task="soft"),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from metricfit import MetricLoss, functional, losses
+from metricfit import MetricLoss, losses
 
 RNG = np.random.default_rng(0)
 BINARY = torch.tensor(RNG.normal(size=14), requires_grad=True)
@@ -160,15 +160,15 @@ def test_anyloss_amplifies_probabilities():
 def test_functional_twins_equal_the_modules():
     x, t = BINARY.detach(), LABEL
     pairs = [
-        (functional.mae_loss(x, t, task="binary"), losses.MAELoss(task="binary")),
-        (functional.dice_loss(x, t, task="binary", smooth=1.0), losses.DiceLoss(task="binary", smooth=1.0)),
-        (functional.focal_loss(x, t, task="binary", gamma=1.0), losses.FocalLoss(task="binary", gamma=1.0)),
-        (functional.wmw_loss(x, t, margin=0.5), losses.WMWLoss(margin=0.5)),
-        (functional.surrogate_fbeta_loss(x, t, beta=2.0), losses.SurrogateFBetaLoss(2.0)),
-        (functional.soft_fbeta_loss(x, t, beta=2.0, task="binary"), losses.SoftFBetaLoss(2.0, task="binary")),
-        (functional.any_loss(x, t, "mcc"), losses.AnyLoss("mcc")),
-        (functional.auroc_loss(x, t, grid=9), losses.AUROCLoss(grid=9)),
-        (functional.auprc_loss(x, t, grid=9), losses.AUPRCLoss(grid=9)),
+        (losses.mae_loss(x, t, task="binary"), losses.MAELoss(task="binary")),
+        (losses.dice_loss(x, t, task="binary", smooth=1.0), losses.DiceLoss(task="binary", smooth=1.0)),
+        (losses.focal_loss(x, t, task="binary", gamma=1.0), losses.FocalLoss(task="binary", gamma=1.0)),
+        (losses.wmw_loss(x, t, margin=0.5), losses.WMWLoss(margin=0.5)),
+        (losses.surrogate_fbeta_loss(x, t, beta=2.0), losses.SurrogateFBetaLoss(2.0)),
+        (losses.soft_fbeta_loss(x, t, beta=2.0, task="binary"), losses.SoftFBetaLoss(2.0, task="binary")),
+        (losses.any_loss(x, t, "mcc"), losses.AnyLoss("mcc")),
+        (losses.auroc_loss(x, t, grid=9), losses.AUROCLoss(grid=9)),
+        (losses.auprc_loss(x, t, grid=9), losses.AUPRCLoss(grid=9)),
     ]
     for value, module in pairs:
         torch.testing.assert_close(value, module(x, t), rtol=0, atol=0)
@@ -183,7 +183,7 @@ BAD = [
     (lambda: losses.SurrogateFBetaLoss(0.0), "beta"),
     (lambda: losses.SurrogateFBetaLoss(q=2.0), "q: expected"),
     (lambda: losses.SurrogateFBetaLoss(positive_share=1.0), "positive_share"),
-    (lambda: losses.SurrogateFBetaLoss(positive_share=[0.1, 0.2]), "positive_share: expected a number"),
+    (lambda: losses.SurrogateFBetaLoss(positive_share=[0.1, 0.2]), "positive_share: expected one number"),
     (
         lambda: losses.SurrogateFBetaLoss(positive_share=[0.1, 0.2], task="multilabel")(
             torch.zeros(2, 3), torch.ones(2, 3)

@@ -10,7 +10,7 @@ from metricfit.losses.cross_entropy import class_weights
 
 def added(loss_options, logits, target, sample_weight=None):
     """What cross_entropy=1 adds to the metric's loss."""
-    plain = {k: v for k, v in loss_options.items() if k not in ("class_weighting", "class_prior")}
+    plain = {k: v for k, v in loss_options.items() if k not in ("balance", "prior")}
     without = MetricLoss("accuracy", **plain).double()(logits, target, sample_weight)
     return MetricLoss("accuracy", cross_entropy=1.0, **loss_options).double()(logits, target, sample_weight) - without
 
@@ -26,19 +26,19 @@ def test_plain_equals_torch(multiclass):
     torch.testing.assert_close(added({}, logits, target), F.cross_entropy(logits, target))
 
 
-@pytest.mark.parametrize(("weighting", "power"), [("sqrt", 0.5), ("balanced", 1.0)])
+@pytest.mark.parametrize(("weighting", "power"), [("sqrt", 0.5), ("full", 1.0)])
 def test_weighted_by_the_batch_equals_torch_with_those_weights(multiclass, weighting, power):
     logits, target = multiclass
     weight = (torch.bincount(target, minlength=4) / 30.0).double() ** -power
     expected = F.cross_entropy(logits, target, weight=weight)
-    torch.testing.assert_close(added({"class_weighting": weighting}, logits, target), expected)
+    torch.testing.assert_close(added({"balance": weighting}, logits, target), expected)
 
 
 def test_a_given_prior_replaces_the_batchs(multiclass):
     logits, target = multiclass
     prior = torch.tensor([100.0, 50.0, 10.0, 1.0])
     expected = F.cross_entropy(logits, target, weight=prior.double() ** -0.5)
-    actual = added({"class_weighting": "sqrt", "class_prior": prior}, logits, target)
+    actual = added({"balance": "sqrt", "prior": prior}, logits, target)
     torch.testing.assert_close(actual, expected)
 
 
@@ -72,7 +72,7 @@ def test_binary_weights_are_of_negative_and_positive():
     each = F.binary_cross_entropy_with_logits(logits, target.double(), reduction="none")
     w = torch.where(target == 1, 0.2**-0.5, 0.8**-0.5)
     for prior in (None, torch.tensor([80.0, 20.0])):
-        options = {"task": "binary", "class_weighting": "sqrt"} | ({} if prior is None else {"class_prior": prior})
+        options = {"task": "binary", "balance": "sqrt"} | ({} if prior is None else {"prior": prior})
         torch.testing.assert_close(added(options, logits, target), (each * w).sum() / w.sum())
 
 
@@ -80,14 +80,14 @@ def test_multilabel_prior_is_the_positive_share():
     logits = torch.randn(40, 2, dtype=torch.float64)
     target = torch.zeros(40, 2).long()
     target[:4, 0] = target[:20, 1] = 1
-    by_batch = added({"task": "multilabel", "class_weighting": "balanced"}, logits, target)
-    options = {"task": "multilabel", "class_weighting": "balanced", "class_prior": torch.tensor([0.1, 0.5])}
+    by_batch = added({"task": "multilabel", "balance": "full"}, logits, target)
+    options = {"task": "multilabel", "balance": "full", "prior": torch.tensor([0.1, 0.5])}
     torch.testing.assert_close(added(options, logits, target), by_batch)
 
 
 def test_class_weights_average_to_one_over_samples_and_skip_empty_classes():
     prior = torch.tensor([0.7, 0.3, 0.0])
-    for weighting in ("none", "sqrt", "balanced"):
+    for weighting in ("none", "sqrt", "full"):
         weights = class_weights(prior, weighting)
         assert (weights * prior).sum().item() == pytest.approx(1)
         assert weights.isfinite().all()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 import torch
 
 from metricfit import MetricLoss
-from metricfit.losses import metric_loss as module
+
+module = import_module("metricfit.losses.metric_loss")
 
 METRICS = [
     "f1", "f1:average=micro", "f1:average=weighted", "fbeta:beta=2", "precision", "recall", "jaccard", "f1[2]",
@@ -23,7 +26,7 @@ def value_and_gradient(metric, logits, target, weight, **options):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("options", [{}, {"memory": 0.9, "cross_entropy": 0.5, "class_weighting": "sqrt"}])
+@pytest.mark.parametrize("options", [{}, {"memory": 0.9, "cross_entropy": 0.5, "balance": "sqrt"}])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_equals_the_matrix(metric, options, dtype, monkeypatch) -> None:
     random = torch.Generator().manual_seed(0)
@@ -52,7 +55,7 @@ def test_metrics_of_the_whole_matrix_keep_it(monkeypatch) -> None:
 def test_a_hundred_thousand_classes() -> None:
     # The matrix would have 10^10 cells, 40 GB.
     logits = torch.randn(8, 100_000, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    loss = MetricLoss("f1", cross_entropy=0.5, class_weighting="sqrt", memory=0.9)(logits, torch.arange(8) * 1000)
+    loss = MetricLoss("f1", cross_entropy=0.5, balance="sqrt", memory=0.9)(logits, torch.arange(8) * 1000)
     loss.backward()
     assert bool(logits.grad.isfinite().all())
     assert float(logits.grad.abs().sum()) > 0

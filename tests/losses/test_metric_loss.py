@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metricfit import MetricLoss, metrics
-from metricfit import _counting as counting
-from metricfit.functional import metric_loss
-from metricfit.losses import AUPRCLoss, AUROCLoss
+from metricfit import confusion as counting
+from metricfit.losses import AUPRCLoss, AUROCLoss, metric_loss
+from metricfit.steps import Amplifier, Annealed, Identity, Linear, Sigmoid
 from tests import helper
 
 MULTICLASS_SPECS = [name for name in metrics.available() if name not in ("cost",)] + [
@@ -30,13 +30,7 @@ MULTICLASS_SPECS = [name for name in metrics.available() if name not in ("cost",
     "0.5*auroc:grid=9 + 0.5*f1",
     "precision[1] subject to recall[1] >= 0.9",
 ]
-STEPS = [
-    ("annealed_linear", {}),
-    ("annealed_linear", {"temperature": 0.05}),
-    ("linear", {"delta": 0.15}),
-    ("sigmoid", {"k": 7.0}),
-    ("identity", {}),
-]
+STEPS = [Annealed(), Annealed(0.05), Linear(0.15), Sigmoid(7.0), Identity()]
 
 
 def batch(shape=(9, 3), *, seed=0, dtype=torch.float64):
@@ -68,17 +62,16 @@ def matthews(matrix):
     return top / ((n**2 - sum(p**2 for p in predicted)) * (n**2 - sum(t**2 for t in true))) ** 0.5
 
 
-@pytest.mark.parametrize(("step", "options"), STEPS)
+@pytest.mark.parametrize("step", STEPS, ids=str)
 @pytest.mark.parametrize(("spec", "formula"), [("f1", macro_f1), ("mcc", matthews)])
-def test_value_and_gradient_equal_a_plain_loop(spec, formula, step, options):
+def test_value_and_gradient_equal_a_plain_loop(spec, formula, step):
     logits, target = batch((7, 3))
-    parameter = next(iter(options.values()), None)
-    plain = helper.plain_step(step, parameter)
+    plain = helper.plain_step(step.name, next(iter(vars(step).values()), None))
 
     def reference(values):
         return 1 - formula(helper.soft_multiclass(values, target.numpy(), plain))
 
-    loss = MetricLoss(spec, step=step, **options).double()
+    loss = MetricLoss(spec, step=step).double()
     value = loss(logits, target)
     value.backward()
     numbers = logits.detach().numpy()
@@ -115,12 +108,12 @@ def test_gradcheck_binary_and_multilabel(spec, task):
     assert torch.autograd.gradcheck(lambda x: loss(x, target), (logits,))
 
 
-@pytest.mark.parametrize(("step", "options"), [*STEPS, ("amplifier", {"sharpness": 11.0})])
-def test_gradcheck_of_every_step_and_of_mixing(step, options):
+@pytest.mark.parametrize("step", [*STEPS, Amplifier(11.0)], ids=str)
+def test_gradcheck_of_every_step_and_of_mixing(step):
     generator = torch.Generator().manual_seed(5)
     logits = torch.randn(8, generator=generator, dtype=torch.float64, requires_grad=True)
     target = torch.tensor([0, 1] * 4)
-    loss = MetricLoss("f1", task="binary", step=step, cross_entropy=0.5, class_weighting="sqrt", **options).double()
+    loss = MetricLoss("f1", task="binary", step=step, cross_entropy=0.5, balance="sqrt").double()
     assert torch.autograd.gradcheck(lambda x: loss(x, target), (logits,))
 
 
@@ -224,7 +217,7 @@ def test_everything_at_once_equals_a_loop():
     sample_weight = torch.rand(3, 2, 3, generator=generator, dtype=torch.float64)
     weight = torch.tensor([1.0, 2.0, 0.5, 3.0], dtype=torch.float64)
     expected = helper.soft_multiclass(
-        logits.numpy(), target.numpy(), helper.plain_step("annealed_linear", 0.2),
+        logits.numpy(), target.numpy(), helper.plain_step("annealed", 0.2),
         weight=weight.tolist(), sample_weight=sample_weight.numpy(),
     )  # fmt: skip
     loss = MetricLoss("f1", weight=weight).double()
@@ -343,7 +336,7 @@ def test_ranking_losses_tend_to_the_area_at_many_thresholds():
 
 
 def weighted(prior, **options):
-    return MetricLoss("f1", cross_entropy=0.5, class_weighting="sqrt", class_prior=prior, **options)
+    return MetricLoss("f1", cross_entropy=0.5, balance="sqrt", prior=prior, **options)
 
 
 def warm(temperature):
@@ -358,7 +351,7 @@ BAD = [
         "target: .*class indices",
     ),
     (lambda: MetricLoss("f1")(torch.zeros(3, 2), torch.zeros(3)), TypeError, "target: expected integer class indices"),
-    (lambda: MetricLoss("f1")(torch.zeros(3, 2), torch.zeros(3, 2).long()), TypeError, "target: one value a class"),
+    (lambda: MetricLoss("f1")(torch.zeros(3, 2), torch.zeros(3, 2).long()), TypeError, "target: one value per class"),
     (lambda: MetricLoss("f1")(torch.zeros(3, 2).long(), torch.zeros(3).long()), TypeError, "input: expected floating"),
     (lambda: MetricLoss("f1")([[0.0, 1.0]], torch.zeros(1).long()), TypeError, "input: expected a torch.Tensor"),
     (lambda: MetricLoss("f1")(torch.zeros(3, 2), torch.tensor([0, 1, 2])), ValueError, "target: .*from 0 to 1.*got 2"),
@@ -373,12 +366,23 @@ BAD = [
     (lambda: MetricLoss("f1", temperature=-1.0), ValueError, "temperature"),
     (lambda: MetricLoss("f1", temperature=0.5), ValueError, "temperature"),
     (lambda: MetricLoss("f1").set_temperature(0), ValueError, "temperature"),
-    (lambda: MetricLoss("f1", step="sigmoid").set_temperature(0.1), ValueError, "temperature: step='sigmoid' has none"),
+    (
+        lambda: MetricLoss("f1", step="sigmoid").set_temperature(0.1),
+        ValueError,
+        "temperature: step='sigmoid:k=10' has none",
+    ),
     (lambda: MetricLoss("f1", step="sigmoid", temperature=0.1), ValueError, "temperature: has no effect"),
-    (lambda: MetricLoss("f1", delta=0.1), ValueError, "delta: has no effect"),
-    (lambda: MetricLoss("f1", step="linear", delta=0.7), ValueError, "delta: expected"),
-    (lambda: MetricLoss("f1", step="sigmoid", k=-1.0), ValueError, "k: expected"),
-    (lambda: MetricLoss("f1", step="softmax"), ValueError, "step: expected"),
+    (lambda: MetricLoss("f1", step="linear:delta=0.7"), ValueError, "delta: expected"),
+    (lambda: MetricLoss("f1", step="sigmoid:k=-1"), ValueError, "k: expected"),
+    (lambda: MetricLoss("f1", step="softmax"), ValueError, "step: unknown name 'softmax'"),
+    (lambda: MetricLoss("f1", step="annealed:temperature=0.1", temperature=0.3), ValueError, "temperature: .*already"),
+    (lambda: MetricLoss("f1", members=0), ValueError, "members: expected a whole number >= 1"),
+    (lambda: MetricLoss("f1", members=2, temperature=[0.1, 0.2, 0.3]), ValueError, "one per member, 2 in all"),
+    (
+        lambda: MetricLoss("f1", members=2)(torch.zeros(3, 4, 2), torch.zeros(3, 4).long()),
+        ValueError,
+        r"input: .*\(2, N, C, …\) for 2 members, got \(3, 4, 2\)",
+    ),
     (lambda: MetricLoss("f1", step=3), TypeError, "step: expected"),
     (lambda: MetricLoss("f1", step="amplifier"), ValueError, "step: the amplifier"),
     (lambda: MetricLoss("f1", threshold=0.3), ValueError, "threshold: has no effect"),
@@ -391,24 +395,24 @@ BAD = [
     (
         lambda: MetricLoss("f1", task="multilabel", threshold=[0.3, 0.4])(torch.zeros(2, 3), torch.ones(2, 3)),
         ValueError,
-        "threshold: expected a number or 3 of them",
+        "threshold: expected one number or 3, one per label",
     ),
-    (lambda: weighted(torch.ones(5))(torch.zeros(2, 3), torch.tensor([0, 1])), ValueError, "class_prior: expected 3"),
-    (lambda: weighted(torch.ones(1))(torch.zeros(2, 3), torch.tensor([0, 1])), ValueError, "class_prior: expected 3"),
+    (lambda: weighted(torch.ones(5))(torch.zeros(2, 3), torch.tensor([0, 1])), ValueError, "prior: expected 3"),
+    (lambda: weighted(torch.ones(1))(torch.zeros(2, 3), torch.tensor([0, 1])), ValueError, "prior: expected 3"),
     (
         lambda: weighted(torch.ones(1))(torch.zeros(2, 3), torch.tensor([0, 1]), torch.ones(2)),
         ValueError,
-        "class_prior: expected 3",
+        "prior: expected 3",
     ),
-    (lambda: weighted(torch.tensor([0.1]), task="binary"), ValueError, "class_prior: expected 2"),
-    (lambda: weighted(torch.tensor([9.0, 0.1]), task="multilabel"), ValueError, "class_prior: .*positive share"),
+    (lambda: weighted(torch.tensor([0.1]), task="binary"), ValueError, "prior: expected 2"),
+    (lambda: weighted(torch.tensor([9.0, 0.1]), task="multilabel"), ValueError, "prior: .*positive share"),
     (
         lambda: MetricLoss("f1", labels=["a", "b"])(torch.zeros(2, 3), torch.tensor([0, 1])),
         ValueError,
         "labels: expected 3",
     ),
     (lambda: MetricLoss("f1", ignore_index=None), TypeError, "ignore_index: expected a whole number, got None"),
-    (lambda: MetricLoss("f1", temperature=torch.tensor(0.1)), TypeError, "temperature: expected a number, got Tensor"),
+    (lambda: MetricLoss("f1", temperature="hot"), TypeError, "temperature: expected a number, got str"),
     (lambda: warm(torch.tensor(0.5)), ValueError, "temperature: expected 0 < T <= 0.4, got 0.5"),
     (lambda: warm(torch.tensor(-1.0)), ValueError, "temperature: expected 0 < T"),
     (lambda: warm(torch.tensor([0.1, 0.2])), ValueError, r"temperature: .*one .*number, got .*\(2,\)"),
@@ -422,9 +426,9 @@ BAD = [
     (lambda: MetricLoss("f1", absent="drop"), ValueError, "absent: expected"),
     (lambda: MetricLoss("f1", memory=1.0), ValueError, "memory: expected"),
     (lambda: MetricLoss("f1", cross_entropy=-1.0), ValueError, "cross_entropy: expected"),
-    (lambda: MetricLoss("f1", class_weighting="sqrt"), ValueError, "class_weighting: has no effect"),
-    (lambda: MetricLoss("f1", cross_entropy=1.0, class_weighting="log"), ValueError, "class_weighting: expected"),
-    (lambda: MetricLoss("f1", cross_entropy=1.0, class_prior=torch.ones(2)), ValueError, "class_prior: has no effect"),
+    (lambda: MetricLoss("f1", balance="sqrt"), ValueError, "balance: has no effect"),
+    (lambda: MetricLoss("f1", cross_entropy=1.0, balance="log"), ValueError, "balance: expected"),
+    (lambda: MetricLoss("f1", cross_entropy=1.0, prior=torch.ones(2)), ValueError, "prior: has no effect"),
     (lambda: MetricLoss("f1", weight=torch.tensor([-1.0, 1.0])), ValueError, "weight: expected"),
     (lambda: MetricLoss(3.0), TypeError, "metric: expected"),
     (lambda: MetricLoss("recall[fraud]")(torch.zeros(2, 2), torch.tensor([0, 1])), ValueError, "class 'fraud'"),

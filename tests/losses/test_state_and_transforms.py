@@ -45,7 +45,7 @@ def test_compiles_in_one_graph_without_recompiling_as_it_cools(spec):
 
 def test_compiles_with_all_options_together():
     counter = CompileCounterWithBackend("aot_eager")
-    options = {"cross_entropy": 0.5, "class_weighting": "sqrt", "weight": torch.tensor([1.0, 2.0, 3.0])}
+    options = {"cross_entropy": 0.5, "balance": "sqrt", "weight": torch.tensor([1.0, 2.0, 3.0])}
     loss = MetricLoss("f1", **options)
     compiled = torch.compile(loss, fullgraph=True, backend=counter)
     logits, target = batch()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix, hard_confusion_matrix, soft_confusion_matrix
-from metricfit.steps import heaviside
+from metricfit.steps import Heaviside
 from tests.helper import batch, generator
 
 pytestmark = [
@@ -237,7 +237,7 @@ class TestThresholdMean:
     def test_over_a_soft_sweep_it_is_the_mean_of_soft_values(self, task):
         logits, target = batch(task, (20,) if task == "binary" else (20, 3), 2)
         metric = metrics.ThresholdMean("f1", grid=[0.2, 0.5, 0.6])
-        for step in (heaviside, None):
+        for step in (Heaviside(), None):
             options = {"step": step} if step else {}
             sweep = soft_confusion_matrix(logits, target, task=task, thresholds=metric.thresholds, **options)
             values = [metrics.F1()(sweep.with_matrix(matrix)).item() for matrix in sweep.matrix]

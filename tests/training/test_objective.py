@@ -1,7 +1,5 @@
 """The batched loss of all members equals MetricLoss member by member, in value and gradient."""
 
-from functools import partial
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -9,7 +7,7 @@ from torch.nn import functional as F
 from metricfit import MetricLoss, metrics
 from metricfit.confusion import hard_confusion_matrix, soft_confusion_matrix
 from metricfit.losses import SurrogateFBetaLoss
-from metricfit.steps import annealed_linear_step, heaviside
+from metricfit.steps import Annealed, Heaviside
 from metricfit.training.constraints import Multipliers
 from metricfit.training.counting import hard_counts, member_probabilities, soft_counts, two_class_counts
 from metricfit.training.objective import MemberObjective, as_matrix
@@ -44,7 +42,7 @@ def objective(recipe, metric, task, members=3):
 def test_soft_and_hard_counts_equal_those_of_each_member_alone(task):
     logits, target, weight = sample(task)
     p = member_probabilities(logits, task)
-    soft = soft_counts(p, target, weight, task, annealed_linear_step)
+    soft = soft_counts(p, target, weight, task, Annealed())
     hard = hard_counts(p, target, weight, task)
     kind = "multilabel" if task == "multilabel" else "multiclass"
     for k in range(3):
@@ -58,16 +56,16 @@ def test_soft_and_hard_counts_equal_those_of_each_member_alone(task):
 def test_a_grid_of_thresholds_equals_that_of_each_member_alone(task):
     logits, target, weight = sample(task)
     grid = (0.2, 0.5, 0.7)
-    found = soft_counts(member_probabilities(logits, task), target, weight, task, heaviside, grid)
+    found = soft_counts(member_probabilities(logits, task), target, weight, task, Heaviside(), grid)
     for k in range(3):
         if task == "binary":
             score = logits[k, :, 1] - logits[k, :, 0]
             alone = soft_confusion_matrix(
-                score, target[k], task=task, step=heaviside, thresholds=grid, sample_weight=weight[k]
+                score, target[k], task=task, step=Heaviside(), thresholds=grid, sample_weight=weight[k]
             )
         else:
             alone = soft_confusion_matrix(
-                logits[k], target[k], task=task, step=heaviside, thresholds=grid, sample_weight=weight[k]
+                logits[k], target[k], task=task, step=Heaviside(), thresholds=grid, sample_weight=weight[k]
             )
         torch.testing.assert_close(found[:, k], alone.matrix)
 
@@ -76,7 +74,7 @@ def test_a_grid_of_thresholds_equals_that_of_each_member_alone(task):
 def test_the_two_class_form_equals_the_general_one_in_value_and_gradient(temperature):
     logits, target, weight = sample("binary", n=200)
     logits.requires_grad_()
-    step = partial(annealed_linear_step, temperature=temperature)
+    step = Annealed(temperature)
     general = soft_counts(logits.softmax(-1), target, weight, "binary", step)
     quick = two_class_counts(logits, target, weight, torch.full((3, 1, 1), temperature))
     torch.testing.assert_close(quick, general, rtol=1e-5, atol=1e-5)
@@ -99,7 +97,7 @@ def test_losses_and_gradients_equal_metric_loss_member_by_member(task, metric):
     prior = prior_of(task)[:, 1] if task == "multilabel" else prior_of(task)
     spec = {"f1": "f1[1]", "auroc": "auroc[1]"}.get(metric, metric) if task == "binary" else metric
     alone = [
-        MetricLoss(spec, task=kind, cross_entropy=0.7, class_weighting="sqrt", class_prior=prior, memory=0.9)
+        MetricLoss(spec, task=kind, cross_entropy=0.7, balance="sqrt", prior=prior, memory=0.9)
         for _ in range(3)
     ]
     for seed in range(3):  # several batches, so that the memory has a past

@@ -12,7 +12,7 @@ from torch import nn
 
 from metricfit import metrics
 from metricfit.training.batches import BatchOrder
-from metricfit.training.callbacks import callback_list
+from metricfit.training.history import callback_list
 from metricfit.training.networks import MemberDropout, MemberLinear, MemberMLP, build_network
 from metricfit.training.objective import MemberObjective
 from metricfit.training.optimiser import WeightAverage, clip_gradients, learning_rate_at, make_optimiser

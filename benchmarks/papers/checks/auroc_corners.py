@@ -22,7 +22,7 @@ from benchmarks.papers.config import protocol
 from benchmarks.papers.evaluation import THRESHOLDS
 from benchmarks.papers.losses import AUROC_THRESHOLDS
 from benchmarks.papers.training import Settings, outputs, train
-from metricfit.steps import linear_step, sigmoid_step
+from metricfit.steps import Linear, Sigmoid
 
 TRIALS = 3
 DATASETS = ("cocktail_party", "mammography", "adult")
@@ -40,7 +40,7 @@ class AreaWithoutCorners(nn.Module):
 
     def __init__(self, step: str) -> None:
         super().__init__()
-        self.step = {"linear": linear_step, "sigmoid": sigmoid_step}[step]
+        self.step = {"linear": Linear(), "sigmoid": Sigmoid()}[step]
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         p, positive = input.sigmoid(), target == 1

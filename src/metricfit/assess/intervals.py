@@ -92,15 +92,8 @@ class Decided:
 
 def counted(truth: Codes, decided: Codes, labels: tuple[Any, ...], weight: Array | None = None) -> ConfusionMatrix:
     """The confusion matrix of codes (n,) or of 0/1 indicators (n, labels)."""
-    size = len(labels)
-    if truth.ndim == 2:
-        cells = (np.arange(size) * 4 + truth * 2 + decided).ravel()
-        counts = np.bincount(cells, None if weight is None else np.repeat(weight, size), minlength=4 * size)
-        return ConfusionMatrix(torch.from_numpy(counts.astype(np.float64).reshape(size, 2, 2)), "multilabel", labels)
-    counts = np.bincount(truth * size + decided, weight, minlength=size * size).astype(np.float64)
-    return ConfusionMatrix(
-        torch.from_numpy(counts.reshape(size, size)), "binary" if size == 2 else "multiclass", labels
-    )
+    task: Task | None = "multilabel" if truth.ndim == 2 else None
+    return ConfusionMatrix.from_codes(truth, decided, len(labels), weight, task=task, labels=labels)
 
 
 def estimate(metric: Metric, rows: Decided, *, level: float | None = None, seed: int = 0) -> Estimate:

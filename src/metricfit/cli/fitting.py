@@ -27,11 +27,11 @@ from metricfit.cli.options import roles_of, seconds
 from metricfit.cli.output import Output, interval, number, with_options
 from metricfit.data import BadDataError, LabelledTable, Roles, open_table, read_labelled, read_labelled_like
 from metricfit.data.columns import formats_to_json
-from metricfit.data.unused import unused_in_words
+from metricfit.data.preprocessing import unused_in_words
 from metricfit.distributed import is_first_process, join_processes, wait_for_all
 from metricfit.report.about import describe_table
 from metricfit.store import check_replaceable
-from metricfit.training.callbacks import EpochEnd
+from metricfit.training.history import EpochEnd
 from metricfit.training.recipes import Recipe
 
 __all__ = ["run"]

@@ -388,7 +388,8 @@ def _text_dates(clean: pa.ChunkedArray, style: str) -> NDArray[np.datetime64]:
     if not style:
         clean = pc.replace_substring_regex(clean, _UTC_OFFSET, r"\1")
     series = clean.to_pandas().astype(object)
-    return pd.to_datetime(series, format=style or "ISO8601", errors="coerce").to_numpy().astype("datetime64[us]")
+    dates: pd.Series[Any] = pd.to_datetime(series, format=style or "ISO8601", errors="coerce")
+    return np.asarray(dates, dtype="datetime64[us]")
 
 
 def _refuse(wrong: NDArray[np.bool_], clean: pa.ChunkedArray, expected: str) -> None:
@@ -401,9 +402,10 @@ def _refuse(wrong: NDArray[np.bool_], clean: pa.ChunkedArray, expected: str) -> 
 
 def _read_typed(values: Column, how: ColumnFormat) -> Column:
     if how.kind == "category":
-        return values if isinstance(values, pd.Series) and isinstance(values.dtype, pd.CategoricalDtype) else (
-            pd.Series(pd.Categorical.from_codes(*as_keys(values, "")))
-        )  # fmt: skip
+        if isinstance(values, pd.Series) and isinstance(values.dtype, pd.CategoricalDtype):
+            return values
+        codes, keys = as_keys(values, "")
+        return pd.Series(pd.Categorical.from_codes(codes, pd.Index(keys)))
     if how.kind == "date":
         return pd.Series(as_dates(values, ""))
     return values if how.kind == "flag" else as_numbers(values, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self, get_args
@@ -12,14 +13,15 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
+from metricfit.choices import Choice
 from metricfit.data.columns import ColumnFormat, as_dates, as_keys, as_numbers, find_format, identifier_reason
 from metricfit.data.encoders import CategoryEncoder, DateEncoder, Folds, NumberEncoder, NumericMode
 from metricfit.data.errors import close_to
 from metricfit.data.tables import Column, Table, is_frame
 
-__all__ = ["IDENTIFIER", "ColumnSummary", "TablePreprocessor"]
+__all__ = ["ColumnSummary", "TablePreprocessor", "columns_in_words", "unused_in_words", "warn_of_unused"]
 
-IDENTIFIER = "an identifier or free text: hardly a value occurs twice"
+_FREE_TEXT = "an identifier or free text: hardly a value occurs twice"
 """Why a column of text was dropped."""
 
 _QUANTILE_ROWS = 100_000
@@ -216,7 +218,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 folds=folds if many else None,
             )
             if not encoder.shown:
-                dropped = "constant" if levels < 2 else IDENTIFIER
+                dropped = "constant" if levels < 2 else _FREE_TEXT
         elif how.kind == "date":
             dates = as_dates(values, name, how)
             gaps = int(np.isnat(dates).sum())
@@ -319,3 +321,62 @@ def _folds(y: ArrayLike, rows: int, random: np.random.RandomState) -> Folds:
 
 def _most_frequent(counts: NDArray[Any]) -> NDArray[np.intp]:
     return np.sort(np.argsort(-counts, kind="stable")[:_TARGET_CLASSES])
+
+
+def columns_in_words(preprocessor: Any) -> list[Choice]:
+    """What was decided about columns without asking; nothing for other preprocessors than the built-in one.
+
+    >>> for choice in columns_in_words(TablePreprocessor().fit([["1.5", 0], ["2.5", 0], ["3.5", 0]])):
+    ...     print(choice)
+    column 'x0' written as text was read as numbers
+    column 'x1' not used: constant
+    """
+    if not isinstance(preprocessor, TablePreprocessor):
+        return []
+    read = [c.name for c in preprocessor.columns_ if c.format.text and c.format.kind == "number"]
+    found = [Choice("unused", text) for text in unused_in_words(preprocessor)]
+    if read:
+        were = "was" if len(read) == 1 else "were"
+        found.insert(0, Choice("columns", f"{_named(read)} written as text {were} read as numbers"))
+    return found
+
+
+def unused_in_words(preprocessor: Any) -> list[str]:
+    """The columns that the built-in preprocessor dropped, one line per reason."""
+    if not isinstance(preprocessor, TablePreprocessor):
+        return []
+    dropped = [c for c in preprocessor.describe() if c.dropped]
+    reasons = dict.fromkeys(c.dropped for c in dropped)
+    return [f"{_named([c.name for c in dropped if c.dropped == reason])} not used: {reason}" for reason in reasons]
+
+
+def warn_of_unused(preprocessor: Any, *, stacklevel: int = 2) -> None:
+    """Warn of text that was dropped, and of a table of which nothing is left.
+
+    Args:
+        preprocessor: Fitted; only the built-in one is looked at.
+        stacklevel: As for :func:`warnings.warn`, seen from the caller.
+    """
+    if not isinstance(preprocessor, TablePreprocessor):
+        return
+    columns = preprocessor.describe()
+    texts = [c.name for c in columns if c.dropped == _FREE_TEXT]
+    if not any(c.features for c in columns):
+        message = (
+            "X: no column can be used, so every row will get the same probabilities "
+            f"({'; '.join(unused_in_words(preprocessor))}). Give columns that vary; turn text into numbers, dates or "
+            "categories that repeat."
+        )
+    elif texts:
+        message = (
+            f"X: {_named(texts)} not used: {_FREE_TEXT}. Leave out of X what says nothing; turn the rest into numbers, "
+            "dates or categories that repeat."
+        )
+    else:
+        return
+    warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
+
+
+def _named(names: list[str]) -> str:
+    some = ", ".join(repr(name) for name in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"column{'s' if len(names) > 1 else ''} {some}"

@@ -307,7 +307,9 @@ def indicators_of_rows(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int
         if np.isnan(read).any():
             wrong = int(np.flatnonzero(np.isnan(read))[0])
             row = int(np.flatnonzero(codes == wrong)[0])
-            raise rows.bad(name, BadValueError(row, _label_text(values[wrong]), "0 or 1, as one of several target columns"))
+            raise rows.bad(
+                name, BadValueError(row, _label_text(values[wrong]), "0 or 1, as one of several target columns")
+            )
         columns[:, k] = np.append(read, np.nan)[codes]
     present = np.asarray(np.isfinite(columns).all(axis=1))
     return columns[present].astype(np.int64), present

@@ -180,10 +180,10 @@ def _ascend(
 
 def _confusion(samples: LabelSamples, thresholds: Array) -> ConfusionMatrix:
     decided = samples.score >= thresholds.astype(samples.score.dtype)
-    y, weight = samples.positive, np.ones(len(decided)) if samples.weight is None else samples.weight
-    cells = [~y & ~decided, ~y & decided, y & ~decided, y & decided]
-    counts = np.stack([weight @ cell.astype(np.float64) for cell in cells], axis=-1).reshape(-1, 2, 2)
-    return ConfusionMatrix(torch.from_numpy(counts), "multilabel", samples.labels)
+    size = decided.shape[1]
+    return ConfusionMatrix.from_codes(
+        samples.positive, decided, size, samples.weight, task="multilabel", labels=samples.labels
+    )
 
 
 def _rows(samples: LabelSamples, rows: NDArray[np.intp]) -> LabelSamples:

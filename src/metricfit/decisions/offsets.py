@@ -146,13 +146,11 @@ class _Problem:
     def confusion(self, offsets: Array) -> ConfusionMatrix:
         """The matrix of the rule itself, so that nothing here depends on how a sweep rounds."""
         rule = DecisionRule.from_offsets(offsets.tolist(), range(self.size))
-        return self.matrices(self.count(rule.decide(self.samples.proba)))
+        return self.count(rule.decide(self.samples.proba))
 
-    def count(self, predicted: NDArray[np.intp]) -> Array:
-        cells = np.bincount(
-            self.samples.target * self.size + predicted, weights=self.samples.weight, minlength=self.size**2
-        )
-        return cells.astype(np.float64).reshape(self.size, self.size)
+    def count(self, predicted: Indices) -> ConfusionMatrix:
+        s = self.samples
+        return ConfusionMatrix.from_codes(s.target, predicted, self.size, s.weight, labels=s.classes)
 
     def penalty(self, offsets: Array) -> float:
         return float((self.price * np.abs(offsets)).sum())
@@ -249,7 +247,7 @@ def _matrices_of(
     cells = problem.size**2
     row = problem.samples.target[order] * problem.size
     leaves, enters, weight = row + rival[order], row + k, problem.samples.weight[order]
-    counts, done = problem.count(rival).ravel(), 0
+    counts, done = problem.count(rival).matrix.numpy().ravel(), 0
     for rows in np.array_split(cuts, math.ceil(len(cuts) * cells / _CELLS)):
         moving = slice(done, int(rows[-1]))
         piece = np.searchsorted(rows, np.arange(moving.start, moving.stop), side="right") * cells

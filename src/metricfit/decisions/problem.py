@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from metricfit import metrics
-from metricfit._labels import as_label_array, checked_weights, class_labels, encode_labels
 from metricfit.confusion import ConfusionMatrix
+from metricfit.labels import as_label_array, checked_weights, class_labels, encode_labels
 from metricfit.metrics import Constrained, Constraint, Metric, MetricLike
 
 __all__ = [

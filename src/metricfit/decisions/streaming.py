@@ -16,7 +16,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from metricfit._labels import as_label_array, checked_weights, confusion_from_labels, encode_labels
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import (
     ConstraintLike,
@@ -28,6 +27,7 @@ from metricfit.decisions.problem import (
 )
 from metricfit.decisions.rules import BestRule, CalibratedRule, DecisionRule
 from metricfit.decisions.threshold import CHUNK, Sweep, best_place
+from metricfit.labels import as_label_array, checked_weights, encode_labels
 
 __all__ = ["BITS", "Chunk", "Stream", "best_threshold_of_chunks", "chunks_of", "confusion_of_chunks"]
 
@@ -223,7 +223,7 @@ def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRul
     for y_true, score, *weight in chunks_of(chunks):
         if weight and not np.any(weight[0]):
             continue  # adds nothing
-        matrix = confusion_from_labels(
+        matrix = ConfusionMatrix.from_labels(
             y_true, rule.apply(score), labels=plain.classes, sample_weight=(*weight, None)[0]
         )
         total = matrix if total is None else total + matrix

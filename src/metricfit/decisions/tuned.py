@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
     has_fit_parameter,
 )
 
-from metricfit._labels import confusion_from_labels
+from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.multilabel import best_label_thresholds
 from metricfit.decisions.offsets import REGULARISATION, best_offsets
 from metricfit.decisions.problem import ConstraintLike, goal_of, plain_array
@@ -81,7 +81,7 @@ def best_rule(
     goal = goal_of(metric, subject_to)
     if isinstance(goal.metric, ExpectedCost) and not goal.constraints:
         rule = bayes_rule(goal.metric.matrix, found.rule.classes)
-        cm = confusion_from_labels(y_true, rule.apply(p), labels=found.rule.classes, sample_weight=sample_weight)
+        cm = ConfusionMatrix.from_labels(y_true, rule.apply(p), labels=found.rule.classes, sample_weight=sample_weight)
         by_costs = BestRule.of(rule, goal, cm, argmax_value=found.argmax_value)
         # Tuned offsets must beat what follows from the costs alone; on a tie, nothing was tuned.
         if by_costs.value <= found.value:

@@ -1,8 +1,14 @@
-"""A batch as the compiled loops see it, and its counts and gradient."""
+"""A batch on the CPU as the compiled loops see it: counted, and its gradient taken, in parts on several threads.
+
+The loops release the interpreter lock, so plain threads do: no second thread library beside torch's, no limit fixed at
+import, and parts are the same, and summed in the same order, whenever the number of threads is the same.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -10,23 +16,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.fast.threads import parts_of, run
-from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN
-
-__all__ = ["LIMITS", "ROWS_FROM", "Batch", "FivePoints", "Tensors", "is_dense", "numba_is_here"]
+__all__ = ["CompiledBatch", "numba_is_here", "parts_of", "run"]
 
 Array = np.ndarray[Any, Any]
 
 ROWS_FROM = 128
 """From this many classes on a row alone fills the vector registers."""
 
+SERIAL_ELEMENTS = 2**16
+"""Up to this many scores a hand-over to another thread takes longer than it saves."""
 
-@dataclass(frozen=True)
-class FivePoints:
-    """The linear step: height of its first knot, and middle width as a multiple of min(tau, 1 - tau)."""
-
-    delta: float
-    factor: float
+ROWS_OF_PART = 2**16
+"""So many samples at most are summed in float32 before they are added in float64."""
 
 
 @cache
@@ -50,96 +51,89 @@ def _kernels(by_row: bool) -> tuple[Any, Any]:
     return lanes.count_lanes, lanes.pull_back_lanes
 
 
-def _limits_of(dtype: type[np.floating[Any]]) -> Array:
-    information = np.finfo(dtype)
-    margin, smallest = max(THRESHOLD_MARGIN, float(information.eps)), max(SMALLEST_WIDTH, float(information.tiny))
-    return np.array([margin, smallest, information.tiny], dtype)
+class CompiledBatch:
+    """Counts a batch and takes its gradient.
 
-
-LIMITS = {np.dtype(kind): _limits_of(kind) for kind in (np.float32, np.float64)}
-_EMPTY = {np.dtype(kind): np.empty(0, kind) for kind in (np.float32, np.float64)}
-Tensors = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
-"""Scores (N, d, …), class indices int64 of the samples in order, sample weights and class weights or None."""
-
-
-class Batch:
-    """Counts a batch on the CPU and pulls gradients back to it; keeps six numbers a sample in between, no tensor.
+    Between the two passes the memory of the gradient holds the batch in units of its thresholds.
 
     Args:
-        points: The step.
+        target: Class indices int64 of the samples in order; contiguous.
+        weight: Weights of the samples, in the dtype of the scores, or None.
+        class_weight: (d,), or None.
+        members: How many members the samples are divided into.
+        points: The step of each member, (M, 5).
         ignore: The label of samples that do not count.
-        is_softmax: Whether scores are logits.
         is_fixed: Whether no gradient flows through the threshold.
     """
 
-    def __init__(self, points: FivePoints, *, ignore: int, is_softmax: bool, is_fixed: bool) -> None:
+    def __init__(
+        self, target: Tensor, weight: Tensor | None, class_weight: Tensor | None, *, members: int, points: Array,
+        ignore: int, is_fixed: bool,
+    ) -> None:  # fmt: skip
+        self.target = target.numpy()
+        self.weight, self.class_weight = weight, class_weight
+        self.members = members
         self.points = points
         self.ignore = ignore
-        self.is_softmax = is_softmax
         self.is_fixed = is_fixed
-        self._ready: tuple[Array, tuple[Any, ...]] | None = None
+        self.gradient: Tensor | None = None
 
-    def count(self, tensors: Tensors) -> Array | None:
-        """The soft counts of each part, shape (parts, d, d); None where labels, scores or weights are out of order."""
-        scores, arguments = self._ready = self._arguments(tensors)
-        classes, samples = scores.shape[1], scores.size // scores.shape[1]
-        self.parts = parts = parts_of(samples, classes)
-        counts = np.zeros((len(parts), classes, classes), scores.dtype)
-        self.kept = kept = np.empty((samples, 4), scores.dtype)
-        self.places = places = np.empty((samples, 2), np.int32)
-        kernel = _kernels(scores.ndim == 2)[0]
-        if len(parts) == 1:  # on a small batch every call counts
-            return None if kernel(*arguments, 0, samples, counts[0], kept, places) else counts
+    def count(self, scores: Tensor, by_class: bool, keeps: bool) -> Array | None:
+        """The counts of each member, in float64; None where labels, scores or weights are wrong.
 
-        def part(i: int) -> int:
-            result: int = kernel(*arguments, *parts[i], counts[i], kept, places)
-            return result
+        Args:
+            scores: Logits (M · N, d, …), contiguous or with channels last.
+            by_class: Whether to give hits, true and predicted weights (M, 3, d), else matrices (M, d, d).
+            keeps: Whether a gradient will be wanted.
+        """
+        array = samples_and_classes(scores.detach())
+        classes, samples = array.shape[1], len(self.target)
+        self.gradient = torch.empty_like(scores, requires_grad=False) if keeps else None
+        out = array if self.gradient is None else samples_and_classes(self.gradient)
+        self.points = self.points.astype(array.dtype, copy=False)
+        self.parts = parts = parts_of(samples // self.members, classes, self.members)
+        shape = (3 if by_class else classes, classes)
+        counts = np.zeros((len(parts), *shape))  # in float64, also in order that both are compiled once
+        self.kept, self.places = np.empty((samples, 4), array.dtype), np.empty((samples, 2), np.int32)
+        empty = np.empty(0, array.dtype)
+        kernel = _kernels(array.ndim == 2)[0]
+        arguments = (
+            array, self.target,
+            empty if self.weight is None else self.weight.numpy(),
+            empty if self.class_weight is None else self.class_weight.numpy(),
+            self.ignore, self.points, parts,
+        )  # fmt: skip
+        results = (by_class, counts, keeps, out, self.kept, self.places)
+        if run(lambda begin, end: kernel(*arguments, begin, end, *results), samples * classes, len(parts)):
+            return None
+        if len(parts) == self.members:
+            return counts
+        return counts.reshape(self.members, -1, *shape).sum(axis=1)
 
-        return None if run(part, len(parts)) else counts
+    def pull_back(self, scores: Tensor, gradient: Array, by_class: bool) -> Tensor:
+        """The gradient with respect to the scores.
 
-    def pull_back(self, tensors: Tensors, gradient: Array) -> Tensor:
-        """The gradient with respect to the scores, given that with respect to the counts."""
-        scores, arguments = self._ready or self._arguments(tensors)
-        self._ready = None  # from here on only the graph's saved tensors hold the scores
-        if tensors[0].is_contiguous():
-            out = np.empty(scores.shape, scores.dtype)
-            result = torch.from_numpy(out.reshape(tensors[0].shape))
-        else:
-            result = torch.empty_like(tensors[0])
-            out = _samples_and_classes(result)
-        kernel = _kernels(scores.ndim == 2)[1]
-        if len(self.parts) == 1:
-            kernel(*arguments, *self.parts[0], gradient, self.kept, self.places, self.is_fixed, out)
-            return result
-
-        def part(i: int) -> int:
-            bounds = self.parts[i]
-            done: int = kernel(*arguments, *bounds, gradient, self.kept, self.places, self.is_fixed, out)
-            return done
-
-        run(part, len(self.parts))
+        Args:
+            scores: As they were counted.
+            gradient: That with respect to the counts: columns and diagonal (M, 2, d), or matrices (M, d, d).
+            by_class: Which of the two.
+        """
+        if self.gradient is None:  # an earlier call gave it away
+            self.count(scores, True, True)
+        result: Tensor
+        result, self.gradient = self.gradient, None  # type: ignore[assignment]
+        out = samples_and_classes(result)
+        gradient = gradient.astype(out.dtype, copy=False)
+        kernel = _kernels(out.ndim == 2)[1]
+        arguments = (self.target, self.points, self.parts)
+        others = (by_class, gradient, self.is_fixed, self.kept, self.places, out)
+        run(lambda begin, end: kernel(*arguments, begin, end, *others), out.size, len(self.parts))
         return result
 
-    def _arguments(self, tensors: Tensors) -> tuple[Array, tuple[Any, ...]]:
-        scores, target, weight, class_weight = tensors
-        array = _samples_and_classes(scores)
-        number, empty = array.dtype.type, _EMPTY[array.dtype]
-        return array, (
-            array,
-            self.is_softmax,
-            target.numpy(),
-            empty if weight is None else weight.detach().numpy(),
-            empty if class_weight is None else class_weight.detach().numpy(),
-            self.ignore,
-            number(self.points.delta),
-            number(self.points.factor),
-            LIMITS[array.dtype],
-        )
 
-
-def _samples_and_classes(scores: Tensor) -> Array:
+def samples_and_classes(scores: Tensor) -> Array:
     """(samples, d) where classes lie side by side and are many, else (N, d, L); never a copy of dense scores."""
-    array: Array = scores.detach().numpy()
+    array: Array = scores.numpy()
     classes = array.shape[1]
     if array.ndim > 2:
         if array.flags.c_contiguous:
@@ -148,6 +142,41 @@ def _samples_and_classes(scores: Tensor) -> Array:
     return array if classes >= ROWS_FROM else array[:, :, None]
 
 
-def is_dense(scores: Tensor) -> bool:
-    """Whether the scores can be read where they lie: contiguous, or with channels last."""
-    return scores.is_contiguous() or (scores.ndim > 2 and scores.movedim(1, -1).is_contiguous())
+def parts_of(samples: int, classes: int, members: int = 1) -> Array:
+    """First sample, last sample + 1 and member of each part into which members of so many samples are cut.
+
+    >>> parts_of(10, 3)
+    array([[ 0, 10,  0]])
+    """
+    number = 1
+    if samples * classes * members > SERIAL_ELEMENTS or samples > ROWS_OF_PART:
+        threads = min(torch.get_num_threads(), samples)
+        number = max(1, -(-samples // (threads * ROWS_OF_PART))) * threads
+    edges = np.arange(number + 1) * samples // number
+    parts = np.empty((members, number, 3), np.int64)
+    parts[..., 2] = np.arange(members)[:, None]
+    parts[..., 0], parts[..., 1] = edges[:-1], edges[1:]
+    parts[..., :2] += parts[..., 2:] * samples
+    return parts.reshape(-1, 3)
+
+
+_pool: tuple[int, int, ThreadPoolExecutor] | None = None
+
+
+def run(kernel: Callable[[int, int], int], elements: int, number: int) -> int:
+    """The largest result of a loop over so many parts; the calling thread takes its share."""
+    threads = 1 if elements <= SERIAL_ELEMENTS else min(torch.get_num_threads(), number)
+    if threads == 1:
+        return kernel(0, number)
+    edges = [number * i // threads for i in range(threads + 1)]
+    pool = _threads(threads - 1)
+    others = [pool.submit(kernel, edges[i], edges[i + 1]) for i in range(1, threads)]
+    return max([kernel(edges[0], edges[1]), *(other.result() for other in others)])
+
+
+def _threads(number: int) -> ThreadPoolExecutor:
+    global _pool
+    # A forked child inherits the pool but none of its threads.
+    if _pool is None or _pool[:2] != (os.getpid(), number):
+        _pool = (os.getpid(), number, ThreadPoolExecutor(number, thread_name_prefix="metricfit"))
+    return _pool[2]

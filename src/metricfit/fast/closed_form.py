@@ -1,52 +1,67 @@
-"""The closed form in plain torch: for other devices, and for matrices of counts where numba is not installed.
+"""The closed form in plain torch, for every device; the compiled loops follow the same formulas.
+
+With softmax the threshold tau, the mean of the two largest probabilities, is at most 1/2, and only the largest lies
+over it. In units of the threshold, u = p / tau = 2 exp(z - z1) / (1 + exp(z2 - z1)), the five-point step up to its
+middle's end is therefore the same for all samples: two lines. These do not change when all probabilities grow alike, so
+that whatever softmax and the moving threshold add to the gradient cancels out but at the two largest; only a largest
+one over the middle leaves more.
 
 Tensors are (b, classes, l), so that a table (l = 1), its transpose (b = 1) and images with their classes in front are
-the same to every formula. Choices are written with minima, maxima and masks of 0 and 1 in the dtype of the scores:
-torch vectorises those, and neither ``where`` nor comparisons that give booleans. On a small batch every operation
-counts, and one with a number takes twice as long as one with a tensor, unless it is called ``value`` or ``alpha``.
+the same to every formula; what a sample has of its own is (b, 1, l).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from metricfit.fast.batch import FivePoints
-from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN
+from metricfit.numerics import accumulation_dtype
 
-__all__ = ["Counted", "count_block", "pull_back_block"]
+__all__ = ["Points", "TorchBatch", "count_block", "pull_back_block"]
+
+BLOCK_ELEMENTS = 2**18
+"""On a CPU: temporaries of this size stay in the caches, and the fixed cost of the operations on a block is small."""
+
+BLOCK_ON_DEVICE = 2**25
+"""Elsewhere only memory counts."""
+
+KEPT_ELEMENTS = 2**25
+"""Of more scores a block is counted again in the backward pass instead of being kept."""
+
+ROWS_FROM = 64
+"""From this many classes on a loop over those of one sample is long enough; with fewer, tables are transposed."""
 
 
-@dataclass(slots=True)
-class Steps:
-    """The five-point steps of a block.
+class Points(NamedTuple):
+    """The five-point step in units of its threshold: numbers, or one for each sample, (b, 1, l).
 
     Attributes:
-        tau: Thresholds inside (0, 1), (b, 1, l); so are the other attributes up to ``above``.
-        start: Where the middle begins.
-        middle: 2 / width of the middle; slopes are a number times these.
-        below: 1 / width of the segment below.
-        above: 1 / width of the segment above.
-        missing: 1 - start · below from the start of the middle on, (b, classes, l), where that may not be 0; else None.
-        low: The smaller of p and ``start``, (b, classes, l).
-        inner: How far p lies in the middle, from 0 to its width.
-        over: How far p lies over the middle, >= 0.
-        h: The steps, or memberships: the steps through their sum over classes.
+        delta: The height where the middle begins.
+        low: The slope below the middle.
+        middle: The slope in the middle.
+        start: Where the middle begins; -1 if that is at 0.
+        end: Where the middle ends.
     """
 
-    tau: Tensor
-    start: Tensor
-    middle: Tensor
-    below: Tensor
-    above: Tensor
-    missing: Tensor | None
-    low: Tensor
-    inner: Tensor
-    over: Tensor
-    h: Tensor
+    delta: Any
+    low: Any
+    middle: Any
+    start: Any
+    end: Any
+
+    @staticmethod
+    def of(delta: float, factor: float) -> Points:
+        """Of the height ``delta`` and a middle as wide as ``factor`` times the threshold.
+
+        >>> Points.of(0.1, 1.0)
+        Points(delta=0.1, low=0.2, middle=0.8, start=0.5, end=1.5)
+        """
+        start = 1 - factor / 2
+        low = delta / start if start > 0 else 0.0
+        return Points(delta, low, (1 - 2 * delta) / factor, start if start > 0 else -1.0, 1 + factor / 2)
 
 
 @dataclass(slots=True)
@@ -54,154 +69,256 @@ class Counted:
     """A block and what its gradient needs.
 
     Attributes:
-        p: Probabilities, (b, classes, l).
-        mean: Of the two largest, (b, 1, l).
-        second: The second largest, (b, 1, l); None where two are all there are.
-        inverse: 1 / sum of steps, (b, 1, l).
-        steps: The steps, where they are kept instead of being computed again.
+        u: Probabilities in units of the threshold, (b, classes, l).
+        h: Their steps, not yet divided by their sum.
+        inverse: 1 / sum of steps, (b, 1, l); so are the others.
+        total: The sum of u.
+        largest: The largest u.
+        second: The second largest.
     """
 
-    p: Tensor
-    mean: Tensor
-    second: Tensor | None
+    u: Tensor
+    h: Tensor
     inverse: Tensor
-    steps: Steps | None
+    total: Tensor
+    largest: Tensor
+    second: Tensor
 
 
-def count_block(scores: Tensor, points: FivePoints, *, is_softmax: bool, keeps: bool = False) -> tuple[Tensor, Counted]:
-    """The memberships of a block, and what its gradient needs; ``keeps``: as few operations as possible later."""
-    p = _softmax(scores) if is_softmax else scores
-    mean, second = _thresholds(p, is_softmax)
-    steps = _steps(p, mean, points)
-    total = steps.h.sum(dim=1, keepdim=True)
-    nothing = p.shape[1] * torch.finfo(p.dtype).eps  # rows of zeros; with softmax a sum is at least 1/2
-    inverse = total.reciprocal() if is_softmax else total.clamp_min(nothing).reciprocal_().mul_(total > nothing)
-    return steps.h.mul_(inverse), Counted(p, mean, second, inverse, steps if keeps else None)
-
-
-def pull_back_block(
-    g: Tensor, weight: Tensor | None, block: Counted, points: FivePoints, *, is_softmax: bool, is_fixed: bool
-) -> Tensor:
-    """The gradient of the scores, given that of the memberships and weights (b, 1, l) or None; overwrites both."""
-    p, steps = block.p, block.steps
-    if steps is None:
-        steps = _steps(p, block.mean, points)
-        steps.h.mul_(block.inverse)
-    g.sub_(steps.h.mul_(g).sum(dim=1, keepdim=True)).mul_(block.inverse if weight is None else block.inverse * weight)
-    moves = not is_fixed and block.second is not None
-    velocity = _velocity(steps, points) if moves else None
-    g.mul_(_slopes(steps, points))
-    if velocity is not None:
-        of_threshold = velocity.mul_(g).sum(dim=1, keepdim=True).mul_((steps.tau == block.mean).to(p.dtype))
-        _subtract_from_two_largest(g, of_threshold, block)
-    return _pull_back_softmax(g, p) if is_softmax else g
-
-
-def _softmax(scores: Tensor) -> Tensor:
-    # Over a last dimension torch has a loop of its own.
-    return scores.softmax(dim=1) if scores.shape[2] > 1 else scores.squeeze(2).softmax(dim=1).unsqueeze(2)
-
-
-def _pull_back_softmax(g: Tensor, p: Tensor) -> Tensor:
-    if g.shape[2] > 1:
-        return torch._softmax_backward_data(g, p, 1, p.dtype)
-    return torch._softmax_backward_data(g.squeeze(2), p.squeeze(2), 1, p.dtype).unsqueeze(2)
-
-
-def _thresholds(p: Tensor, is_softmax: bool) -> tuple[Tensor, Tensor | None]:
-    """The mean of the two largest, and the second of them; ``topk`` takes twice as long or more."""
-    if is_softmax and p.shape[1] == 2:
-        return torch.full_like(p[:, :1], 0.5), None
-    first = p.amax(dim=1, keepdim=True)
-    buffer = torch.ge(p, first, out=torch.empty_like(p))
-    ties = buffer.sum(dim=1, keepdim=True)
-    second = torch.sub(p, buffer, alpha=2, out=buffer).amax(dim=1, keepdim=True)
-    # The first itself where it is there twice.
-    second = torch.maximum(second, torch.add(first, (_number(2.0, p) - ties).clamp_min_(0), alpha=-2))
-    return (first + second).mul_(_number(0.5, p)), second
-
-
-def _steps(p: Tensor, mean: Tensor, points: FivePoints) -> Steps:
-    margin, smallest = _limits(p.dtype)
-    tau = mean.clamp(margin, 1 - margin)
-    above = _number(1.0, p) - tau
-    half = torch.minimum(tau, above).mul_(_number(points.factor / 2, p))
-    start = tau - half
-    above.sub_(half)
-    missing = None
-    if smallest / margin < points.factor < 1.9:  # no width can be near 0
-        below = start.reciprocal()
+def count_block(x: Tensor, points: Points) -> Counted:
+    """The steps of a block of logits, which is overwritten."""
+    x = x.sub_(x.amax(dim=1, keepdim=True)).exp_()
+    if x.shape[1] == 2:
+        second = x.amin(dim=1, keepdim=True)
     else:
-        half.clamp_min_(smallest / 2)
-        below = start.clamp_min(smallest).reciprocal_()
-        above.clamp_min_(smallest)
-        missing = (1 - start * below) * (p >= start)
-    above.reciprocal_()
-    offset = p - tau
-    # With one bound a row torch's clamp is not vectorised.
-    inner = torch.clamp(offset, -half, half) if p.shape[2] > 1 else torch.minimum(offset, half).maximum(-half)
-    over = offset.sub_(inner).clamp_min_(0)
-    inner.add_(half)
-    low = torch.minimum(p, start)
-    middle = half.reciprocal_()
-    # Small probabilities are many: a sum of larger terms that cancel would be off by a rounding error for each.
-    h = (low * below).mul_(_number(points.delta, p)).addcmul_(inner, middle, value=0.5 - points.delta)
-    h.addcmul_(over, above, value=points.delta)
-    if missing is not None:
-        h.add_(missing * points.delta)
-    return Steps(tau, start, middle, below, above, missing, low, inner, over, h)
+        is_first = (x >= 1).to(x.dtype)
+        ties = is_first.sum(dim=1, keepdim=True)
+        second = torch.sub(x, is_first, alpha=2).amax(dim=1, keepdim=True)
+        second = torch.maximum(second, ties.sub_(1).clamp_max_(1))  # the largest itself where it is there twice
+    largest = (second + 1).reciprocal_().mul_(2)
+    u = x.mul_(largest)
+    total = u.sum(dim=1, keepdim=True)
+    h = torch.where(u < points.start, u * points.low, _inside(u, points))
+    _, above = _over(largest, total, points)
+    h += (u - points.end).clamp_min_(0).mul_(points.delta / above)
+    return Counted(u, h, h.sum(dim=1, keepdim=True).reciprocal_(), total, largest, second.mul_(largest))
 
 
-def _velocity(steps: Steps, points: FivePoints) -> Tensor:
-    """How fast the step moves to the right at p as the threshold grows; overwrites ``inner``.
+def _inside(u: Tensor, points: Points) -> Tensor:
+    # u - 1 first: it is exact where the step is steepest. Held at the end of the middle, beyond which it is another.
+    inside = u.sub(1).mul_(points.middle).add_(0.5)
+    top = 1 - points.delta
+    return torch.minimum(inside, top) if isinstance(top, Tensor) else inside.clamp_max_(top)
 
-    The points at 0 and 1 stay where they are; those at the ends of the middle move with the threshold, apart or
-    together as the middle widens or shrinks; in between the velocity is interpolated.
+
+def _over(largest: Tensor, total: Tensor, points: Points) -> tuple[Tensor, Tensor]:
+    """How far the largest lies over the middle, as a part of the distance from there to p = 1; and that distance."""
+    above = (total - points.end).clamp_min_(torch.finfo(total.dtype).tiny)
+    return (largest - points.end).clamp_min_(0).div_(above), above
+
+
+def pull_back_block(g: Tensor, share: Tensor, block: Counted, points: Points, *, is_fixed: bool) -> Tensor:
+    """The gradient of the logits, given that of the memberships.
+
+    Args:
+        g: The gradient of the memberships; overwritten.
+        share: Weights divided by the sums of steps, (b, 1, l).
+        block: The block; its steps are overwritten.
+        points: The step.
+        is_fixed: Whether no gradient flows through the threshold.
     """
-    one = _number(1.0, steps.tau)
-    growth = torch.sub(one, steps.tau, alpha=2).sign_().mul_(_number(points.factor / 2, one))  # of half the width
-    of_start, of_above = one - growth, (one + growth).mul_(steps.above)
-    velocity = steps.inner.mul_(growth.mul_(steps.middle)).addcmul_(steps.low, of_start * steps.below)
-    velocity.addcmul_(steps.over, of_above, value=-1)
-    return velocity if steps.missing is None else velocity.addcmul_(steps.missing, of_start)
+    u, largest, total = block.u, block.largest, block.total
+    over, above = _over(largest, total, points)
+    g.sub_(block.h.mul_(g).sum(dim=1, keepdim=True).mul_(block.inverse)).mul_(share)
+    slope = torch.where(u > points.end, points.delta / above, _number(points.middle, u))
+    g.mul_(torch.where(u < points.start, _number(points.low, u), slope)).mul_(u)
+    change = g.sum(dim=1, keepdim=True)
+    if is_fixed:
+        return g.addcmul_(u, change / total, value=-1)
+    is_first = (u >= largest).to(u.dtype)
+    # At a largest over the middle g is largest · delta / above times what of_over needs.
+    of_over = (g * is_first).sum(dim=1, keepdim=True).mul_(over / largest)
+    change -= of_over * total
+    is_second = (u == block.second).to(u.dtype)
+    ties, seconds = is_first.sum(dim=1, keepdim=True), is_second.sum(dim=1, keepdim=True)
+    part = largest / 2
+    g.addcmul_(u, of_over, value=-1)
+    g.addcmul_(is_first, change * part / ties, value=-1)
+    return g.addcmul_(is_second, change * (1 - part) / seconds, value=-1)
 
 
-def _slopes(steps: Steps, points: FivePoints) -> Tensor:
-    """The derivative of the step with respect to p, exactly one of three numbers; overwrites the steps."""
-    is_under, is_over = steps.low.sub_(steps.start).sign_(), steps.over.sign_()  # -1 and 1
-    is_inside = torch.add(is_under, _number(1.0, is_under), out=steps.h).sub_(is_over)
-    slopes = is_inside.mul_(steps.middle * _number(0.5 - points.delta, is_inside))
-    slopes.addcmul_(is_under, steps.below, value=-points.delta)
-    return slopes.addcmul_(is_over, steps.above, value=points.delta)
+def _number(value: Any, like: Tensor) -> Tensor:
+    return value if isinstance(value, Tensor) else torch.full((), value, dtype=like.dtype, device=like.device)
 
 
-def _subtract_from_two_largest(g: Tensor, of_threshold: Tensor, block: Counted) -> None:
-    """Half of it from the largest and half from the second; equals share theirs."""
-    p, second = block.p, block.second
-    if second is None:
-        return
-    largest = torch.ge(p, second, out=torch.empty_like(p))
-    number = largest.sum(dim=1, keepdim=True)
-    if p.is_cpu and number.amax().item() == 2:
-        g.addcmul_(largest, of_threshold, value=-0.5)
-        return
-    is_tie = (block.mean <= second).to(p.dtype)
-    of_second = (1 + is_tie) / 2 / (number - 1 + is_tie)
-    g.addcmul_(largest, of_threshold * of_second, value=-1)
-    torch.gt(p, second, out=largest)
-    g.addcmul_(largest, of_threshold * (0.5 - of_second), value=-1)
+class TorchBatch:
+    """Counts a batch and takes its gradient without autograd; :class:`metricfit.fast.batch.CompiledBatch` in torch.
+
+    Args:
+        target: Class indices int64 of the samples in order.
+        weight: Weights of the samples, or None.
+        class_weight: (d,), or None.
+        members: How many members the samples are divided into.
+        points: The step of each member, (M, 5).
+        ignore: The label of samples that do not count.
+        is_fixed: Whether no gradient flows through the threshold.
+        may_wait: Whether values may be looked at, for which a device has to finish.
+    """
+
+    def __init__(
+        self, target: Tensor, weight: Tensor | None, class_weight: Tensor | None, *, members: int, points: Any,
+        ignore: int, is_fixed: bool, may_wait: bool,
+    ) -> None:  # fmt: skip
+        self.target, self.weight, self.class_weight = target, weight, class_weight
+        self.members, self.points = members, points
+        self.ignore, self.is_fixed, self.may_wait = ignore, is_fixed, may_wait
+        self.kept: list[Counted | None] = []
+
+    def count(self, scores: Tensor, by_class: bool, keeps: bool) -> Any:
+        """The counts, as of a compiled batch; by_class on a CPU only."""
+        scores = scores.detach()
+        self.dtype = accumulation_dtype(scores.dtype)
+        classes = self.classes = scores.shape[1]
+        if not self._prepare(scores):
+            return None
+        blocks = self._split_scores(scores)
+        self.kept = [None] * len(blocks)
+        keeps = keeps and scores.numel() <= KEPT_ELEMENTS
+        rows = self.members * classes
+        hits = torch.zeros(rows, dtype=torch.float64, device=scores.device) if by_class else None
+        sums = torch.zeros(
+            (classes, self.members) if by_class else (rows, classes), dtype=self.dtype, device=scores.device
+        )
+        for i, block in enumerate(blocks):
+            counted = self._count(i, block)
+            share, cells = self._share(i, counted), self.cells[i].flatten()
+            h = counted.h * share
+            if hits is not None:
+                hits.index_add_(0, cells, h.gather(1, self.labels[i]).flatten().double())
+                h = h.movedim(1, 0).reshape(classes, -1)
+                if self.members == 1:
+                    sums[:, 0] += h.sum(dim=1)
+                else:
+                    sums.index_add_(1, self.of_member[i].flatten(), h)
+            else:
+                sums.index_add_(0, cells, h.movedim(1, -1).reshape(-1, classes))
+            if keeps:
+                self.kept[i] = counted
+        if hits is None:
+            counts = sums.reshape(self.members, classes, classes).double()
+            return None if self.may_wait and counts.sum().isnan().item() else counts
+        true = torch.zeros_like(hits)
+        weights = (
+            torch.ones_like(self.all_cells, dtype=torch.float64)
+            if self.all_weights is None
+            else self.all_weights.double()
+        )
+        true.index_add_(0, self.all_cells, weights)
+        shape = (self.members, classes)
+        counts = torch.stack([hits.reshape(shape), true.reshape(shape), sums.T.double()], dim=1).numpy()
+        return None if counts.sum() != counts.sum() else counts
+
+    def pull_back(self, scores: Tensor, gradient: Tensor, by_class: bool) -> Tensor:
+        """The gradient with respect to the scores, as of a compiled batch."""
+        scores = scores.detach()
+        result = torch.empty_like(scores)
+        gradient = gradient.to(device=scores.device, dtype=self.dtype)
+        blocks, outs = self._split_scores(scores), self._split_scores(result)
+        for i, (block, out) in enumerate(zip(blocks, outs, strict=True)):
+            counted, self.kept[i] = self.kept[i], None
+            if counted is None:  # too many to be kept, or used up by an earlier call
+                counted = self._count(i, block)
+            g = self._gradient_of_counts(i, gradient, by_class, counted.u)
+            points = self._points_of(i)
+            out.copy_(pull_back_block(g, self._share(i, counted), counted, points, is_fixed=self.is_fixed))
+        return result
+
+    def _prepare(self, scores: Tensor) -> bool:
+        """Cut what belongs to the samples into blocks; whether labels and weights are right, as far as one may look."""
+        classes, labels = self.classes, self.target
+        weights = None if self.weight is None else self.weight.to(self.dtype)
+        keep = None
+        if 0 <= self.ignore < classes or not (self.may_wait and _are_within(labels, classes)):
+            keep = labels != self.ignore
+            labels = labels * keep
+            weights = keep.to(self.dtype) if weights is None else torch.where(keep, weights, 0.0)
+            if self.may_wait and not _are_within(labels, classes):
+                return False
+        if self.class_weight is not None:
+            of_label = self.class_weight.to(self.dtype)[labels]
+            weights = of_label if weights is None else weights * of_label
+        if self.may_wait and weights is not None and not _are_within(weights, float("inf")):
+            return False
+        self._lay_out(scores, len(labels))
+        of_member = cells = None
+        if self.members > 1:
+            of_member = torch.arange(len(labels), device=labels.device) // (len(labels) // self.members)
+            cells = labels + of_member * classes
+        self.all_cells, self.all_weights = labels if cells is None else cells, weights
+        self.labels, self.cells = self._split(labels), self._split(self.all_cells)
+        self.weights = None if weights is None else self._split(weights)
+        self.keep = None if keep is None else self._split(keep)
+        self.of_member = [] if of_member is None else self._split(of_member)
+        return True
+
+    def _lay_out(self, scores: Tensor, samples: int) -> None:
+        """Choose blocks (b, classes, l) that suit torch's loops."""
+        self.is_image = scores.ndim > 2 and scores.is_contiguous()
+        self.is_transposed = not self.is_image and scores.is_cpu and self.classes < ROWS_FROM
+        size = len(scores) if self.is_image else 1 if self.is_transposed else samples
+        self.shape = (size, 1, samples // size)
+        most = max(1, (BLOCK_ELEMENTS if scores.is_cpu else BLOCK_ON_DEVICE) // self.classes)
+        self.columns = min(most, samples // size)
+        self.rows = min(max(1, most // self.shape[2]), size)
+
+    def _split(self, values: Tensor) -> list[Tensor]:
+        """Blocks of what is (size, …, length), or has one number for each sample in order."""
+        values = values.reshape(self.shape) if values.ndim == 1 else values
+        if self.columns == self.shape[2] and self.rows == self.shape[0]:
+            return [values]
+        return [
+            values[i : i + self.rows, :, j : j + self.columns]
+            for i in range(0, self.shape[0], self.rows)
+            for j in range(0, self.shape[2], self.columns)
+        ]
+
+    def _split_scores(self, values: Tensor) -> list[Tensor]:
+        if self.is_image:
+            return self._split(values.reshape(len(values), self.classes, -1))
+        if values.ndim > 2:  # channels last
+            values = values.movedim(1, -1).reshape(-1, self.classes)
+        return self._split(values.T[None] if self.is_transposed else values[:, :, None])
+
+    def _count(self, i: int, block: Tensor) -> Counted:
+        x = block.to(self.dtype, copy=True, memory_format=torch.contiguous_format)
+        if self.keep is not None:  # whatever lies there, NaN too, is replaced
+            x = x.masked_fill_(~self.keep[i], 0.0)
+        return count_block(x, self._points_of(i))
+
+    def _share(self, i: int, counted: Counted) -> Tensor:
+        return counted.inverse if self.weights is None else counted.inverse * self.weights[i]
+
+    def _points_of(self, i: int) -> Points:
+        if len(set(map(tuple, self.points.tolist()))) == 1:
+            return Points(*self.points[0].tolist())
+        device = self.labels[i].device
+        table = torch.as_tensor(self.points, dtype=self.dtype, device=device)
+        return Points(*table[self.of_member[i]].unbind(-1))
+
+    def _gradient_of_counts(self, i: int, gradient: Tensor, by_class: bool, like: Tensor) -> Tensor:
+        labels, cells = self.labels[i], self.cells[i]
+        if not by_class:
+            rows = gradient.reshape(-1, self.classes)[cells.flatten()]
+            return rows.reshape(labels.shape[0], labels.shape[2], -1).movedim(-1, 1).contiguous()
+        if self.members == 1:
+            g = gradient[0, 0].view(1, -1, 1).expand(like.shape).clone(memory_format=torch.contiguous_format)
+        else:
+            rows = gradient[:, 0][self.of_member[i].flatten()]
+            g = rows.reshape(labels.shape[0], labels.shape[2], -1).movedim(-1, 1).contiguous()
+        return g.scatter_add_(1, labels, gradient[:, 1].reshape(-1)[cells])
 
 
-def _number(value: float, like: Tensor) -> Tensor:
-    return _number_of(value, like.dtype, like.device)
-
-
-@lru_cache(maxsize=256)
-def _number_of(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.full((), value, dtype=dtype, device=device)
-
-
-@cache
-def _limits(dtype: torch.dtype) -> tuple[float, float]:
-    information = torch.finfo(dtype)
-    return max(THRESHOLD_MARGIN, information.eps), max(SMALLEST_WIDTH, information.tiny)
+def _are_within(values: Tensor, end: float) -> bool:
+    """Whether all are in [0, end)."""
+    least, most = values.aminmax()
+    return bool(least.item() >= 0 and most.item() < end)

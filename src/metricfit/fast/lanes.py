@@ -1,8 +1,8 @@
 """Few classes, or classes apart in memory: ``LANES`` samples at once, every loop vectorised over them.
 
 Scores are (N, d, L): rows of samples (L = 1), or images with their classes in front, read where they lie. A block of
-samples is brought into a (d, LANES) buffer; what belongs to a sample is a column of ``work``. Sums live in arrays of
-their own, and a maximum that stays is written as ``+ zero``: with either undone LLVM no longer vectorises the loop.
+samples is brought into a (d, LANES) buffer. Between the two passes the gradient's memory holds the block as it is.
+Sums live in arrays of their own: without that LLVM no longer vectorises the loops.
 """
 
 from __future__ import annotations
@@ -11,62 +11,41 @@ from typing import Any
 
 import numpy as np
 
-from metricfit.fast.compiled import (
+from metricfit.fast.loops import (
     BAD_WEIGHT,
+    DELTA,
+    END,
     GOOD,
     INVERSE,
+    LANES,
     LARGEST,
+    LOW,
+    MIDDLE,
     NO_SUCH_CLASS,
     NOT_FINITE,
-    SCALE,
-    THRESHOLD,
-    TINY,
-    bends_of_step,
+    SHARE,
+    START,
+    TOTAL,
+    column,
     compiled,
     exponential,
-    segments_of_step,
+    over_of,
+    slope_at,
     step_at,
+    two_largest,
 )
 
-__all__ = [
-    "LANES",
-    "column",
-    "count_lanes",
-    "exponentials",
-    "load",
-    "mean_gradient",
-    "pull_back_lanes",
-    "pull_back_softmax",
-    "pull_back_step",
-    "set_bends",
-    "set_segments",
-    "size_of_block",
-    "store",
-    "two_largest",
-]
-
-LANES = 32
-"""Four AVX registers; few enough that a block of some classes stays in the first cache."""
-
-TAU, HALF, LOW, MIDDLE, HIGH = 0 * LANES, 1 * LANES, 2 * LANES, 3 * LANES, 4 * LANES
-BEND_LOW, BEND_BETWEEN, BEND_MIDDLE, BEND_HIGH = 5 * LANES, 6 * LANES, 7 * LANES, 8 * LANES
-MEAN, SHARE = 9 * LANES, 10 * LANES
-COLUMNS = 11 * LANES
+__all__ = ["count_lanes", "pull_back_lanes"]
 
 
 @compiled()
-def column(scores: Any) -> Any:
-    return np.zeros(LANES, scores.dtype)
-
-
-@compiled()
-def size_of_block(position: int, stop: int, length: int) -> int:
+def _size_of_block(position: int, stop: int, length: int) -> int:
     size = min(LANES, stop - position)
     return min(size, length - position % length) if length > 1 else size
 
 
 @compiled()
-def load(scores: Any, position: int, size: int, block: Any) -> None:
+def _load(scores: Any, position: int, size: int, block: Any) -> None:
     classes, length = scores.shape[1], scores.shape[2]
     if length == 1:
         for r in range(size):
@@ -82,7 +61,7 @@ def load(scores: Any, position: int, size: int, block: Any) -> None:
 
 
 @compiled()
-def store(block: Any, position: int, size: int, out: Any) -> None:
+def _store(block: Any, position: int, size: int, out: Any) -> None:
     classes, length = out.shape[1], out.shape[2]
     if length == 1:
         for r in range(size):
@@ -98,230 +77,281 @@ def store(block: Any, position: int, size: int, out: Any) -> None:
 
 
 @compiled()
-def two_largest(block: Any, lines: int, first: Any, second: Any, at_first: Any, at_second: Any) -> None:
-    """The two largest of every column of a (lines, LANES) block, and in which line they are; of ties the first."""
+def _keep(block: Any, position: int, size: int, out: Any) -> None:
+    """Whole blocks of rows are kept as they are, so that they need not be brought into order twice."""
+    if out.shape[2] == 1 and size == LANES:
+        flat = out.reshape(-1)[position * out.shape[1] :]
+        for j in range(len(block)):
+            flat[j] = block[j]
+    else:
+        _store(block, position, size, out)
+
+
+@compiled()
+def _recall(out: Any, position: int, size: int, block: Any) -> None:
+    if out.shape[2] == 1 and size == LANES:
+        flat = out.reshape(-1)[position * out.shape[1] :]
+        for j in range(len(block)):
+            block[j] = flat[j]
+    else:
+        _load(out, position, size, block)
+
+
+@compiled()
+def _weigh(
+    target: Any, weight: Any, class_weight: Any, ignore: int, position: int, size: int, block: Any, weights: Any
+) -> int:
+    """The weights of a block, unless labels or weights are wrong; what is ignored becomes 0, even NaN."""
+    classes = len(block) // LANES
     number = block.dtype.type
-    zero = number(0)
-    for r in range(len(first)):
-        first[r] = second[r] = -np.inf
-        at_first[r] = at_second[r] = zero
-    for k in range(lines):
-        at, line = k * LANES, number(k)
-        for r in range(len(first)):
-            x, a, b, i, j = block[at + r], first[r], second[r], at_first[r], at_second[r]
-            lower, place = (a, i) if x > a else (x, line)
-            first[r] = x if x > a else a + zero
-            at_first[r] = line if x > a else i + zero
-            second[r] = lower if lower > b else b + zero
-            at_second[r] = place if lower > b else j + zero
-
-
-@compiled()
-def exponentials(block: Any, classes: int, first: Any, total: Any, limits: Any) -> None:
-    for r in range(len(first)):
-        total[r] = limits.dtype.type(0)
-    for k in range(classes):
-        at = k * LANES
-        for r in range(len(first)):
-            e = exponential(block[at + r] - first[r], limits)
-            block[at + r] = e
-            total[r] += e
-
-
-@compiled()
-def _probabilities(block: Any, classes: int, first: Any, scale: Any, limits: Any) -> None:
-    for k in range(classes):
-        at = k * LANES
-        for r in range(len(first)):
-            block[at + r] = exponential(block[at + r] - first[r], limits) * scale[r]
-
-
-@compiled()
-def set_segments(mean: Any, delta: Any, factor: Any, limits: Any, work: Any) -> None:
+    zero, one = number(0), number(1)
     for r in range(LANES):
-        tau, half, low, middle, high = segments_of_step(mean[r], delta, factor, limits)
-        work[TAU + r], work[HALF + r] = tau, half
-        work[LOW + r], work[MIDDLE + r], work[HIGH + r] = low, middle, high
-
-
-@compiled()
-def set_bends(mean: Any, delta: Any, factor: Any, limits: Any, work: Any) -> None:
-    for r in range(LANES):
-        low, between, middle, high = bends_of_step(mean[r], delta, factor, limits)
-        work[BEND_LOW + r], work[BEND_BETWEEN + r] = low, between
-        work[BEND_MIDDLE + r], work[BEND_HIGH + r] = middle, high
-
-
-@compiled()
-def _steps(block: Any, classes: int, scale: Any, work: Any, total: Any, one: Any) -> None:
-    for r in range(len(scale)):
-        total[r] = one - one
-    for k in range(classes):
-        at = k * LANES
-        for r in range(len(scale)):
-            p = block[at + r] * scale[r]
-            h = step_at(p, work[TAU + r], work[HALF + r], work[LOW + r], work[MIDDLE + r], work[HIGH + r], one)
-            block[at + r] = h
-            total[r] += h
-
-
-@compiled()
-def count_lanes(
-    scores: Any, is_softmax: bool, target: Any, weight: Any, class_weight: Any, ignore: int, delta: Any, factor: Any,
-    limits: Any, start: int, stop: int, counts: Any, kept: Any, places: Any,
-) -> int:  # fmt: skip
-    """Add the memberships of samples start … stop to the rows of their true class in ``counts``."""
-    classes, length = scores.shape[1], scores.shape[2]
-    number = limits.dtype.type
-    zero, one, two = number(0), number(1), number(2)
-    block = np.zeros(classes * LANES, scores.dtype)
-    work = np.zeros(COLUMNS, scores.dtype)
-    first, second, at_first, at_second = column(scores), column(scores), column(scores), column(scores)
-    total, scale, mean = column(scores), column(scores), column(scores)
-    position = start
-    while position < stop:
-        size = size_of_block(position, stop, length)
-        load(scores, position, size, block)
-        two_largest(block, classes, first, second, at_first, at_second)
-        if is_softmax:
-            exponentials(block, classes, first, total, limits)
-            for r in range(LANES):
-                scale[r] = one / total[r]
-                mean[r] = (one + exponential(second[r] - first[r], limits)) * scale[r] / two
-        else:
-            for r in range(LANES):
-                scale[r] = one
-                mean[r] = (first[r] + second[r]) / two
-        set_segments(mean, delta, factor, limits, work)
-        _steps(block, classes, scale, work, total, one)
-        for r in range(size):
-            i = position + r
-            label = target[i]
-            if label == ignore:
-                continue
-            if label < 0 or label >= classes:
-                return NO_SUCH_CLASS
-            if not total[r] >= zero:
-                return NOT_FINITE
-            w = weight[i] if len(weight) else one
-            if len(class_weight):
-                w *= class_weight[label]
-            if not (w >= zero and w < np.inf):
-                return BAD_WEIGHT
-            inverse = one / total[r] if total[r] > limits[TINY] else zero
-            kept[i, LARGEST], kept[i, SCALE] = first[r], scale[r]
-            kept[i, THRESHOLD], kept[i, INVERSE] = mean[r], inverse
-            places[i, 0], places[i, 1] = int(at_first[r]), int(at_second[r])
-            share = w * inverse
-            cells = counts[label]
+        label = target[position + r] if r < size else ignore
+        if label == ignore:
+            weights[r] = zero
             for k in range(classes):
-                cells[k] += share * block[k * LANES + r]
-        position += size
+                block[k * LANES + r] = zero
+            continue
+        if label < 0 or label >= classes:
+            return NO_SUCH_CLASS
+        w = weight[position + r] if len(weight) else one
+        if len(class_weight):
+            w *= class_weight[label]
+        if not (w >= zero and w < np.inf):
+            return BAD_WEIGHT
+        weights[r] = w
     return GOOD
 
 
 @compiled()
-def mean_gradient(block: Any, g: Any, classes: int, work: Any, mean: Any, one: Any) -> None:
+def _units(block: Any, h: Any, first: Any, largest: Any, points: Any, total: Any, steps: Any) -> None:
+    """Scores in ``block`` to u, their steps into ``h``; the sums of both."""
+    one = points.dtype.type(1)
+    low, middle, start, top = points[LOW], points[MIDDLE], points[START], one - points[DELTA]
+    for r in range(len(first)):
+        total[r] = steps[r] = one - one
+    for k in range(len(block) // LANES):
+        at = k * LANES
+        for r in range(len(first)):
+            u = exponential(block[at + r] - first[r], points) * largest[r]
+            y = step_at(u, low, middle, start, top, one)
+            block[at + r] = u
+            h[at + r] = y
+            total[r] += u
+            steps[r] += y
+
+
+@compiled()
+def _largest_units(first: Any, second: Any, points: Any, largest: Any) -> None:
+    one = points.dtype.type(1)
+    for r in range(len(first)):
+        largest[r] = (one + one) / (one + exponential(second[r] - first[r], points))
+
+
+@compiled()
+def _finish(largest: Any, total: Any, steps: Any, weights: Any, points: Any, extra: Any, share: Any) -> None:
+    """What the largest has over the middle, added to the steps; 1 / steps in their place, and the samples' shares."""
+    one = points.dtype.type(1)
+    for r in range(len(largest)):
+        over, _ = over_of(largest[r], total[r], points)
+        extra[r] = points[DELTA] * over
+        steps[r] = one / (steps[r] + extra[r])
+        share[r] = steps[r] * weights[r]
+
+
+@compiled()
+def _add(h: Any, share: Any, sums: Any) -> None:
+    for k in range(len(h) // LANES):
+        at = k * LANES
+        for r in range(len(share)):
+            sums[at + r] += h[at + r] * share[r]
+
+
+@compiled()
+def count_lanes(
+    scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, begin: int,
+    end: int, by_class: bool, counts: Any, keeps: bool, out: Any, kept: Any, places: Any,
+) -> int:  # fmt: skip
+    """Count the samples of some parts, unless labels, weights or scores are wrong.
+
+    Args:
+        scores: Logits (N, d, L).
+        target: Class indices of the N·L samples.
+        weight: Their weights, or empty.
+        class_weight: (d,), or empty.
+        ignore: The label of samples that do not count.
+        points: The step of each member, (M, 5).
+        parts: First sample, last sample + 1 and member of each part, (P, 3).
+        begin: The first part to be counted.
+        end: The last part + 1.
+        by_class: Whether counts are hits, true and predicted weights, (P, 3, d) in float64, or matrices (P, d, d).
+        counts: Where they are added.
+        keeps: Whether a gradient will be wanted.
+        out: The memory of the gradient, like scores: holds u until then.
+        kept: (N·L, 4), for the gradient.
+        places: (N·L, 2): where the two largest are.
+    """
+    classes, length = scores.shape[1], scores.shape[2]
+    number = points.dtype.type
+    zero = number(0)
+    block, h = np.zeros(classes * LANES, scores.dtype), np.zeros(classes * LANES, scores.dtype)
+    sums = np.zeros(classes * LANES, scores.dtype)
+    first, second, at_first, at_second = column(scores), column(scores), column(scores), column(scores)
+    total, steps, largest, extra = column(scores), column(scores), column(scores), column(scores)
+    share, weights = column(scores), column(scores)
+    for part in range(begin, end):
+        mine, cells = points[parts[part, 2]], counts[part]
+        position, stop = parts[part, 0], parts[part, 1]
+        while position < stop:
+            size = _size_of_block(position, stop, length)
+            _load(scores, position, size, block)
+            status: int = _weigh(target, weight, class_weight, ignore, position, size, block, weights)
+            if status:
+                return status
+            two_largest(block, classes, first, second, at_first, at_second)
+            _largest_units(first, second, mine, largest)
+            _units(block, h, first, largest, mine, total, steps)
+            _finish(largest, total, steps, weights, mine, extra, share)
+            for r in range(size):
+                i = position + r
+                if not steps[r] > zero:
+                    return NOT_FINITE
+                places[i, 0], places[i, 1] = int(at_first[r]), int(at_second[r])
+                kept[i, LARGEST], kept[i, TOTAL], kept[i, INVERSE], kept[i, SHARE] = (
+                    largest[r], total[r], steps[r], share[r],
+                )  # fmt: skip
+                h[places[i, 0] * LANES + r] += extra[r]
+                label = target[i]
+                if label == ignore:
+                    continue
+                if by_class:
+                    cells[0, label] += share[r] * h[label * LANES + r]
+                    cells[1, label] += weights[r]
+                else:
+                    row = cells[label]
+                    for k in range(classes):
+                        row[k] += share[r] * h[k * LANES + r]
+            if by_class:
+                _add(h, share, sums)
+            if keeps:
+                _keep(block, position, size, out)
+            position += size
+        if by_class:
+            for k in range(classes):
+                for r in range(LANES):
+                    cells[2, k] += sums[k * LANES + r]
+            sums[:] = zero
+    return GOOD
+
+
+@compiled()
+def _mean_gradient(block: Any, g: Any, points: Any, mean: Any) -> None:
     """Σ g·h of each sample."""
+    one = points.dtype.type(1)
+    low, middle, start, top = points[LOW], points[MIDDLE], points[START], one - points[DELTA]
     for r in range(len(mean)):
         mean[r] = one - one
-    for k in range(classes):
+    for k in range(len(block) // LANES):
         at = k * LANES
         for r in range(len(mean)):
-            mean[r] += g[at + r] * step_at(
-                block[at + r], work[TAU + r], work[HALF + r], work[LOW + r], work[MIDDLE + r], work[HIGH + r], one
-            )
+            mean[r] += g[at + r] * step_at(block[at + r], low, middle, start, top, one)
 
 
 @compiled()
-def pull_back_step(block: Any, g: Any, classes: int, work: Any, sums: Any, one: Any) -> None:
-    """Gradient with respect to p at a fixed threshold, into ``g``; its product with p, and the threshold's."""
-    zero = one - one
-    for r in range(2 * LANES):
-        sums[r] = zero
-    for k in range(classes):
+def _pull_back_steps(block: Any, g: Any, mean: Any, share: Any, points: Any, change: Any) -> None:
+    """The gradient of log u, into ``g``; its sum."""
+    zero = points.dtype.type(0)
+    low, middle, start, end = points[LOW], points[MIDDLE], points[START], points[END]
+    for r in range(len(mean)):
+        change[r] = zero
+    for k in range(len(block) // LANES):
         at = k * LANES
-        for r in range(len(sums) // 2):
-            p = block[at + r]
-            offset, half = p - work[TAU + r], work[HALF + r]
-            # Products with 0 and 1 in place of a choice: a choice between loads is a branch to LLVM.
-            below = one if offset < -half else zero
-            above = one if offset > half else zero
-            inside = one - below - above
-            bend = below * p * work[BEND_LOW + r] + above * (one - p) * work[BEND_HIGH + r]
-            bend += inside * (work[BEND_BETWEEN + r] + offset * work[BEND_MIDDLE + r])
-            slope = below * work[LOW + r] + inside * work[MIDDLE + r] + above * work[HIGH + r]
-            of_step = (g[at + r] - work[MEAN + r]) * work[SHARE + r]
-            of_p = of_step * slope
-            sums[LANES + r] += of_step * bend
-            g[at + r] = of_p
-            sums[r] += of_p * p
+        for r in range(len(mean)):
+            u = block[at + r]
+            y = (g[at + r] - mean[r]) * share[r] * u * slope_at(u, low, middle, start, end, zero)
+            g[at + r] = y
+            change[r] += y
 
 
 @compiled()
-def pull_back_softmax(block: Any, g: Any, classes: int, sums: Any) -> None:
-    for k in range(classes):
+def _subtract(block: Any, g: Any, factor: Any) -> None:
+    for k in range(len(block) // LANES):
         at = k * LANES
-        for r in range(len(sums) // 2):
-            g[at + r] = block[at + r] * (g[at + r] - sums[r])
+        for r in range(len(factor)):
+            g[at + r] -= block[at + r] * factor[r]
 
 
 @compiled()
 def pull_back_lanes(
-    scores: Any, is_softmax: bool, target: Any, weight: Any, class_weight: Any, ignore: int, delta: Any, factor: Any,
-    limits: Any, start: int, stop: int, gradient: Any, kept: Any, places: Any, is_fixed: bool, out: Any,
+    target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, is_fixed: bool,
+    kept: Any, places: Any, out: Any,
 ) -> int:  # fmt: skip
-    """The gradient of samples start … stop, given that of the counts; ``is_fixed``: none flows through thresholds."""
-    classes, length = scores.shape[1], scores.shape[2]
-    number = limits.dtype.type
+    """The gradient of the samples of some parts, in the place of what was kept there.
+
+    Args:
+        target: As in :func:`count_lanes`; so are the others.
+        points: The step of each member.
+        parts: The parts.
+        begin: The first part.
+        end: The last part + 1.
+        by_class: Whether the gradient of the counts has the form G[t, k] = columns[k] + (t = k) diagonal[k].
+        gradient: These two, (M, 2, d), or G, (M, d, d).
+        is_fixed: Whether no gradient flows through the threshold.
+        kept: From the counting.
+        places: From the counting.
+        out: Holds u, and then the gradient.
+    """
+    classes, length = out.shape[1], out.shape[2]
+    number = points.dtype.type
     zero, one, two = number(0), number(1), number(2)
-    block = np.zeros(classes * LANES, scores.dtype)
-    g = np.zeros(classes * LANES, scores.dtype)
-    work = np.zeros(COLUMNS, scores.dtype)
-    first, scale, mean = column(scores), column(scores), column(scores)
-    weights = column(scores)
-    sums = np.zeros(2 * LANES, scores.dtype)
-    position = start
-    while position < stop:
-        size = size_of_block(position, stop, length)
-        load(scores, position, size, block)
-        for r in range(size):
-            i = position + r
-            label = target[i]
-            w = weight[i] if len(weight) else one
-            if label == ignore:  # whatever lies there, NaN too, is replaced
-                label, w = 0, zero
-                first[r] = scale[r] = mean[r] = work[SHARE + r] = zero
-                for k in range(classes):
-                    block[k * LANES + r] = zero
-            else:
-                if len(class_weight):
-                    w *= class_weight[label]
-                first[r], scale[r], mean[r] = kept[i, LARGEST], kept[i, SCALE], kept[i, THRESHOLD]
-                work[SHARE + r] = kept[i, INVERSE]
-            weights[r] = w
-            cells = gradient[label]
+    block, g = np.zeros(classes * LANES, out.dtype), np.zeros(classes * LANES, out.dtype)
+    start = np.zeros(classes * LANES, out.dtype)
+    mean, share, change, factor, of_first = column(out), column(out), column(out), column(out), column(out)
+    for part in range(begin, end):
+        member = parts[part, 2]
+        mine = points[member]
+        if by_class:
             for k in range(classes):
-                g[k * LANES + r] = cells[k]
-        if is_softmax:
-            _probabilities(block, classes, first, scale, limits)
-        set_segments(mean, delta, factor, limits, work)
-        set_bends(mean, delta, factor, limits, work)
-        mean_gradient(block, g, classes, work, mean, one)
-        for r in range(LANES):
-            work[MEAN + r] = mean[r] * work[SHARE + r]
-            work[SHARE + r] *= weights[r]
-        pull_back_step(block, g, classes, work, sums, one)
-        for r in range(size):
-            if is_fixed or target[position + r] == ignore:
-                continue
-            half = sums[LANES + r] / two
-            for j in range(2):
-                at = places[position + r, j] * LANES + r
-                g[at] += half
-                sums[r] += half * block[at]
-        if is_softmax:
-            pull_back_softmax(block, g, classes, sums)
-        store(g, position, size, out)
-        position += size
+                start[k * LANES : (k + 1) * LANES] = gradient[member, 0, k]
+        position, stop = parts[part, 0], parts[part, 1]
+        while position < stop:
+            size = _size_of_block(position, stop, length)
+            _recall(out, position, size, block)
+            if by_class:
+                g[:] = start
+            for r in range(LANES):
+                share[r] = kept[position + r, SHARE] if r < size else zero
+                if share[r] == zero:  # a label may be any number there
+                    continue
+                label = target[position + r]
+                if by_class:
+                    g[label * LANES + r] += gradient[member, 1, label]
+                else:
+                    row = gradient[member, label]
+                    for k in range(classes):
+                        g[k * LANES + r] = row[k]
+            _mean_gradient(block, g, mine, mean)
+            for r in range(size):
+                i = position + r
+                over, above = over_of(kept[i, LARGEST], kept[i, TOTAL], mine)
+                of_largest = g[places[i, 0] * LANES + r]
+                mean[r] = (mean[r] + of_largest * mine[DELTA] * over) * kept[i, INVERSE]
+                of_first[r] = (of_largest - mean[r]) * share[r] * mine[DELTA] / above if over > zero else zero
+                factor[r] = of_first[r] * over
+            _pull_back_steps(block, g, mean, share, mine, change)
+            for r in range(size):
+                i = position + r
+                largest, total = kept[i, LARGEST], kept[i, TOTAL]
+                at = places[i, 0] * LANES + r
+                g[at] += of_first[r] * largest
+                all_change = change[r] + of_first[r] * largest
+                if is_fixed:
+                    factor[r] = all_change / total
+                else:
+                    all_change -= factor[r] * total
+                    g[at] -= all_change * (largest / two)
+                    g[places[i, 1] * LANES + r] -= all_change * (one - largest / two)
+            _subtract(block, g, factor)
+            _store(g, position, size, out)
+            position += size
     return GOOD

@@ -1,81 +1,137 @@
-"""Losses of the sums of a confusion matrix with their gradients, as plain loops in float64.
+"""Compiled building blocks: how loops are compiled, the exponential, the step and the two largest scores of a sample.
 
-Compiled where numba is there: loops take a fraction of the time that whole arrays take to compile. Interpreted where it
-is not: for a few classes that is quicker than NumPy.
+Importing this module imports numba, so :mod:`metricfit.fast` does so only when a loss needs it. All numbers have the
+dtype of ``points``, since one float64 constant would make a whole loop float64.
+
+The formulas are those of :mod:`metricfit.fast.closed_form`: u = p / tau = 2 exp(z - z1) / (1 + exp(z2 - z1)).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 
-__all__ = ["Parts", "mcc", "mean_ratio"]
+__all__ = ["LANES", "column", "compiled", "exponential", "over_of", "slope_at", "step_at", "two_largest"]
 
-Array = np.ndarray[Any, Any]
-Parts = tuple[float, Array, Array, Array]
-"""1 - metric, and the row, column and diagonal part of its gradient."""
+GOOD, NOT_FINITE, NO_SUCH_CLASS, BAD_WEIGHT = 0, 1, 2, 3
+"""What a counting pass reports. Whatever is not good is left to the plain formulas, which raise the error."""
 
-TINY = 1.1754943508222875e-38
-"""Denominators up to here count as 0, as in float32."""
+DELTA, LOW, MIDDLE, START, END = 0, 1, 2, 3, 4
+"""Positions in ``points``: see :class:`metricfit.fast.closed_form.Points`."""
 
+LARGEST, TOTAL, INVERSE, SHARE = 0, 1, 2, 3
+"""What a sample keeps for the backward pass, besides the places of its two largest scores: the largest u, the sum of
+all u, 1 / sum of steps, and that times its weight."""
 
-def mean_ratio(
-    hits: Array, true: Array, predicted: Array, ratio: Array, label: int, undefined: float, skip_absent: bool
-) -> Parts:
-    """1 - the mean of ratio[0]·tp / (ratio[1]·tp + ratio[2]·fn + ratio[3]·fp); arguments as in ``loss_of_sums``."""
-    classes = len(hits)
-    rows, columns, diagonal = np.zeros(classes), np.zeros(classes), np.zeros(classes)
-    averaged, total = 0, 0.0
-    for k in range(classes):
-        total += true[k]
-        averaged += label == k or (label < 0 and not (skip_absent and true[k] <= 0))
-    if not total > 0:
-        return 0.0, rows, columns, diagonal
-    loss = 1.0
-    for k in range(classes):
-        misses, false_alarms = max(true[k] - hits[k], 0.0), max(predicted[k] - hits[k], 0.0)
-        below = ratio[1] * hits[k] + ratio[2] * misses + ratio[3] * false_alarms
-        takes_part = label == k or (label < 0 and not (skip_absent and true[k] <= 0))
-        if takes_part and below > TINY:
-            value = ratio[0] * hits[k] / below
-            share = 1.0 / (below * averaged)
-            loss -= value / averaged
-            rows[k], columns[k] = value * ratio[2] * share, value * ratio[3] * share
-            diagonal[k] = (value * ratio[1] - ratio[0]) * share - rows[k] - columns[k]
-        elif takes_part:
-            loss -= undefined / averaged
-    return loss, rows, columns, diagonal
+LANES = 32
+"""Samples that are worked on at once. Few enough that a block of some classes stays in the first cache."""
 
 
-def mcc(hits: Array, true: Array, predicted: Array, undefined: float) -> Parts:
-    """1 - MCC."""
-    classes = len(hits)
-    rows, columns, diagonal = np.zeros(classes), np.zeros(classes), np.zeros(classes)
-    correct = total = 0.0
-    for k in range(classes):
-        correct += hits[k]
-        total += true[k]
-    if not total > 0:
-        return 0.0, rows, columns, diagonal
-    correct /= total
-    covariance = correct
-    # Twice the sums over pairs of different classes: exactly 0 where there is only one.
-    spread = true_spread = before = true_before = 0.0
-    for k in range(classes):
-        p, t = predicted[k] / total, true[k] / total
-        covariance -= p * t
-        spread += 2.0 * p * before
-        true_spread += 2.0 * t * true_before
-        before += p
-        true_before += t
-    if not (spread > TINY and true_spread > TINY):
-        return 1.0 - undefined, rows, columns, diagonal
-    norm = np.sqrt(spread) * np.sqrt(true_spread)
-    value = covariance / norm
-    for k in range(classes):
-        p, t = predicted[k] / total, true[k] / total
-        rows[k] = (value * (1.0 - t) / true_spread - (correct - p) / norm) / total
-        columns[k] = (value * (1.0 - p) / spread + t / norm) / total
-        diagonal[k] = -1.0 / (norm * total)
-    return 1.0 - value, rows, columns, diagonal
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator that compiles without the interpreter lock, kept on disk where some folder can be written."""
+    options = {"nogil": True, "error_model": "numpy", **options}
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        try:
+            return numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # neither the package's nor the user's cache folder is writable
+            return numba.njit(**options)(function)
+
+    return decorate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _power_of_two(context: Any, exponent: Any) -> Any:
+    """2 to a whole power, written into the exponent bits: the one part of exp that Python cannot say."""
+    wide = exponent == types.float64
+    integer, real, bias, shift = (
+        (ir.IntType(64), ir.DoubleType(), 1023, 52) if wide else (ir.IntType(32), ir.FloatType(), 127, 23)
+    )
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        whole = builder.fptosi(arguments[0], integer)
+        biased = builder.add(whole, ir.Constant(integer, bias))
+        return builder.bitcast(builder.shl(biased, ir.Constant(integer, shift)), real)
+
+    return exponent(exponent), generate
+
+
+@compiled(fastmath={"contract"})
+def exponential(x: Any, points: Any) -> Any:
+    """exp(x) for x <= 0, to one unit in the last place or two; vectorises, unlike a call of the C library."""
+    number = points.dtype.type
+    one = number(1)
+    double = one + number(1e-12) != one  # a constant, unlike itemsize: the unused branch disappears
+    lowest = number(-708.0) if double else number(-87.0)
+    inner = lowest if x < lowest else x  # NaN stays NaN
+    whole = np.floor(inner * number(1.4426950408889634) + number(0.5))
+    # log 2 in two parts, so that whole * the first is exact.
+    if double:
+        r = inner - whole * number(0.6931471803691238) - whole * number(1.9082149292705877e-10)
+        tail = number(1.0 / 40320)
+        tail = tail + r * (number(1.0 / 362880) + r * (number(1.0 / 3628800) + r * (
+            number(1.0 / 39916800) + r * (number(1.0 / 479001600) + r * number(1.0 / 6227020800)))))  # fmt: skip
+        tail = number(1.0 / 5040) + r * tail
+    else:
+        r = inner - whole * number(0.693359375) - whole * number(-2.12194440e-4)
+        tail = number(1.0 / 5040)
+    series = one + r * (one + r * (number(0.5) + r * (number(1.0 / 6) + r * (
+        number(1.0 / 24) + r * (number(1.0 / 120) + r * (number(1.0 / 720) + r * tail))))))  # fmt: skip
+    return number(0) if x < lowest else series * _power_of_two(whole)
+
+
+@compiled()
+def step_at(u: Any, low: Any, middle: Any, start: Any, top: Any, one: Any) -> Any:
+    """The step at u, held at ``top`` = 1 - delta over the middle, where only the largest can lie."""
+    inside = one / (one + one) + (u - one) * middle
+    inside = inside if inside < top else top
+    return low * u if u < start else inside
+
+
+@compiled()
+def slope_at(u: Any, low: Any, middle: Any, start: Any, end: Any, zero: Any) -> Any:
+    """The derivative of that with respect to u."""
+    inside = middle if u <= end else zero
+    return low if u < start else inside
+
+
+@compiled()
+def over_of(largest: Any, total: Any, points: Any) -> tuple[Any, Any]:
+    """How far the largest lies over the middle, as a part of the distance from there to p = 1; and that distance."""
+    number = points.dtype.type
+    above = max(total - points[END], number(1e-37))
+    return max(largest - points[END], number(0)) / above, above
+
+
+@compiled()
+def column(scores: Any) -> Any:
+    """One number for each of the samples that are worked on at once."""
+    return np.zeros(LANES, scores.dtype)
+
+
+@compiled()
+def two_largest(block: Any, lines: int, first: Any, second: Any, at_first: Any, at_second: Any) -> None:
+    """The two largest of every column of a (lines, LANES) block, and in which line they are; of ties the first.
+
+    A maximum that stays is written as ``+ zero``: without it LLVM no longer vectorises the loop.
+    """
+    number = block.dtype.type
+    zero = number(0)
+    for r in range(len(first)):
+        first[r] = second[r] = -np.inf
+        at_first[r] = at_second[r] = zero
+    for k in range(lines):
+        at, line = k * LANES, number(k)
+        for r in range(len(first)):
+            x, a, b, i, j = block[at + r], first[r], second[r], at_first[r], at_second[r]
+            lower, place = (a, i) if x > a else (x, line)
+            first[r] = x if x > a else a + zero
+            at_first[r] = line if x > a else i + zero
+            second[r] = lower if lower > b else b + zero
+            at_second[r] = place if lower > b else j + zero

@@ -6,30 +6,37 @@ from typing import Any
 
 import numpy as np
 
-from metricfit.fast.compiled import (
+from metricfit.fast.loops import (
     BAD_WEIGHT,
+    DELTA,
+    END,
     GOOD,
     INVERSE,
+    LANES,
     LARGEST,
+    LOW,
+    MIDDLE,
     NO_SUCH_CLASS,
     NOT_FINITE,
-    SCALE,
-    THRESHOLD,
-    TINY,
-    bend_at,
-    bends_of_step,
+    SHARE,
+    START,
+    TOTAL,
+    column,
     compiled,
     exponential,
-    segments_of_step,
+    over_of,
     slope_at,
     step_at,
+    two_largest,
 )
-from metricfit.fast.lanes import LANES, column, two_largest
 
 __all__ = ["count_rows", "pull_back_rows"]
 
-# Only sums over classes may be reordered. NaN must stay NaN, and p - tau be taken as written.
+# Only sums over classes may be reordered. NaN must stay NaN, and u - 1 be taken as written.
 SUMS = {"reassoc", "nsz"}
+
+FLUSH = 256
+"""After so many samples sums in the dtype of the scores are added to those in float64."""
 
 
 @compiled()
@@ -64,130 +71,168 @@ def _two_largest_of_row(row: Any, first: Any, second: Any, at_first: Any, at_sec
 
 
 @compiled(fastmath=SUMS)
-def _exponentials(row: Any, largest: Any, e: Any, limits: Any) -> Any:
-    total = limits.dtype.type(0)
+def _units(row: Any, largest_score: Any, largest: Any, points: Any, u: Any) -> Any:
+    """The scores in units of the threshold, into ``u``; their sum and that of the steps."""
+    one = points.dtype.type(1)
+    low, middle, start, top = points[LOW], points[MIDDLE], points[START], one - points[DELTA]
+    total = steps = one - one
     for k in range(len(row)):
-        e[k] = exponential(row[k] - largest, limits)
-        total += e[k]
-    return total
+        x = exponential(row[k] - largest_score, points) * largest
+        u[k] = x
+        total += x
+        steps += step_at(x, low, middle, start, top, one)
+    return total, steps
 
 
-@compiled(fastmath=SUMS)
-def _steps(p: Any, scale: Any, segments: Any, one: Any) -> Any:
-    tau, half, low, middle, high = segments
-    total = one - one
-    for k in range(len(p)):
-        p[k] = step_at(p[k] * scale, tau, half, low, middle, high, one)
-        total += p[k]
-    return total
+@compiled()
+def _add_steps(u: Any, share: Any, points: Any, sums: Any) -> None:
+    one = points.dtype.type(1)
+    low, middle, start, top = points[LOW], points[MIDDLE], points[START], one - points[DELTA]
+    for k in range(len(u)):
+        sums[k] += share * step_at(u[k], low, middle, start, top, one)
 
 
 @compiled()
 def count_rows(
-    scores: Any, is_softmax: bool, target: Any, weight: Any, class_weight: Any, ignore: int, delta: Any, factor: Any,
-    limits: Any, start: int, stop: int, counts: Any, kept: Any, places: Any,
+    scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, begin: int,
+    end: int, by_class: bool, counts: Any, keeps: bool, out: Any, kept: Any, places: Any,
 ) -> int:  # fmt: skip
-    """Add the memberships of samples start … stop to the rows of their true class in ``counts``."""
+    """Count the samples of some parts; arguments as in :func:`metricfit.fast.lanes.count_lanes`."""
     classes = scores.shape[1]
-    number = limits.dtype.type
-    zero, one, two = number(0), number(1), number(2)
-    h = np.empty(classes, scores.dtype)
+    number = points.dtype.type
+    zero, one = number(0), number(1)
+    scratch, sums = np.empty(classes, scores.dtype), np.zeros(classes, scores.dtype)
     first, second, at_first, at_second = column(scores), column(scores), column(scores), column(scores)
-    for i in range(start, stop):
-        label = target[i]
-        if label == ignore:
-            continue
-        if label < 0 or label >= classes:
-            return NO_SUCH_CLASS
-        w = weight[i] if len(weight) else one
-        if len(class_weight):
-            w *= class_weight[label]
-        if not (w >= zero and w < np.inf):
-            return BAD_WEIGHT
-        row = scores[i]
-        a, b, places[i, 0], places[i, 1] = _two_largest_of_row(row, first, second, at_first, at_second)
-        if is_softmax:
-            scale = one / _exponentials(row, a, h, limits)
-            mean = (one + exponential(b - a, limits)) * scale / two
-        else:
-            scale, mean = one, (a + b) / two
-            h[:] = row
-        total = _steps(h, scale, segments_of_step(mean, delta, factor, limits), one)
-        if not total >= zero:
-            return NOT_FINITE
-        inverse = one / total if total > limits[TINY] else zero
-        kept[i, LARGEST], kept[i, SCALE] = a, scale
-        kept[i, THRESHOLD], kept[i, INVERSE] = mean, inverse
-        share = w * inverse
-        cells = counts[label]
-        for k in range(classes):
-            cells[k] += share * h[k]
+    for part in range(begin, end):
+        mine, cells = points[parts[part, 2]], counts[part]
+        unflushed = 0
+        for i in range(parts[part, 0], parts[part, 1]):
+            label = target[i]
+            if label == ignore:
+                kept[i, SHARE] = zero
+                continue
+            if label < 0 or label >= classes:
+                return NO_SUCH_CLASS
+            w = weight[i] if len(weight) else one
+            if len(class_weight):
+                w *= class_weight[label]
+            if not (w >= zero and w < np.inf):
+                return BAD_WEIGHT
+            a, b, at, places[i, 1] = _two_largest_of_row(scores[i], first, second, at_first, at_second)
+            places[i, 0] = at
+            u = out[i] if keeps else scratch
+            largest = number(2) / (one + exponential(b - a, mine))
+            total, steps = _units(scores[i], a, largest, mine, u)
+            over, _ = over_of(largest, total, mine)
+            extra = mine[DELTA] * over
+            steps += extra
+            if not steps < np.inf:
+                return NOT_FINITE
+            inverse = one / steps
+            kept[i, LARGEST], kept[i, TOTAL], kept[i, INVERSE], kept[i, SHARE] = largest, total, inverse, w * inverse
+            if not by_class:
+                _add_steps(u, w * inverse, mine, cells[label])
+                cells[label, at] += w * inverse * extra
+                continue
+            _add_steps(u, w * inverse, mine, sums)
+            sums[at] += w * inverse * extra
+            hit = step_at(u[label], mine[LOW], mine[MIDDLE], mine[START], one - mine[DELTA], one)
+            cells[0, label] += w * inverse * (hit + extra if label == at else hit)
+            cells[1, label] += w
+            unflushed += 1
+            if unflushed == FLUSH:
+                cells[2] += sums
+                sums[:] = zero
+                unflushed = 0
+        if by_class:
+            cells[2] += sums
+            sums[:] = zero
     return GOOD
 
 
 @compiled(fastmath=SUMS)
-def _mean_gradient(row: Any, g: Any, is_softmax: bool, kept: Any, segments: Any, p: Any, limits: Any) -> Any:
-    """Probabilities into ``p``; Σ g·h."""
-    tau, half, low, middle, high = segments
-    one = limits.dtype.type(1)
-    if is_softmax:
-        for k in range(len(row)):
-            p[k] = exponential(row[k] - kept[LARGEST], limits) * kept[SCALE]
-    else:
-        for k in range(len(row)):
-            p[k] = row[k]
+def _mean_gradient(u: Any, g: Any, points: Any) -> Any:
+    """Σ g·h."""
+    one = points.dtype.type(1)
+    low, middle, start, top = points[LOW], points[MIDDLE], points[START], one - points[DELTA]
     total = one - one
-    for k in range(len(row)):
-        total += g[k] * step_at(p[k], tau, half, low, middle, high, one)
+    for k in range(len(u)):
+        total += g[k] * step_at(u[k], low, middle, start, top, one)
     return total
 
 
 @compiled(fastmath=SUMS)
-def _pull_back_step(p: Any, g: Any, out: Any, mean: Any, share: Any, segments: Any, bends: Any, one: Any) -> Any:
-    """Gradient with respect to p at a fixed threshold, into ``out``; its product with p, and the threshold's."""
-    tau, half, low, middle, high = segments
-    bend_low, bend_between, bend_middle, bend_high = bends
-    dot = one - one
-    of_threshold = one - one
-    for k in range(len(p)):
-        of_step = (g[k] - mean) * share
-        of_threshold += of_step * bend_at(p[k], tau, half, bend_low, bend_between, bend_middle, bend_high, one)
-        out[k] = of_step * slope_at(p[k], tau, half, low, middle, high)
-        dot += out[k] * p[k]
-    return dot, of_threshold
+def _pull_back_steps(u: Any, g: Any, mean: Any, share: Any, of_over: Any, points: Any) -> Any:
+    """The gradient of log u in place of u, less what goes through the sum of all u; and the sum of the former."""
+    zero = points.dtype.type(0)
+    low, middle, start, end = points[LOW], points[MIDDLE], points[START], points[END]
+    change = zero
+    for k in range(len(u)):
+        x = u[k]
+        y = (g[k] - mean) * share * x * slope_at(x, low, middle, start, end, zero)
+        change += y
+        u[k] = y - x * of_over
+    return change
+
+
+@compiled()
+def _subtract(u: Any, g: Any, mean: Any, share: Any, factor: Any, points: Any) -> None:
+    """The gradient at a fixed threshold, in place of u."""
+    zero = points.dtype.type(0)
+    low, middle, start, end = points[LOW], points[MIDDLE], points[START], points[END]
+    for k in range(len(u)):
+        x = u[k]
+        u[k] = (g[k] - mean) * share * x * slope_at(x, low, middle, start, end, zero) - x * factor
+
+
+@compiled(fastmath=SUMS)
+def _change(u: Any, g: Any, mean: Any, share: Any, points: Any) -> Any:
+    zero = points.dtype.type(0)
+    low, middle, start, end = points[LOW], points[MIDDLE], points[START], points[END]
+    total = zero
+    for k in range(len(u)):
+        total += (g[k] - mean) * share * u[k] * slope_at(u[k], low, middle, start, end, zero)
+    return total
 
 
 @compiled()
 def pull_back_rows(
-    scores: Any, is_softmax: bool, target: Any, weight: Any, class_weight: Any, ignore: int, delta: Any, factor: Any,
-    limits: Any, start: int, stop: int, gradient: Any, kept: Any, places: Any, is_fixed: bool, out: Any,
+    target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, is_fixed: bool,
+    kept: Any, places: Any, out: Any,
 ) -> int:  # fmt: skip
-    """The gradient of samples start … stop, given that of the counts; ``is_fixed``: none flows through thresholds."""
-    classes = scores.shape[1]
-    number = limits.dtype.type
+    """The gradient of some parts; arguments as in :func:`metricfit.fast.lanes.pull_back_lanes`."""
+    classes = out.shape[1]
+    number = points.dtype.type
     zero, one, two = number(0), number(1), number(2)
-    p = np.empty(classes, scores.dtype)
-    for i in range(start, stop):
-        label = target[i]
-        result = out[i]
-        if label == ignore:
-            result[:] = zero
-            continue
-        w = weight[i] if len(weight) else one
-        if len(class_weight):
-            w *= class_weight[label]
-        mean, inverse = kept[i, THRESHOLD], kept[i, INVERSE]
-        segments = segments_of_step(mean, delta, factor, limits)
-        bends = bends_of_step(mean, delta, factor, limits)
-        g = gradient[label]
-        of_mean = _mean_gradient(scores[i], g, is_softmax, kept[i], segments, p, limits) * inverse
-        dot, of_threshold = _pull_back_step(p, g, result, of_mean, w * inverse, segments, bends, one)
-        if not is_fixed:
-            half = of_threshold / two
-            for j in range(2):
-                result[places[i, j]] += half
-                dot += half * p[places[i, j]]
-        if is_softmax:
-            for k in range(classes):
-                result[k] = p[k] * (result[k] - dot)
+    own = np.empty(classes, out.dtype)
+    for part in range(begin, end):
+        member = parts[part, 2]
+        mine = points[member]
+        for i in range(parts[part, 0], parts[part, 1]):
+            u = out[i]
+            share = kept[i, SHARE]
+            if share == zero:
+                u[:] = zero
+                continue
+            label, at, second = target[i], places[i, 0], places[i, 1]
+            largest, total, inverse = kept[i, LARGEST], kept[i, TOTAL], kept[i, INVERSE]
+            if by_class:
+                g = own
+                g[:] = gradient[member, 0]
+                g[label] += gradient[member, 1, label]
+            else:
+                g = gradient[member, label]
+            over, above = over_of(largest, total, mine)
+            mean = (_mean_gradient(u, g, mine) + g[at] * mine[DELTA] * over) * inverse
+            of_first = (g[at] - mean) * share * mine[DELTA] / above if over > zero else zero
+            if is_fixed:
+                change = _change(u, g, mean, share, mine) + of_first * largest
+                _subtract(u, g, mean, share, change / total, mine)
+                u[at] += of_first * largest
+                continue
+            of_over = of_first * over
+            change = _pull_back_steps(u, g, mean, share, of_over, mine) + of_first * largest - of_over * total
+            part_of_first = largest / two
+            u[at] += of_first * largest - change * part_of_first
+            u[second] -= change * (one - part_of_first)
     return GOOD

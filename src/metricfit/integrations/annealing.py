@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, TypedDict, get_args
 
 from torch import nn
 
+from metricfit.annealing import Mode as AnnealingMode
 from metricfit.annealing import TemperatureAnnealer
 
 __all__ = ["AnnealingMode", "AnnealingOptions", "Schedule", "missing_library"]
-
-AnnealingMode = Literal["plateau", "epoch"]
 
 
 class AnnealingOptions(TypedDict, total=False):
@@ -77,8 +76,7 @@ class Schedule:
 
     def restart(self, losses: list[Any]) -> TemperatureAnnealer:
         """Begin anew with these losses."""
-        mode: Any = self.mode
-        self.annealer = TemperatureAnnealer(losses, mode=mode, **self.options)
+        self.annealer = TemperatureAnnealer(losses, mode=self.mode, **self.options)
         return self.annealer
 
     def reach(self, epoch: int) -> None:

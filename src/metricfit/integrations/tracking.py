@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from metricfit.distributed import is_first_process
-from metricfit.training.callbacks import EpochEnd
+from metricfit.training.history import EpochEnd
 
 __all__ = ["MLflow", "TensorBoard", "WandB"]
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from metricfit.confusion import ConfusionMatrix, hard_confusion_matrix
+from metricfit.confusion import ConfusionMatrix, Grid, hard_matrix
 from metricfit.inputs import Samples
 from metricfit.theory import deviation_bound
 
 if TYPE_CHECKING:
-    from metricfit.losses.metric_loss import MetricLoss
+    from metricfit.losses.metric_loss import Batch, MetricLoss
 
 __all__ = ["Diagnosis", "diagnose"]
 
@@ -30,7 +30,7 @@ class Diagnosis:
     Attributes:
         soft_value: The metric of the soft confusion matrix: what the network is trained on.
         hard_value: The exact metric of the predictions.
-        gap: ``soft_value - hard_value``; a wide one says that the surrogate does not speak for the metric yet.
+        gap: ``soft_value - hard_value``; a wide one says that the surrogate does not follow the metric yet.
         share_without_gradient: Share of samples whose gradient is negligible (below a millionth of the largest).
         classes_without_support: Classes that do not occur in the batch.
         samples: Number of samples that count.
@@ -63,20 +63,24 @@ def diagnose(
     loss: MetricLoss, input: Tensor, target: Tensor, sample_weight: Tensor | None, *, confidence: float
 ) -> Diagnosis:
     """Compute a :class:`Diagnosis`; the loss's memory is neither used nor changed, cross-entropy left out."""
-    samples = loss._flatten(input.detach(), target, sample_weight)
+    batch = loss.batch(target, sample_weight, remember=False)
+    if batch.options.members is not None:
+        raise ValueError("members: a diagnosis is of one network; give its logits to a loss without members.")
+    batch.group = None
+    samples, metric = batch.samples(input.detach()), loss.metric
     with torch.enable_grad():
         scores = samples.scores.clone().requires_grad_()
-        samples = Samples(scores, samples.target, samples.weight, samples.ignored)
-        source = loss._source([loss._count(samples, grid) for grid in loss._grids], remember=False)
-        soft = loss.metric.evaluate(source).detach()
-        (gradient,) = torch.autograd.grad(loss.metric.loss(source), scores)
+        samples = replace(samples, scores=scores)
+        source = batch.source([batch.counts(samples, grid) for grid in batch.options.grids])
+        soft = metric.evaluate(source).detach()
+        (gradient,) = torch.autograd.grad(metric.loss(source), scores)
     counted = samples.weight > 0
     counted = counted if counted.ndim == 1 else counted.any(dim=-1)
     strength = gradient.abs().amax(dim=-1)[counted]
     strongest = float(strength.max()) if len(strength) else 0.0
     idle = (strength <= _NEGLIGIBLE * strongest).double().mean() if len(strength) else torch.tensor(1.0)
-    hard = loss.metric.evaluate(lambda thresholds: _hard(loss, input, target, sample_weight, thresholds))
-    cm = _hard(loss, input, target, sample_weight, None)
+    hard = metric.evaluate(lambda grid: _hard(batch, samples, grid))
+    cm = _hard(batch, samples, None)
     names = loss.labels if loss.labels is not None else tuple(range(cm.num_classes))
     number = int(counted.sum())
     return Diagnosis(
@@ -91,29 +95,19 @@ def diagnose(
     )
 
 
-def _matrix_side(cm: ConfusionMatrix) -> int:
-    """The side of a square matrix with no fewer cells than this one, which has four a label in a multi-label task."""
-    return math.ceil(2 * math.sqrt(cm.num_classes)) if cm.task == "multilabel" else cm.num_classes
-
-
-def _hard(
-    loss: MetricLoss,
-    input: Tensor,
-    target: Tensor,
-    sample_weight: Tensor | None,
-    thresholds: tuple[float, ...] | None,
-) -> ConfusionMatrix:
-    return hard_confusion_matrix(
-        input,
-        target,
-        task=loss.task,
-        threshold=loss.threshold,
-        thresholds=thresholds,
-        weight=loss.weight,
-        sample_weight=sample_weight,
-        ignore_index=loss.ignore_index,
-        from_probabilities=loss.from_probabilities,
-        labels=loss.labels,
-        absent=loss.absent,
-        validate=loss.validate,
+def _hard(batch: Batch, samples: Samples, grid: Grid) -> ConfusionMatrix:
+    options = batch.options
+    return hard_matrix(
+        replace(samples, scores=samples.scores.detach()),
+        options.task,
+        threshold=batch.threshold,
+        thresholds=grid,
+        from_probabilities=options.from_probabilities,
+        labels=options.labels,
+        absent=options.absent,
     )
+
+
+def _matrix_side(cm: ConfusionMatrix) -> int:
+    """The side of a square matrix with no fewer cells than this one, which has four per label in a multi-label task."""
+    return math.ceil(2 * math.sqrt(cm.num_classes)) if cm.task == "multilabel" else cm.num_classes

@@ -63,13 +63,15 @@ class ConfusionMemory(nn.Module):
         self.matrix = blended.to(accumulation_dtype(self.matrix.dtype)) if self.matrix.numel() else blended
         return cm.with_matrix(blended + (current - current.detach()))
 
-    def blend(self, counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-        """:meth:`forward` for counts (d, d) of some weight, without a graph; and the derivative of the matrix."""
-        scale = 1 / float(counts.sum())
+    def blend(self, counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """:meth:`forward` for counts (…, d, d) without a graph; and the derivative of the matrix, (…, 1, 1)."""
+        total = counts.sum(axis=(-1, -2), keepdims=True)
+        scale = 1 / np.where(total > 0, total, 1.0)
         current = counts * scale
         if self.matrix.numel():
             self._check_shape(counts.shape)
-            current = self.decay * self.matrix.double().numpy() + (1 - self.decay) * current
+            past = self.matrix.double().numpy()
+            current = np.where(total > 0, self.decay * past + (1 - self.decay) * current, past)
         self.matrix = torch.from_numpy(current).to(accumulation_dtype(self.matrix.dtype))
         return current, scale
 

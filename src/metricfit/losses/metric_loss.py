@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import torch
 from torch import Tensor, nn
 
-from metricfit._counting import count_each_class, count_samples
-from metricfit.confusion import Absent, ConfusionMatrix, as_confusion_matrix
+from metricfit.confusion import (
+    Absent,
+    ConfusionMatrix,
+    Grid,
+    as_confusion_matrix,
+    count_each_class,
+    count_samples,
+)
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
-from metricfit.inputs import Samples, Task, check_task, flatten_inputs, values_can_be_inspected
-from metricfit.losses.cross_entropy import ClassWeighting, cross_entropy_of_sums, cross_entropy_sums
-from metricfit.losses.diagnosis import Diagnosis, diagnose
-from metricfit.losses.fused import Known, loss_in_one_step
+from metricfit.inputs import Samples, Task, flatten_inputs, values_can_be_inspected
+from metricfit.losses.cross_entropy import Balance, cross_entropy_of_sums, cross_entropy_sums
 from metricfit.losses.memory import ConfusionMemory
 from metricfit.losses.options import (
+    LossOptions,
+    Options,
     as_weights,
-    check_options,
     check_sizes,
     checked_prior,
+    checked_temperature,
     checked_threshold,
-    with_average,
 )
-from metricfit.losses.stepping import check_temperature, check_tensor, choose_step
-from metricfit.metrics import ClassMetric, MetricLike, get
+from metricfit.metrics import ClassMetric, Metric, MetricLike
 from metricfit.metrics.base import MatrixSource
-from metricfit.steps import Step, annealed_linear_step
+from metricfit.steps import Annealed, Step, StepLike
+
+if TYPE_CHECKING:
+    from metricfit.losses.diagnosis import Diagnosis
 
 __all__ = ["MetricLoss", "metric_loss"]
 
@@ -35,31 +44,196 @@ MATRIX_UP_TO = 4096
 """From this many classes on the counts of each class take the place of the matrix, where they are enough."""
 
 
+@dataclass(slots=True)
+class Batch:
+    """One batch with everything its loss depends on, so that the loss is a function of it and of the input alone.
+
+    Attributes:
+        options: What does not change from batch to batch.
+        target: Classes.
+        sample_weight: Weights of the samples.
+        temperature: T of the annealed step, a scalar or one per member; None for other steps.
+        threshold: The fixed threshold of binary and multi-label tasks.
+        weight: Class weights.
+        prior: Class shares for the balance of the cross-entropy.
+        memories: One memory per grid of the metric, used and updated; empty for none.
+        group: The processes whose statistics are added up.
+    """
+
+    options: LossOptions
+    target: Tensor
+    sample_weight: Tensor | None
+    temperature: Tensor | None
+    threshold: Tensor
+    weight: Tensor | None
+    prior: Tensor | None
+    memories: Sequence[ConfusionMemory] = ()
+    group: Any = None
+
+    @property
+    def step(self) -> Step:
+        """The step at the current temperature, which broadcasts against (members, n, classes)."""
+        if self.options.step is not None:
+            return self.options.step
+        temperature = cast("Tensor", self.temperature)
+        return Annealed(temperature[:, None, None] if temperature.ndim else temperature)
+
+    def loss(self, input: Tensor) -> Tensor:
+        """The loss, a scalar or one per member."""
+        options = self.options
+        fused = self._fast_loss(input)
+        if fused is not None and not options.cross_entropy:
+            return fused
+        with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
+            samples = self.samples(input)
+            statistics = [samples.total]
+            if options.cross_entropy:
+                statistics.append(self._cross_entropy_sums(samples))
+            if fused is None:
+                statistics.extend(self.counts(samples, grid) for grid in options.grids)
+            weight, *statistics = sum_over_processes(statistics, self.group)
+            cross_entropy = None
+            if options.cross_entropy:
+                sums, *statistics = statistics
+                cross_entropy = cross_entropy_of_sums(sums, options.balance, members=options.members)
+            loss = fused if fused is not None else options.metric.loss(self.source(statistics))
+            if loss.shape != weight.shape:
+                raise ValueError(
+                    f"metric: {options.metric} gives shape {tuple(loss.shape[weight.ndim :])}, a loss needs one number."
+                )
+            if cross_entropy is not None:
+                loss = loss + options.cross_entropy * cross_entropy
+            return torch.where(weight > 0, loss, torch.zeros_like(loss))
+
+    def _fast_loss(self, input: Tensor) -> Tensor | None:
+        """The metric's part by compiled loops or a closed form; None where the formulas below must serve."""
+        from metricfit import fast
+
+        options = self.options
+        if options.from_probabilities or len(self.memories) > 1 or not options.decides:
+            return None
+        if self.group is not None and options.cross_entropy:
+            return None  # all processes have to send the same messages, also one that cannot take this way
+        return fast.metric_loss(
+            input,
+            self.target,
+            self.sample_weight,
+            metric=options.metric,
+            step=self.step,
+            task=options.task,
+            members=options.members is not None,
+            weight=self.weight,
+            ignore_index=options.ignore_index,
+            skip_absent=options.absent == "skip",
+            detach_threshold=options.detach_threshold,
+            memory=self.memories[0] if self.memories else None,
+            group=self.group,
+            validate=options.validate,
+            plain=self.metric_alone(),
+            labels=options.labels,
+        )
+
+    def samples(self, input: Tensor) -> Samples:
+        """The checked and flattened samples."""
+        options = self.options
+        samples = flatten_inputs(
+            input,
+            self.target,
+            task=options.task,
+            weight=self.weight,
+            sample_weight=self.sample_weight,
+            ignore_index=options.ignore_index,
+            from_probabilities=options.from_probabilities,
+            validate=options.validate,
+            allow_empty=self.group is not None,
+            members=options.members,
+        )
+        check_sizes(options, samples.scores.shape[-1], self.threshold, self.prior)
+        return samples
+
+    def counts(self, samples: Samples, grid: Grid) -> Tensor:
+        """The soft counts of the samples at the decision, or over a grid of thresholds."""
+        options = self.options
+        shared: Any = {
+            "detach_threshold": options.detach_threshold, "from_probabilities": options.from_probabilities
+        }  # fmt: skip
+        if self._averages_classes(samples):
+            return count_each_class(samples, self.step, **shared)
+        return count_samples(samples, options.task, self.step, threshold=self.threshold, thresholds=grid, **shared)
+
+    def _averages_classes(self, samples: Samples) -> bool:
+        """Whether there are so many classes that the matrix is left out, since the metric is an average over them."""
+        options = self.options
+        if options.task != "multiclass" or samples.scores.shape[-1] < MATRIX_UP_TO:
+            return False
+        if samples.scores.ndim > 2 or samples.target.is_floating_point():
+            return False
+        metric = options.metric
+        return isinstance(metric, ClassMetric) and not metric.whole
+
+    def matrix(self, counts: Tensor, grid: Grid) -> ConfusionMatrix:
+        """Counts as a confusion matrix of the task."""
+        options = self.options
+        if options.task == "multiclass" and options.members is None and counts.ndim == 3 and grid is None:
+            # The counts of each class against the rest, as many labels.
+            return ConfusionMatrix(counts, "multilabel", options.labels, options.absent)
+        return as_confusion_matrix(counts, options.task, grid, options.labels, options.absent)
+
+    def source(self, counts: Sequence[Tensor]) -> MatrixSource:
+        """The matrices of the metric, given the counts for each of its grids; the memories are used and updated."""
+        grids = self.options.grids
+        made = {grid: self.matrix(part, grid) for grid, part in zip(grids, counts, strict=True)}
+        for grid, memory in zip(grids, self.memories, strict=False):
+            made[grid] = memory(made[grid])
+        return made.__getitem__
+
+    def metric_alone(self) -> partial[Tensor]:
+        """The metric's part as a function of the input along the plain formulas, with the memories as they are now."""
+        return partial(_metric_alone, self, [memory.matrix for memory in self.memories])
+
+    def _cross_entropy_sums(self, samples: Samples) -> Tensor:
+        options, prior = self.options, self.prior
+        if prior is not None and options.task == "multilabel":
+            prior = torch.stack([1 - prior, prior], dim=-1)
+        elif prior is not None and options.task == "binary":
+            prior = prior[None, :]
+        return cross_entropy_sums(
+            samples,
+            task=options.task,
+            balance=options.balance,
+            prior=prior,
+            from_probabilities=options.from_probabilities,
+        )
+
+
+def _metric_alone(batch: Batch, remembered: list[Tensor], input: Tensor) -> Tensor:
+    past = [memory.matrix for memory in batch.memories]
+    try:
+        for memory, matrix in zip(batch.memories, remembered, strict=True):
+            memory.matrix = matrix
+        with torch.autocast(input.device.type, enabled=False):
+            samples = batch.samples(input)
+            counts = [batch.counts(samples, grid) for grid in batch.options.grids]
+            weight, *counts = sum_over_processes([samples.total, *counts], batch.group)
+            value = batch.options.metric.loss(batch.source(counts))
+            return torch.where(weight > 0, value, torch.zeros_like(value))
+    finally:
+        for memory, matrix in zip(batch.memories, past, strict=True):
+            memory.matrix = matrix
+
+
 def metric_loss(
     input: Tensor,
     target: Tensor,
     metric: MetricLike,
+    sample_weight: Tensor | None = None,
     *,
-    average: str | int | None = None,
-    task: Task = "multiclass",
-    step: str | Step = "annealed_linear",
     temperature: float | Tensor = 0.2,
-    delta: float | None = None,
-    k: float | None = None,
-    sharpness: float | None = None,
     threshold: float | Sequence[float] | Tensor = 0.5,
     weight: Tensor | None = None,
-    sample_weight: Tensor | None = None,
-    ignore_index: int = -100,
-    absent: Absent = "skip",
-    labels: Sequence[Hashable] | None = None,
-    detach_threshold: bool = False,
-    from_probabilities: bool = False,
-    cross_entropy: float = 0.0,
-    class_weighting: ClassWeighting = "none",
-    class_prior: Tensor | None = None,
+    prior: Tensor | None = None,
     sync: Sync = "auto",
-    validate: bool = True,
+    **options: Unpack[Options],
 ) -> Tensor:
     """The functional form of :class:`MetricLoss`, without memory; arguments as there.
 
@@ -67,41 +241,27 @@ def metric_loss(
     >>> metric_loss(logits, torch.tensor([0, 1, 1]), "accuracy")
     tensor(0.3381)
     """
-    loss = MetricLoss(
-        metric,
-        average=average,
-        task=task,
-        step=step,
-        temperature=temperature if not isinstance(temperature, Tensor) else 0.2,
-        delta=delta,
-        k=k,
-        sharpness=sharpness,
-        threshold=threshold,
-        weight=weight,
-        ignore_index=ignore_index,
-        absent=absent,
-        labels=labels,
-        detach_threshold=detach_threshold,
-        from_probabilities=from_probabilities,
-        cross_entropy=cross_entropy,
-        class_weighting=class_weighting,
-        class_prior=class_prior,
-        sync=sync,
-        validate=validate,
+    checked = LossOptions.checked(metric, temperature=temperature, threshold=threshold, prior=prior, **options)
+    batch = Batch(
+        checked,
+        target,
+        sample_weight,
+        checked_temperature(
+            temperature, options.get("step"), checked.members, look=checked.validate and values_can_be_inspected()
+        ),
+        checked_threshold(threshold),
+        None if weight is None else as_weights(weight, "weight"),
+        checked_prior(prior, checked.task),
+        group=group_of(check_sync(sync), training=True),
     )
-    if isinstance(temperature, Tensor):
-        if loss.temperature is None:
-            raise ValueError(f"temperature: has no effect with step={step!r}.")
-        loss.temperature = check_tensor(temperature, look=validate and values_can_be_inspected())
-    value: Tensor = loss(input, target, sample_weight)
-    return value
+    return batch.loss(input)
 
 
 class MetricLoss(nn.Module):
     """One minus the metric (its distance from perfect) of the batch's soft confusion matrix.
 
     Called like ``F.cross_entropy``. 0 is a perfect score; for metrics with maximum 1, ``1 - loss`` is the metric.
-    Put ``MetricLoss("f1", cross_entropy=0.5, class_weighting="sqrt", memory=0.9)`` to train well from scratch:
+    Use ``MetricLoss("f1", cross_entropy=0.5, balance="sqrt", memory=0.9)`` to train well from scratch:
     cross-entropy learns the representation, the metric fixes the decision.
 
     Args:
@@ -113,14 +273,11 @@ class MetricLoss(nn.Module):
             index. A bare ``f1``, ``precision``, … is macro for a multiclass task, the positive class's for a binary.
         task: ``"multiclass"``: logits (N, C, …), target (N, …) indices or (N, C, …) probabilities. ``"binary"``:
             logits (N, …), target of the same shape, 0 and 1 (or between). ``"multilabel"``: logits (N, L, …), the same.
-        step: ``"annealed_linear"`` (EAST), ``"linear"`` (``delta``), ``"sigmoid"`` (``k``), ``"amplifier"``
-            (``sharpness``), ``"identity"``, or a function ``(p, tau)``.
+        step: A step of :mod:`metricfit.steps`, its spec (``"linear:delta=0.1"``) or a function ``(p, tau)``; by
+            default EAST's ``Annealed`` at ``temperature``.
         temperature: T of the annealed step, in (0, 0.4]; a buffer, so that changing it recompiles nothing. Use
             :meth:`set_temperature` or a :class:`metricfit.TemperatureAnnealer`.
-        delta: Height of the linear step's first knot.
-        k: Steepness of the sigmoid step.
-        sharpness: L of the amplifier step.
-        threshold: The fixed threshold of binary and multi-label tasks: a number, or one a label.
+        threshold: The fixed threshold of binary and multi-label tasks: one number, or one per label.
         weight: Class weights: (C,); (2,) for a binary task; (L,) label weights for a multi-label one.
         ignore_index: Target value of positions that do not count (probability targets: a row filled with it).
         absent: Whether averages over classes ``"skip"`` or ``"count"`` the classes that do not occur in the batch.
@@ -128,10 +285,12 @@ class MetricLoss(nn.Module):
         detach_threshold: Stop the gradient through the dynamic threshold.
         from_probabilities: The input holds probabilities, not logits; never guessed.
         cross_entropy: Weight of cross-entropy added to the metric's loss; then ``1 - loss`` is no longer the metric.
-        class_weighting: Class weights in that cross-entropy: ``"none"``, ``"sqrt"`` (∝ prior^-1/2), ``"balanced"``.
-        class_prior: Class shares or counts for them, (C,), (2,) or (L,) positive shares; by default the batch's.
+        balance: Class weights in that cross-entropy: ``"none"``, ``"sqrt"`` (∝ prior^-1/2), ``"full"`` (∝ 1/prior).
+        prior: Class shares or counts for them, (C,), (2,) or (L,) positive shares; by default the batch's.
         memory: Decay of a cross-batch memory of the confusion matrix (0.9 remembers some ten batches); 0 is none.
             Used and updated in training mode only.
+        members: How many ensemble members lead every shape: logits (M, N, C, …), target (M, N, …), weights (M, N).
+            The result is one loss per member, (M,), each with a memory and a temperature of its own.
         sync: Where ``torch.distributed`` is initialised, ``"auto"`` adds up the counts of all processes in training
             mode: value and gradient are those of one process with all their samples, provided that gradients are
             averaged over processes, as DistributedDataParallel does. Every process has to call the loss; its batch
@@ -148,7 +307,7 @@ class MetricLoss(nn.Module):
 
     temperature: Tensor | None
     weight: Tensor | None
-    class_prior: Tensor | None
+    prior: Tensor | None
     threshold: Tensor
 
     def __init__(
@@ -157,11 +316,8 @@ class MetricLoss(nn.Module):
         *,
         average: str | int | None = None,
         task: Task = "multiclass",
-        step: str | Step = "annealed_linear",
-        temperature: float = 0.2,
-        delta: float | None = None,
-        k: float | None = None,
-        sharpness: float | None = None,
+        step: StepLike | None = None,
+        temperature: float | Sequence[float] = 0.2,
         threshold: float | Sequence[float] | Tensor = 0.5,
         weight: Tensor | None = None,
         ignore_index: int = -100,
@@ -170,70 +326,85 @@ class MetricLoss(nn.Module):
         detach_threshold: bool = False,
         from_probabilities: bool = False,
         cross_entropy: float = 0.0,
-        class_weighting: ClassWeighting = "none",
-        class_prior: Tensor | None = None,
+        balance: Balance = "none",
+        prior: Tensor | None = None,
         memory: float = 0.0,
+        members: int | None = None,
         sync: Sync = "auto",
         validate: bool = True,
     ) -> None:
         super().__init__()
-        check_task(task)
-        self.metric = with_average(get(metric), average)
-        self.task: Task = task
-        self.ignore_index = ignore_index
-        self.labels = None if labels is None else tuple(labels)
-        self.detach_threshold = detach_threshold
-        self.from_probabilities = from_probabilities
-        self.cross_entropy = float(cross_entropy)
-        self.class_weighting: ClassWeighting = class_weighting
-        self.absent: Absent = absent
-        self.validate = validate
+        self.options = LossOptions.checked(
+            metric,
+            temperature=temperature,
+            threshold=threshold,
+            prior=prior,
+            average=average,
+            task=task,
+            step=step,
+            ignore_index=ignore_index,
+            absent=absent,
+            labels=labels,
+            detach_threshold=detach_threshold,
+            from_probabilities=from_probabilities,
+            cross_entropy=cross_entropy,
+            balance=balance,
+            members=members,
+            validate=validate,
+        )
         self.sync = check_sync(sync)
-        check_options(self, step, threshold, class_prior)
-        self._fixed_step: Step | None = None
-        chosen = choose_step(step, temperature=check_temperature(temperature), delta=delta, k=k, sharpness=sharpness)
-        annealed = step == "annealed_linear"
-        if not annealed:
-            self._fixed_step = chosen
-        self.step = step if isinstance(step, str) else getattr(step, "__name__", type(step).__name__)
-        self.register_buffer("temperature", torch.tensor(float(temperature)) if annealed else None)
+        start = checked_temperature(temperature, step, members, look=True)
+        self.register_buffer("temperature", None if start is None else start.clone())
         self.register_buffer("threshold", checked_threshold(threshold), persistent=False)
         self.register_buffer("weight", None if weight is None else as_weights(weight, "weight"), persistent=False)
-        self.register_buffer("class_prior", checked_prior(class_prior, task), persistent=False)
+        self.register_buffer("prior", checked_prior(prior, task), persistent=False)
         if task == "binary":
-            check_sizes(self, 1)
-        self._grids = sorted(self.metric.grids(), key=lambda grid: grid or ())
-        self._known: Known | None = None
-        self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self._grids) if memory else None
+            check_sizes(self.options, 1, self.threshold, self.prior)
+        self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self.options.grids) if memory else None
+
+    @property
+    def metric(self) -> Metric:
+        """The metric, with its average."""
+        return self.options.metric
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        return self.options.task
+
+    @property
+    def labels(self) -> tuple[Hashable, ...] | None:
+        """The class names."""
+        return self.options.labels
 
     def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """The loss of a batch, a scalar.
+        """The loss of a batch, a scalar; with members one per member.
 
         Args:
             input: Logits, or probabilities with ``from_probabilities``.
             target: Classes; see the class.
-            sample_weight: Weights (N,) or one a position.
+            sample_weight: Weights (N,), or one per position.
         """
-        fused = loss_in_one_step(self, input, target, sample_weight)
-        return self._plain(input, target, sample_weight) if fused is None else fused
+        return self.batch(target, sample_weight).loss(input)
 
-    def _plain(self, input: Tensor, target: Tensor, sample_weight: Tensor | None) -> Tensor:
-        with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
-            group = group_of(self.sync, self.training)
-            samples = self._flatten(input, target, sample_weight, allow_empty=group is not None)
-            statistics = [samples.weight.sum(), *(self._count(samples, grid) for grid in self._grids)]
-            if self.cross_entropy:
-                statistics.append(self._cross_entropy_sums(samples))
-            weight, *statistics = sum_over_processes(statistics, group)
-            loss = self.metric.loss(self._source(statistics, remember=self.training))
-            if loss.ndim:
-                raise ValueError(f"metric: {self.metric} gives shape {tuple(loss.shape)}, a loss needs one number.")
-            if self.cross_entropy:
-                loss = loss + self.cross_entropy * self._cross_entropy(statistics[-1])
-            return torch.where(weight > 0, loss, torch.zeros_like(loss))
+    def batch(self, target: Tensor, sample_weight: Tensor | None = None, *, remember: bool | None = None) -> Batch:
+        """A batch at the present state; the memories take part in training mode, or as ``remember`` says."""
+        buffers = self._buffers  # a module's attribute takes four times as long
+        remember = self.training if remember is None else remember
+        return Batch(
+            self.options,
+            target,
+            sample_weight,
+            buffers["temperature"],
+            buffers["threshold"],  # type: ignore[arg-type]
+            buffers["weight"],
+            buffers["prior"],
+            self.memories if remember and self.memories is not None else (),  # type: ignore[arg-type]
+            group_of(self.sync, self.training),
+        )
 
-    def set_temperature(self, temperature: float) -> None:
-        """Change T in place: nothing is recompiled.
+    def set_temperature(self, temperature: float | Sequence[float]) -> None:
+        """Change T in place, of all members or of each: nothing is recompiled.
 
         >>> loss = MetricLoss("mcc")
         >>> loss.set_temperature(0.1)
@@ -241,15 +412,18 @@ class MetricLoss(nn.Module):
         tensor(0.1000)
         """
         if self.temperature is None:
-            raise ValueError(f"temperature: step={self.step!r} has none; use step='annealed_linear'.")
-        self.temperature.fill_(check_temperature(temperature))
+            raise ValueError(f"temperature: step={str(self.options.step)!r} has none; use step='annealed'.")
+        found = cast("Tensor", checked_temperature(temperature, None, self.options.members, look=True))
+        self.temperature.copy_(found)
 
     def confusion(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> ConfusionMatrix:
         """The soft confusion matrix of a batch as this loss sees it, without its memory; of this process alone.
 
         From 4,096 classes on, for a metric that is an average over them, it is one of each class against the rest.
         """
-        return self._as_matrix(self._count(self._flatten(input, target, sample_weight), None), None)
+        batch = self.batch(target, sample_weight, remember=False)
+        batch.group = None
+        return batch.matrix(batch.counts(batch.samples(input), None), None)
 
     def diagnose(
         self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None, *, confidence: float = 0.95
@@ -261,82 +435,19 @@ class MetricLoss(nn.Module):
         >>> round(report.hard_value, 3), report.classes_without_support
         (0.667, ())
         """
+        from metricfit.losses.diagnosis import diagnose
+
         return diagnose(self, input, target, sample_weight, confidence=confidence)
-
-    def _flatten(
-        self, input: Tensor, target: Tensor, sample_weight: Tensor | None, *, allow_empty: bool = False
-    ) -> Samples:
-        samples = flatten_inputs(
-            input,
-            target,
-            task=self.task,
-            weight=self.weight,
-            sample_weight=sample_weight,
-            ignore_index=self.ignore_index,
-            from_probabilities=self.from_probabilities,
-            validate=self.validate,
-            allow_empty=allow_empty,
-        )
-        check_sizes(self, samples.scores.shape[-1])
-        return samples
-
-    def _count(self, samples: Samples, thresholds: tuple[float, ...] | None) -> Tensor:
-        if self._averages_classes(samples.scores) and samples.target.ndim == 1:
-            return count_each_class(
-                samples, self._step, detach_threshold=self.detach_threshold, from_probabilities=self.from_probabilities
-            )
-        return count_samples(
-            samples,
-            self.task,
-            self._step,
-            threshold=self.threshold,
-            thresholds=thresholds,
-            detach_threshold=self.detach_threshold,
-            from_probabilities=self.from_probabilities,
-        )
-
-    def _averages_classes(self, input: Tensor) -> bool:
-        """Whether there are so many classes that the matrix is left out, since the metric is an average over them."""
-        if self.task != "multiclass" or input.shape[1] < MATRIX_UP_TO:
-            return False
-        return isinstance(self.metric, ClassMetric) and not self.metric.whole
-
-    def _as_matrix(self, counts: Tensor, thresholds: tuple[float, ...] | None) -> ConfusionMatrix:
-        if self.task == "multiclass" and counts.ndim == 3:  # of each class against the rest, as many labels
-            return ConfusionMatrix(counts, "multilabel", self.labels, self.absent)
-        return as_confusion_matrix(counts, self.task, thresholds, self.labels, self.absent)
-
-    def _source(self, counts: Sequence[Tensor], *, remember: bool) -> MatrixSource:
-        """The matrices of the metric, given the counts for each of its grids."""
-        made = {grid: self._as_matrix(matrix, grid) for grid, matrix in zip(self._grids, counts, strict=False)}
-        if remember and self.memories is not None:
-            made = {grid: memory(cm) for (grid, cm), memory in zip(made.items(), self.memories, strict=True)}
-        return made.__getitem__
-
-    @property
-    def _step(self) -> Step:
-        if self._fixed_step is not None:
-            return self._fixed_step
-        return partial(annealed_linear_step, temperature=self.temperature)  # type: ignore[arg-type]
-
-    def _cross_entropy_sums(self, samples: Samples) -> Tensor:
-        return cross_entropy_sums(
-            samples, task=self.task, weighting=self.class_weighting, from_probabilities=self.from_probabilities
-        )
-
-    def _cross_entropy(self, sums: Tensor) -> Tensor:
-        prior = self.class_prior
-        if prior is not None and self.task == "multilabel":
-            prior = torch.stack([1 - prior, prior], dim=-1)
-        elif prior is not None and self.task == "binary":
-            prior = prior[None, :]
-        return cross_entropy_of_sums(sums, self.class_weighting, prior)
 
     def extra_repr(self) -> str:
         """The metric and the options that differ from the defaults."""
-        parts = [f"metric={self.metric}", f"task={self.task!r}", f"step={self.step!r}"]
-        if self.temperature is not None:
-            parts.append(f"temperature={self.temperature.item():.4g}")
-        if self.cross_entropy:
-            parts.append(f"cross_entropy={self.cross_entropy:g}, class_weighting={self.class_weighting!r}")
+        options = self.options
+        parts = [f"metric={options.metric}", f"task={options.task!r}"]
+        if self.temperature is None:
+            parts.append(f"step={str(options.step)!r}")
+        else:
+            shown = self.temperature.tolist()
+            parts.append("temperature=" + (f"{shown:.4g}" if isinstance(shown, float) else str(shown)))
+        if options.cross_entropy:
+            parts.append(f"cross_entropy={options.cross_entropy:g}, balance={options.balance!r}")
         return ", ".join(parts)

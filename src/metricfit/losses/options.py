@@ -1,75 +1,163 @@
-"""What ``MetricLoss`` may be told, checked where it is told."""
+"""The options of ``MetricLoss``, validated."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict, get_args
 
 import torch
 from torch import Tensor
 
-from metricfit.confusion import Absent
-from metricfit.inputs import Task, check_ignore_index
-from metricfit.losses.cross_entropy import ClassWeighting
-from metricfit.metrics import ClassMetric, Metric
-from metricfit.steps import Step
+from metricfit.confusion import Absent, Grid
+from metricfit.inputs import Task, check_ignore_index, check_task
+from metricfit.losses.cross_entropy import Balance
+from metricfit.metrics import ClassMetric, Metric, MetricLike, get
+from metricfit.steps import HIGHEST_TEMPERATURE, Amplifier, Annealed, Step, StepLike, check_temperature
+from metricfit.steps import get as get_step
 
-if TYPE_CHECKING:
-    from metricfit.losses.metric_loss import MetricLoss
+__all__ = [
+    "LossOptions",
+    "Options",
+    "as_weights",
+    "check_sizes",
+    "checked_prior",
+    "checked_temperature",
+    "checked_threshold",
+]
 
-__all__ = ["as_weights", "check_options", "check_sizes", "checked_prior", "checked_threshold", "with_average"]
+
+class Options(TypedDict, total=False):
+    """Options that are no tensors, with the meaning they have in :class:`metricfit.MetricLoss`."""
+
+    average: str | int | None
+    task: Task
+    step: StepLike | None
+    ignore_index: int
+    absent: Absent
+    labels: Sequence[Hashable] | None
+    detach_threshold: bool
+    from_probabilities: bool
+    cross_entropy: float
+    balance: Balance
+    members: int | None
+    validate: bool
 
 
-def check_options(loss: MetricLoss, step: str | Step, threshold: object, class_prior: object) -> None:
-    """Raise a ``ValueError`` for options out of range, and for those that would have no effect.
+@dataclass(frozen=True)
+class LossOptions:
+    """What does not change from batch to batch; made by :meth:`checked`.
 
-    Args:
-        loss: With its other options set.
-        step: As given.
-        threshold: As given.
-        class_prior: As given.
+    Attributes:
+        metric: The metric, with its average.
+        step: The step; None for the annealed one, whose temperature changes.
+        grids: The threshold grids of the metric, sorted.
+        decides: Whether the metric is one of a single decision, without a grid, at the usual threshold.
+
+    The other attributes are those of :class:`metricfit.MetricLoss`.
     """
-    if isinstance(loss.metric, ClassMetric) and loss.metric.average == "none":
-        raise ValueError("average: 'none' gives one value a class; a loss needs one number, choose another.")
-    if loss.absent not in get_args(Absent):
-        raise ValueError(f"absent: expected 'skip' or 'count', got {loss.absent!r}.")
-    if loss.class_weighting not in get_args(ClassWeighting):
-        raise ValueError(f"class_weighting: expected 'none', 'sqrt' or 'balanced', got {loss.class_weighting!r}.")
-    if not 0 <= loss.cross_entropy < float("inf"):
-        raise ValueError(f"cross_entropy: expected a weight >= 0, got {loss.cross_entropy}.")
-    if not loss.cross_entropy and loss.class_weighting != "none":
-        raise ValueError("class_weighting: has no effect without cross_entropy; give cross_entropy a weight.")
-    if class_prior is not None and loss.class_weighting == "none":
-        raise ValueError("class_prior: has no effect without class_weighting='sqrt' or 'balanced'.")
-    check_ignore_index(loss.ignore_index)
-    only_grids = None not in loss.metric.grids()
-    plain = isinstance(threshold, (int, float)) and threshold == 0.5
-    if not plain and (only_grids or loss.task == "multiclass" or step in ("amplifier", "identity")):
-        fixed = "a multiclass task, whose threshold is dynamic" if loss.task == "multiclass" else f"step={step!r}"
-        fixed = f"{loss.metric}, which has a grid of thresholds" if only_grids else fixed
+
+    metric: Metric
+    task: Task
+    step: Step | None
+    ignore_index: int
+    absent: Absent
+    labels: tuple[Hashable, ...] | None
+    detach_threshold: bool
+    from_probabilities: bool
+    cross_entropy: float
+    balance: Balance
+    members: int | None
+    validate: bool
+    grids: tuple[Grid, ...]
+    decides: bool
+
+    @classmethod
+    def checked(
+        cls,
+        metric: MetricLike,
+        *,
+        temperature: float | Tensor | Sequence[float] = 0.2,
+        threshold: object = 0.5,
+        prior: object = None,
+        average: str | int | None = None,
+        task: Task = "multiclass",
+        step: StepLike | None = None,
+        ignore_index: int = -100,
+        absent: Absent = "skip",
+        labels: Sequence[Hashable] | None = None,
+        detach_threshold: bool = False,
+        from_probabilities: bool = False,
+        cross_entropy: float = 0.0,
+        balance: Balance = "none",
+        members: int | None = None,
+        validate: bool = True,
+    ) -> LossOptions:
+        """Raise an error for options out of range, and for those that would have no effect."""
+        check_task(task)
+        found = with_average(get(metric), average)
+        chosen = Annealed() if step is None else get_step(step)
+        if isinstance(chosen, Annealed) and not isinstance(chosen.temperature, Tensor) and step is not None:
+            if not _is_default(temperature):
+                raise ValueError("temperature: the step has one already; give it once.")
+        elif not isinstance(chosen, Annealed) and not _is_default(temperature):
+            raise ValueError(f"temperature: has no effect with step={str(chosen)!r}.")
+        if isinstance(found, ClassMetric) and found.average == "none":
+            raise ValueError("average: 'none' gives one value per class; a loss needs one number, choose another.")
+        if absent not in get_args(Absent):
+            raise ValueError(f"absent: expected 'skip' or 'count', got {absent!r}.")
+        if balance not in get_args(Balance):
+            raise ValueError(f"balance: expected 'none', 'sqrt' or 'full', got {balance!r}.")
+        if not 0 <= cross_entropy < float("inf"):
+            raise ValueError(f"cross_entropy: expected a weight >= 0, got {cross_entropy}.")
+        if not cross_entropy and balance != "none":
+            raise ValueError("balance: has no effect without cross_entropy; give cross_entropy a weight.")
+        if prior is not None and balance == "none":
+            raise ValueError("prior: has no effect without balance='sqrt' or 'full'.")
+        if members is not None and (isinstance(members, bool) or not isinstance(members, int) or members < 1):
+            raise ValueError(f"members: expected a whole number >= 1, or None for no such dimension, got {members!r}.")
+        check_ignore_index(ignore_index)
+        grids = tuple(sorted(found.grids(), key=lambda grid: grid or ()))
+        _check_threshold_matters(found, chosen, task, threshold, detach_threshold)
+        return cls(
+            metric=found,
+            task=task,
+            step=None if isinstance(chosen, Annealed) else chosen,
+            ignore_index=ignore_index,
+            absent=absent,
+            labels=None if labels is None else tuple(labels),
+            detach_threshold=detach_threshold,
+            from_probabilities=from_probabilities,
+            cross_entropy=float(cross_entropy),
+            balance=balance,
+            members=members,
+            validate=validate,
+            grids=grids,
+            decides=grids == (None,) and (task == "multiclass" or _is_half(threshold)),
+        )
+
+
+def _is_default(temperature: Any) -> bool:
+    return isinstance(temperature, int | float) and temperature == 0.2
+
+
+def _is_half(threshold: object) -> bool:
+    return isinstance(threshold, int | float) and threshold == 0.5
+
+
+def _check_threshold_matters(metric: Metric, step: Step, task: Task, threshold: object, detach_threshold: bool) -> None:
+    only_grids = None not in metric.grids()
+    if not _is_half(threshold) and (only_grids or task == "multiclass" or not step.has_threshold):
+        fixed = "a multiclass task, whose threshold is dynamic" if task == "multiclass" else f"step={str(step)!r}"
+        fixed = f"{metric}, which has a grid of thresholds" if only_grids else fixed
         raise ValueError(f"threshold: has no effect with {fixed}.")
-    if loss.task == "multiclass" and step == "amplifier":
+    if task == "multiclass" and isinstance(step, Amplifier):
         raise ValueError(
             "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach; use "
-            "step='sigmoid' with k=73, or task='binary'."
+            "step='sigmoid:k=73', or task='binary'."
         )
-    if loss.detach_threshold and (only_grids or loss.task != "multiclass" or step in ("amplifier", "identity")):
+    if detach_threshold and (only_grids or task != "multiclass" or not step.has_threshold):
         raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
-
-
-def check_sizes(loss: MetricLoss, columns: int) -> None:
-    """Raise a ``ValueError`` where a threshold or a prior does not fit the classes or labels.
-
-    Args:
-        loss: With its options set.
-        columns: How many scores a sample has.
-    """
-    if loss.threshold.ndim and len(loss.threshold) != columns:
-        raise ValueError(f"threshold: expected a number or {columns} of them, one a label, got {len(loss.threshold)}.")
-    size = 2 if loss.task == "binary" else columns
-    if loss.class_prior is not None and len(loss.class_prior) != size:
-        raise ValueError(f"class_prior: expected {size} shares or counts, got {len(loss.class_prior)}.")
 
 
 def with_average(metric: Metric, average: str | int | None) -> Metric:
@@ -83,24 +171,65 @@ def with_average(metric: Metric, average: str | int | None) -> Metric:
     return replace(metric, average=average)
 
 
+def check_sizes(options: LossOptions, columns: int, threshold: Tensor, prior: Tensor | None) -> None:
+    """Raise a ``ValueError`` where a threshold or a prior does not fit the number of classes or labels."""
+    if threshold.ndim and len(threshold) != columns:
+        raise ValueError(f"threshold: expected one number or {columns}, one per label, got {len(threshold)}.")
+    size = 2 if options.task == "binary" else columns
+    if prior is not None and len(prior) != size:
+        raise ValueError(f"prior: expected {size} shares or counts, got {len(prior)}.")
+
+
+def checked_temperature(
+    temperature: float | Tensor | Sequence[float], step: StepLike | None, members: int | None, *, look: bool
+) -> Tensor | None:
+    """The temperature of the annealed step as a tensor, a scalar or one per member; None for other steps.
+
+    Args:
+        temperature: As given.
+        step: As given; its own temperature counts.
+        members: The members.
+        look: Whether the value of a tensor may be looked at, for which a device has to finish.
+    """
+    chosen = Annealed() if step is None else get_step(step)
+    if not isinstance(chosen, Annealed):
+        return None
+    if step is not None:
+        temperature = chosen.temperature
+    if not isinstance(temperature, Tensor):
+        if isinstance(temperature, Sequence):
+            temperature = torch.tensor([check_temperature(value) for value in temperature])
+        else:
+            temperature = torch.tensor(check_temperature(temperature))
+    elif not temperature.is_floating_point():
+        raise ValueError(f"temperature: expected floating-point numbers, got {temperature.dtype}.")
+    # Compared in its own dtype: 0.4 in float32 is above 0.4.
+    elif look and not bool(((temperature > 0) & (temperature <= HIGHEST_TEMPERATURE)).all()):
+        raise ValueError(f"temperature: expected 0 < T <= {HIGHEST_TEMPERATURE}, got {temperature.tolist()}.")
+    if (members is None and temperature.ndim) or temperature.shape not in ((), (members,)):
+        wanted = "one number" if members is None else f"one number, or one per member, {members} in all"
+        raise ValueError(f"temperature: expected {wanted}, got shape {tuple(temperature.shape)}.")
+    return temperature if members is None else temperature.expand(members)
+
+
 def checked_threshold(threshold: float | Sequence[float] | Tensor) -> Tensor:
-    """A threshold, or one a label, as a tensor."""
+    """The threshold, or one per label, as a tensor."""
     values = torch.as_tensor(threshold, dtype=torch.float32)
     if values.ndim > 1:
-        raise ValueError(f"threshold: expected a number or one a label, got shape {tuple(values.shape)}.")
+        raise ValueError(f"threshold: expected one number, or one per label, got shape {tuple(values.shape)}.")
     if not bool(((values > 0) & (values < 1)).all()):
         raise ValueError(f"threshold: expected numbers strictly between 0 and 1, got {threshold}.")
     return values
 
 
-def checked_prior(class_prior: Tensor | None, task: Task) -> Tensor | None:
+def checked_prior(prior: Tensor | None, task: Task) -> Tensor | None:
     """Class shares or counts as a tensor."""
-    if class_prior is None:
+    if prior is None:
         return None
-    prior = as_weights(class_prior, "class_prior")
-    if task == "multilabel" and bool((prior > 1).any()):
-        raise ValueError(f"class_prior: a multilabel task expects the positive share of each label, got {class_prior}.")
-    return prior
+    shares = as_weights(prior, "prior")
+    if task == "multilabel" and bool((shares > 1).any()):
+        raise ValueError(f"prior: a multilabel task expects the positive share of each label, got {prior}.")
+    return shares
 
 
 def as_weights(values: Tensor, name: str) -> Tensor:

@@ -1,12 +1,33 @@
 """Metrics of the confusion matrix: each is a score, a loss and an objective at once."""
 
-from metricfit.metrics import rates
 from metricfit.metrics.arithmetic import Combination, Constant
 from metricfit.metrics.averaging import AVERAGES, ClassMetric, FormulaMetric
 from metricfit.metrics.base import CallableMetric, Metric
 from metricfit.metrics.constraints import Constrained, Constraint
 from metricfit.metrics.formula import Symbols, Term
 from metricfit.metrics.ranking import AUPRC, AUROC, ThresholdMean
+from metricfit.metrics.rates import accuracy as Accuracy
+from metricfit.metrics.rates import balanced_accuracy as BalancedAccuracy
+from metricfit.metrics.rates import cohen_kappa as CohenKappa
+from metricfit.metrics.rates import critical_success_index as CriticalSuccessIndex
+from metricfit.metrics.rates import expected_cost as ExpectedCost
+from metricfit.metrics.rates import f1 as F1
+from metricfit.metrics.rates import f_beta as FBeta
+from metricfit.metrics.rates import false_negative_rate as FalseNegativeRate
+from metricfit.metrics.rates import false_positive_rate as FalsePositiveRate
+from metricfit.metrics.rates import fowlkes_mallows as FowlkesMallows
+from metricfit.metrics.rates import g_mean as GMean
+from metricfit.metrics.rates import heidke_skill_score as HeidkeSkillScore
+from metricfit.metrics.rates import informedness as Informedness
+from metricfit.metrics.rates import jaccard as Jaccard
+from metricfit.metrics.rates import markedness as Markedness
+from metricfit.metrics.rates import mcc as MCC
+from metricfit.metrics.rates import negative_predictive_value as NegativePredictiveValue
+from metricfit.metrics.rates import precision as Precision
+from metricfit.metrics.rates import predicted_share as PredictedShare
+from metricfit.metrics.rates import recall as Recall
+from metricfit.metrics.rates import specificity as Specificity
+from metricfit.metrics.rates import true_skill_statistic as TrueSkillStatistic
 from metricfit.metrics.registry import (
     MetricLike,
     available,
@@ -14,33 +35,11 @@ from metricfit.metrics.registry import (
     get,
     metric,
     metric_class,
+    reference_page,
     register,
     resolve,
     unregister,
 )
-
-Accuracy = rates.accuracy
-BalancedAccuracy = rates.balanced_accuracy
-CohenKappa = rates.cohen_kappa
-CriticalSuccessIndex = rates.critical_success_index
-ExpectedCost = rates.expected_cost
-F1 = rates.f1
-FBeta = rates.f_beta
-FalseNegativeRate = rates.false_negative_rate
-FalsePositiveRate = rates.false_positive_rate
-FowlkesMallows = rates.fowlkes_mallows
-GMean = rates.g_mean
-HeidkeSkillScore = rates.heidke_skill_score
-Informedness = rates.informedness
-Jaccard = rates.jaccard
-MCC = rates.mcc
-Markedness = rates.markedness
-NegativePredictiveValue = rates.negative_predictive_value
-Precision = rates.precision
-PredictedShare = rates.predicted_share
-Recall = rates.recall
-Specificity = rates.specificity
-TrueSkillStatistic = rates.true_skill_statistic
 
 __all__ = [
     "AUPRC", "AUROC", "AVERAGES", "F1", "MCC", "Accuracy", "BalancedAccuracy", "CallableMetric", "ClassMetric",
@@ -48,5 +47,5 @@ __all__ = [
     "FBeta", "FalseNegativeRate", "FalsePositiveRate", "FormulaMetric", "FowlkesMallows", "GMean", "HeidkeSkillScore",
     "Informedness", "Jaccard", "Markedness", "Metric", "MetricLike", "NegativePredictiveValue", "Precision",
     "PredictedShare", "Recall", "Specificity", "Symbols", "Term", "ThresholdMean", "TrueSkillStatistic", "available",
-    "describe", "get", "metric", "metric_class", "register", "resolve", "unregister",
+    "describe", "get", "metric", "metric_class", "reference_page", "register", "resolve", "unregister",
 ]  # fmt: skip

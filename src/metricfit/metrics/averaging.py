@@ -144,6 +144,8 @@ class FormulaMetric(ClassMetric):
             **parameters: Any,
         ) -> None: ...  # fmt: skip
 
+        def __getattr__(self, name: str) -> Any: ...  # the parameters
+
     def __post_init__(self) -> None:
         """Check the parameters; lists become tuples."""
         super().__post_init__()
@@ -217,13 +219,13 @@ def _checked(name: str, value: Any, default: Any) -> Any:
         if rows:
             return tuple(tuple(float(cell) for cell in row) for row in value)
         several = not isinstance(value, str) and hasattr(value, "__len__")
-        found = tuple(float(v) for v in value) if several else float(value)
+        found = tuple(float(v) for v in (value if several else (value,)))
     except (TypeError, ValueError):
         form = "rows of numbers" if rows else "a number or one number per class"
         raise TypeError(f"{name}: expected {form}, got {value!r}.") from None
-    if found == () or not all(math.isfinite(v) for v in (found if several else (found,))):
+    if not found or not all(map(math.isfinite, found)):
         raise ValueError(f"{name}: expected finite numbers, got {value!r}.")
-    return found
+    return found if several else found[0]
 
 
 def spell(value: Any) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from metricfit._labels import confusion_from_labels, sweep_scores
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
 
@@ -111,10 +110,12 @@ class Metric(ABC):
             )
         (grid,) = grids or {None}
         if grid is None:
-            cm = confusion_from_labels(y_true, y_pred, labels=labels, sample_weight=sample_weight)
+            cm = ConfusionMatrix.from_labels(y_true, y_pred, labels=labels, sample_weight=sample_weight)
         else:
             thresholds = None if grid == EVERY_CUT_OFF else grid
-            cm = sweep_scores(y_true, y_pred, thresholds=thresholds, labels=labels, sample_weight=sample_weight)
+            cm = ConfusionMatrix.from_scores(
+                y_true, y_pred, thresholds=thresholds, labels=labels, sample_weight=sample_weight
+            )
         value = self.evaluate(lambda _: cm)
         return value.item() if value.ndim == 0 else value.numpy()
 

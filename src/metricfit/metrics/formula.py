@@ -86,12 +86,13 @@ class Symbols:
 
     def step(self, name: str, *arguments: Term | float | str) -> Term:
         """Record a step, or find it if it is recorded already."""
-        made = (name, *(argument if isinstance(argument, str) else self._place(argument) for argument in arguments))
+        named = name == "parameter"
+        made = (name, *(argument if named else self._place(argument) for argument in arguments))
         if made not in self.steps:
             self.steps.append(made)
         return Term(self, self.steps.index(made))
 
-    def _place(self, value: Term | float) -> int:
+    def _place(self, value: Term | float | str) -> int:
         if isinstance(value, Term):
             return value.index
         if not isinstance(value, (int, float)):
@@ -156,7 +157,7 @@ def trace(function: Callable[..., Any], parameters: tuple[str, ...] = ()) -> For
     return Formula(tuple(steps), tuple(c for c in COUNTS if every or c in names), whole, scaled)
 
 
-def _degree(name: str, arguments: list[Any], degrees: list[float], steps: list[tuple[Any, ...]]) -> float:
+def _degree(name: str, arguments: list[Any], degrees: list[float], steps: list[tuple[Any, ...]]) -> Any:
     """The power of the counts in a step: a product of two counts has 2."""
     if name in ("number", "parameter"):
         return 0.0
@@ -203,7 +204,7 @@ class Formula:
             cells = [counts[name] for name in ("tn", "fp", "fn", "tp")]
             return self.of_matrix(torch.stack(cells, dim=-1).unflatten(-1, (2, 2)), parameters, undefined)
         if self.scaled:
-            total = sum(counts.values()).detach()  # type: ignore[union-attr]
+            total = torch.as_tensor(sum(counts.values())).detach()
             counts = {name: count / total.masked_fill(total <= 0, 1.0) for name, count in counts.items()}
         return self._run(counts, None, parameters, undefined)
 
@@ -254,7 +255,7 @@ class Formula:
             else:
                 parts = [forms[argument] for argument in arguments]
                 linear = name in _ARITHMETIC and None not in parts
-                forms.append(_Linear.join(name, *parts) if linear else None)  # type: ignore[arg-type]
+                forms.append(_Linear.join(name, *parts) if linear else None)
         last = forms[-1]
         if last is None or last.below is None or last.constant:
             return None

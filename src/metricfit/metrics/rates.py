@@ -76,7 +76,7 @@ def _at_least_zero(fbeta: Any) -> None:
     name="fbeta", title=lambda fbeta: f"F{spell(fbeta.beta)}", reference="sklearn.metrics.fbeta_score",
     aliases={"f2": {"beta": 2.0}}, check=_at_least_zero,
 )  # fmt: skip
-def f_beta(c: Symbols, beta: Any = 1.0) -> Term:
+def f_beta(c: Symbols, beta: Any = 1.0) -> Any:
     """The weighted harmonic mean of precision and recall; recall counts beta times as much."""
     hits = (1 + beta**2) * c.tp
     return hits / (hits + beta**2 * c.fn + c.fp)

@@ -17,12 +17,23 @@ from metricfit.metrics.base import CallableMetric, Metric
 from metricfit.metrics.expression import parse
 from metricfit.metrics.formula import trace
 
-__all__ = ["MetricLike", "available", "describe", "get", "metric", "metric_class", "register", "resolve", "unregister"]
+__all__ = [
+    "MetricLike",
+    "available",
+    "describe",
+    "get",
+    "metric",
+    "metric_class",
+    "reference_page",
+    "register",
+    "resolve",
+    "unregister",
+]
 
 MetricLike = Metric | str | Callable[[ConfusionMatrix], Tensor]
 """What :func:`get` takes: a metric, its name, spec or expression, or a function of the confusion matrix."""
 
-M = TypeVar("M", bound=type[Metric])
+M = TypeVar("M")
 Aliases = Sequence[str] | Mapping[str, dict[str, Any]]
 
 _CLASSES: dict[str, Any] = {}
@@ -90,7 +101,7 @@ def metric(
             [(key, Any, field(default=default, kw_only=True)) for key, default in parameters.items()],
             bases=(FormulaMetric,), namespace=namespace, frozen=True, repr=False,
         )  # fmt: skip
-        return register({} if own == cls.name else {own: {}}, aliases)(cls)
+        return register({} if name in (None, own) else {own: {}}, aliases)(cls)
 
     return made
 
@@ -207,6 +218,24 @@ def describe(name: str) -> dict[str, Any]:
         "aliases": sorted(alias for alias, (of, _) in _ALIASES.items() if of == canonical),
         "reference": cls.reference,
     }
+
+
+def reference_page() -> str:
+    """All metrics as Markdown, for the reference: one section each."""
+    lines = []
+    for name in available():
+        about = describe(name)
+        low, high = about["range"]
+        better = "higher" if about["greater_is_better"] else "lower"
+        names = [metric_class(name).__name__, *about["aliases"]]
+        given = ", ".join(f"`{key}={value}`" for key, value in about["parameters"].items())
+        lines += [
+            f"### {name}", "", f"{about['summary']}.", "", f"- Formula: `{about['formula']}`",
+            f"- Range: {low:g} to {high:g}, {better} is better", f"- Parameters: {given}",
+            f"- Also called: {', '.join(f'`{n}`' for n in names)}",
+            "- Reference: " + about["reference"].replace("<", "&lt;"), "",
+        ]  # fmt: skip
+    return "\n".join(lines)
 
 
 def _resolve(name: str) -> tuple[str, dict[str, Any]]:

@@ -17,7 +17,7 @@ def axes_for(ax: Any) -> Any:
 
 
 def merged(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Our keywords with the caller's in front, also where he uses matplotlib's short names.
+    """Our keywords, replaced by the caller's, also by matplotlib's short names.
 
     >>> merged({"color": "red", "label": "F1"}, {"c": "blue"})
     {'label': 'F1', 'c': 'blue'}

@@ -9,15 +9,16 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit.losses.stepping import choose_step
 from metricfit.plots.axes import axes_for, merged
 from metricfit.report.training import coolings
+from metricfit.steps import Annealed, Step, StepLike
+from metricfit.steps import get as get_step
 
 __all__ = ["AlignmentDisplay", "AnnealingDisplay", "StepDisplay"]
 
 
 class AlignmentDisplay:
-    """The surrogate against the exact metric, one point an epoch: on a rising line, the loss tracked the metric.
+    """The surrogate against the exact metric, one point per epoch: on a rising line, the loss tracked the metric.
 
     Args:
         surrogate: Values of the surrogate.
@@ -87,7 +88,7 @@ class AnnealingDisplay:
     """The temperature over the epochs, its coolings, and the metric on validation rows.
 
     Args:
-        history: ``history_`` of a classifier: one row an epoch with ``epoch``, ``temperature`` and ``hard_metric``.
+        history: ``history_`` of a classifier: one row per epoch with ``epoch``, ``temperature`` and ``hard_metric``.
         metric_name: For the legend.
 
     Attributes:
@@ -160,33 +161,32 @@ class StepDisplay:
 
     @classmethod
     def from_step(
-        cls, step: str = "annealed_linear", *, temperature: float = 0.2, tau: float = 0.5, ax: Any = None, **kwargs: Any
+        cls, step: StepLike = "annealed", *, tau: float = 0.5, ax: Any = None, **kwargs: Any
     ) -> Self:
-        """Draw a step by name.
+        """Draw a step.
 
         Args:
-            step: As in :class:`metricfit.MetricLoss`.
-            temperature: Of the annealed step.
+            step: A step of :mod:`metricfit.steps`, its spec, or a function.
             tau: The threshold.
             ax: Axes, or a new figure's.
             **kwargs: For the line.
 
         >>> StepDisplay.from_step("sigmoid").name
-        'sigmoid'
+        'sigmoid:k=10'
         """
         p = torch.linspace(0, 1, 401, dtype=torch.float64)
-        annealed = step == "annealed_linear"
-        function = choose_step(step, temperature=temperature) if annealed else choose_step(step)
-        heights = function(p, torch.tensor(tau, dtype=torch.float64))
-        name = f"{step}, T = {temperature:.3g}" if annealed else step
-        return cls(p.numpy(), heights.numpy(), tau=tau, name=name).plot(ax, **kwargs)
+        chosen = get_step(step)
+        heights = chosen(p, torch.tensor(tau, dtype=torch.float64))
+        return cls(p.numpy(), heights.numpy(), tau=tau, name=str(chosen)).plot(ax, **kwargs)
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, tau: float = 0.5, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the step of a fitted :class:`metricfit.MetricClassifier` at its last temperature."""
         history = _history(estimator)
         last = round(float(history["temperature"].iloc[-1]), 6) if len(history) else estimator.recipe_.temperature
-        return cls.from_step(estimator.recipe_.step, temperature=last, tau=tau, ax=ax, **kwargs)
+        step: Step = get_step(estimator.recipe_.step)
+        step = Annealed(last) if isinstance(step, Annealed) else step
+        return cls.from_step(step, tau=tau, ax=ax, **kwargs)
 
 
 def _history(estimator: Any) -> pd.DataFrame:

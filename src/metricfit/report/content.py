@@ -22,9 +22,9 @@ from metricfit.report.training import training
 __all__ = ["Unlabelled", "render"]
 
 NO_SCORES = (
-    "This model holds no held-out scores: it was saved before they were kept, or nothing was held out. So the measured "
-    "values, curves, matrices and the explorer are left out. 'metricfit report MODEL DATA' with labelled rows that the "
-    "model was not trained on adds them, and so does training it again."
+    "This model holds no held-out scores, because nothing was held out in training. So the measured values, curves, "
+    "matrices and the explorer are left out. 'metricfit report MODEL DATA' with labelled rows that the model was not "
+    "trained on adds them, and so does training it again with cross-validation."
 )
 _HISTOGRAMS = 4
 
@@ -65,7 +65,7 @@ def render(
     """
     labels = tuple(classifier.classes_.tolist())
     task, metric = description["task"], classifier.metric_
-    told = list(notices)
+    notes = list(notices)
     if scores is None and unlabelled is None:
         scores = classifier.held_out_
     found: dict[str, Any] = dict.fromkeys(("answer", "explorer", "matrices", "classes", "pairs", "shares"))
@@ -73,12 +73,12 @@ def render(
     if scores is not None:
         scores, lost = scores.finite()
         if lost:
-            told.append(f"{lost:,} rows are left out: their scores are not numbers (NaN).")
+            notes.append(f"{lost:,} rows are left out: their scores are not numbers (NaN).")
     if scores is not None and len(scores):
-        found |= _measured(classifier, scores, labels, task, told)
+        found |= _measured(classifier, scores, labels, task, notes)
     else:
         if unlabelled is None:
-            told.append(NO_SCORES if scores is None else "No row with a score is left, so there is nothing to draw.")
+            notes.append(NO_SCORES if scores is None else "No row with a score is left, so there is nothing to draw.")
         found["earlier"] = _earlier(description)
     explored = found["explorer"]
     history = training(classifier)
@@ -92,7 +92,7 @@ def render(
         "metric_short": name,
         "task": {"multilabel": "multi-label"}.get(task, task) if not explored else task,
         "labels": labels,
-        "notices": told,
+        "notices": notes,
         "training": history,
         "alignment": "" if history is None else _alignment(history),
         "unlabelled": predictions,
@@ -109,7 +109,7 @@ def render(
 
 
 def _measured(
-    classifier: Any, scores: HeldOutScores, labels: tuple[Any, ...], task: Any, told: list[str]
+    classifier: Any, scores: HeldOutScores, labels: tuple[Any, ...], task: Any, notes: list[str]
 ) -> dict[str, Any]:
     """Everything that needs scores and truth."""
     metric, rule = classifier.metric_, classifier.decision_rule_
@@ -118,10 +118,10 @@ def _measured(
     if top["classes_absent"]:
         names = ", ".join(top["classes_absent"][:10]) + (", …" if len(top["classes_absent"]) > 10 else "")
         one = len(top["classes_absent"]) == 1
-        told.append(f"{'The class' if one else 'Classes'} {names} {'does' if one else 'do'} not occur in these rows; "
+        notes.append(f"{'The class' if one else 'Classes'} {names} {'does' if one else 'do'} not occur in these rows; "
                     f"{'its' if one else 'their'} recall and curves are not defined.")  # fmt: skip
     if rule.kind == "costs" and task == "multiclass":
-        told.append(
+        notes.append(
             "The model decides by expected cost, which is no offset of classes: the explorer starts at arg max."
         )
     explored = explorer(scores, labels, task, metric, rule)
@@ -153,10 +153,10 @@ def _explorer_text(task: str, explored: dict[str, Any], labels: tuple[Any, ...])
         if axis["scores"] is None:
             rest = f" {len(axis['cuts']):,} cut-offs are in the page; what you type goes to the nearest of them."
         name = labels[explored["positive"]]
-        more = "more than" if axis["strict"] else "at least"
-        return f"Move the threshold: a row is called {name!s} if its probability is {more} this high.{rest}"
+        level = "above this value" if axis["strict"] else "at least this value"
+        return f"Move the threshold: a row is called {name!s} if its probability is {level}.{rest}"
     if task == "multilabel":
-        return "Move the threshold of each label: a row gets the label if its probability is at least this high."
+        return "Move the threshold of each label: a row gets the label if its probability is at least this value."
     sample = explored["sample"]
     text = (
         "Move the offsets: the class with the highest log-probability plus offset is chosen. +0.69 makes a class count "
@@ -231,7 +231,7 @@ def _subtitle(description: dict[str, Any], task: str, size: int) -> str:
 
 def _alignment(history: dict[str, Any]) -> str:
     r, ranks = history["alignment"]["correlation"], history["alignment"]["rank_correlation"]
-    start = "One point a validated epoch: the surrogate that the loss is made of, against the exact metric."
+    start = "One point per validated epoch: the surrogate in the loss against the exact metric."
     if r is None:
         return f"{start} There are too few different values for a correlation."
     words = "it tracked the metric closely" if r > 0.9 else "it tracked the metric" if r > 0.6 else (

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit.assess.shares import share
 from metricfit.decisions.threshold import Sweep
 from metricfit.report.formula import number
 
@@ -106,7 +107,7 @@ def _short(sweep: Sweep, chosen: NDArray[np.intp]) -> Array:
 def calibration(
     score: NDArray[Any], positive: NDArray[np.bool_], weight: Array | None, *, bins: int = 12
 ) -> dict[str, Any]:
-    """Mean score and share of positives in groups of equal size, with Wilson intervals; and the mean gap."""
+    """Mean score and share of positives in groups of equal size, with intervals; and the mean gap."""
     w = np.ones(len(score)) if weight is None else weight
     order = np.argsort(score, kind="stable")
     groups = np.array_split(order, min(bins, max(1, len(score) // 10)))
@@ -117,19 +118,12 @@ def calibration(
         if not mass > 0:
             continue
         predicted = float(w[group] @ score[group]) / mass
-        share = float(w[group] @ positive[group]) / mass
-        count = mass**2 / float((w[group] ** 2).sum())
-        low, high = _wilson(share, count)
-        points.append([predicted, share, low, high, len(group)])
-        gap, total = gap + mass * abs(predicted - share), total + mass
+        happened = float(w[group] @ positive[group]) / mass
+        effective = mass**2 / float((w[group] ** 2).sum())
+        found = share(happened * effective, effective)
+        points.append([predicted, happened, found.low, found.high, len(group)])
+        gap, total = gap + mass * abs(predicted - happened), total + mass
     return {"points": [[number(v) for v in p] for p in points], "error": number(gap / total if total else np.nan)}
-
-
-def _wilson(share: float, count: float) -> tuple[float, float]:
-    z = 1.959964
-    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z * np.sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / (1 + z * z / count)
-    return float(max(0.0, centre - half)), float(min(1.0, centre + half))
 
 
 def histogram(

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from metricfit.losses.stepping import choose_step
 from metricfit.report.formula import number
+from metricfit.steps import Annealed
+from metricfit.steps import get as get_step
 from metricfit.training.recipes import Recipe
 
 __all__ = ["alignment", "coolings", "step_curve", "training"]
@@ -59,16 +60,16 @@ def step_curve(recipe: Recipe, temperature: float, *, points: int = 201) -> dict
     """The step over the probability at the threshold one half, at the first and the last temperature."""
     p = torch.linspace(0, 1, points, dtype=torch.float64)
     half = torch.tensor(0.5, dtype=torch.float64)
-    annealed = recipe.step == "annealed_linear"
+    chosen = get_step(recipe.step)
+    annealed = isinstance(chosen, Annealed)
 
     def heights(t: float) -> list[float]:
-        step = choose_step(recipe.step, temperature=torch.tensor(t, dtype=torch.float64)) if annealed else choose_step(
-            recipe.step)  # fmt: skip
+        step = Annealed(t) if annealed else chosen
         return [round(float(v), 6) for v in step(p, half)]
 
     first = recipe.temperature
     return {
-        "name": recipe.step,
+        "name": str(recipe.step),
         "p": [round(float(v), 4) for v in p],
         "last": heights(temperature),
         "first": heights(first) if annealed and abs(first - temperature) > 1e-6 else None,

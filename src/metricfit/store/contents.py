@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from metricfit import metrics
+from metricfit import metrics, steps
 from metricfit.choices import Choice
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor, columns, encoders, preprocessing
@@ -98,7 +98,7 @@ def description(classifier: MetricClassifier, notes: dict[str, Any]) -> dict[str
             "outputs": int(sizes[-1][2]),
             "hidden_sizes": [int(size[2]) for size in sizes[:-1]],
         },
-        "recipe": classifier.recipe_.parts(),
+        "recipe": _recipe_parts(classifier.recipe_),
         "parameters": _parameters(classifier),
         "fitted": {
             "seed": int(classifier.seed_),
@@ -211,6 +211,19 @@ def _parameters(classifier: MetricClassifier) -> dict[str, Any]:
     elif weight is not None:
         kept["class_weight_pairs"] = weight
     return kept
+
+
+def _recipe_parts(recipe: Recipe) -> dict[str, Any]:
+    """The parts as plain values; a step is kept by its spec."""
+    spec = str(recipe.step)
+    try:
+        steps.get(spec)
+    except ValueError:
+        raise ValueError(
+            "recipe: its step is a Python function, and loading must not run code; use one of metricfit.steps to save "
+            "the model."
+        ) from None
+    return recipe.parts() | {"step": spec}
 
 
 def _recipe(saved: dict[str, Any]) -> Recipe:

@@ -127,7 +127,7 @@ def _features(graph: Graph, classifier: MetricClassifier) -> str:
 
 
 def _category(graph: Graph, text: str, encoder: CategoryEncoder) -> str:
-    """The features of a level are rows of a table: one a level, then unknown ones, then gaps."""
+    """The features of a level are rows of a table: one per level, then unknown ones, then gaps."""
     levels = encoder.levels.tolist()
     size = len(levels)
     rows = np.empty((size + 2, len(encoder.suffixes)), dtype=np.float32)

@@ -1,15 +1,40 @@
-"""Batches straight from tensors: for each epoch and member an order of its rows, without Python per row."""
+"""Rows as tensors, and batches straight from them: an order of rows for each epoch and member, no Python per row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["BatchOrder"]
+__all__ = ["BatchOrder", "TrainingData", "take_rows"]
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Rows as tensors on one device.
+
+    Attributes:
+        features: Inputs (n, features), float32.
+        target: Class codes (n,), or 0/1 (n, labels) for a multi-label task.
+        weight: Weights (n,): sample weights times class weights.
+    """
+
+    features: Tensor
+    target: Tensor
+    weight: Tensor
+
+    def to(self, device: torch.device) -> TrainingData:
+        """The same rows on a device."""
+        return TrainingData(self.features.to(device), self.target.to(device), self.weight.to(device))
+
+
+def take_rows(rows: Tensor, index: Tensor) -> Tensor:
+    """Rows by an index (members, n), as (members, n, …)."""
+    return rows.index_select(0, index.flatten()).reshape(*index.shape, *rows.shape[1:])
 
 
 class BatchOrder:
@@ -38,7 +63,7 @@ class BatchOrder:
         self._members = [_MemberOrder(r, None if stratum is None else stratum[r]) for r in rows]
 
     def epoch(self, generator: torch.Generator) -> Iterator[Tensor]:
-        """Index tensors (members, batch_size), one a step."""
+        """Index tensors (members, batch_size), one per step."""
         yield from self.whole_epoch(generator).unbind(dim=1)
 
     def whole_epoch(self, generator: torch.Generator) -> Tensor:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from metricfit.inputs import Task
 from metricfit.membership import dynamic_membership, threshold_membership
-from metricfit.steps import Step, heaviside
+from metricfit.steps import Heaviside, Step
 
 __all__ = ["hard_counts", "member_probabilities", "soft_counts", "two_class_counts"]
 
@@ -39,7 +39,7 @@ def soft_counts(
         (members, d, d); (members, L, 2, 2) for a multi-label task; (grid, members, …, 2, 2) for a grid.
 
     >>> p = torch.tensor([[[0.9, 0.1], [0.2, 0.8]]])
-    >>> soft_counts(p, torch.tensor([[0, 0]]), torch.ones(1, 2), "binary", heaviside)
+    >>> soft_counts(p, torch.tensor([[0, 0]]), torch.ones(1, 2), "binary", Heaviside())
     tensor([[[1., 1.],
              [0., 0.]]])
     """
@@ -90,7 +90,7 @@ def two_class_counts(logits: Tensor, target: Tensor, weight: Tensor, temperature
 def hard_counts(p: Tensor, target: Tensor, weight: Tensor, task: Task) -> Tensor:
     """Counts of arg max decisions (p >= 1/2 for labels); shapes as in :func:`soft_counts`."""
     if task == "multilabel":
-        return _label_counts(heaviside(p, 0.5), target, weight)
+        return _label_counts(Heaviside()(p, 0.5), target, weight)
     members, _, classes = p.shape
     cells = target * classes + p.argmax(dim=-1)
     cells = cells + torch.arange(members, device=p.device)[:, None] * classes**2

@@ -15,41 +15,22 @@ from torch.func import functional_call
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
-from metricfit.losses.stepping import choose_step
 from metricfit.metrics import Constrained, Metric
 from metricfit.metrics.base import MatrixSource
 from metricfit.numerics import safe_divide
-from metricfit.steps import heaviside
+from metricfit.steps import Annealed, Heaviside
+from metricfit.training.batches import TrainingData, take_rows
 from metricfit.training.counting import hard_counts, member_probabilities, soft_counts
 from metricfit.training.objective import Grid, MemberObjective, as_matrix
 from metricfit.training.splits import strata
 
-__all__ = ["Scores", "TrainingData", "Validation", "mean_probabilities", "take_rows"]
+__all__ = ["Scores", "Validation", "mean_probabilities"]
 
 BLOCK_CELLS = 1 << 22
 """Inputs of a block hold about this many numbers: 16 MB."""
 
 PIECE_CELLS = 1 << 18
 """Inputs and activations of a layer on a CPU: 1 MB, which stay in cache."""
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """Rows as tensors on one device.
-
-    Attributes:
-        features: Inputs (n, features), float32.
-        target: Class codes (n,), or 0/1 (n, labels) for a multi-label task.
-        weight: Weights (n,): sample weights times class weights.
-    """
-
-    features: Tensor
-    target: Tensor
-    weight: Tensor
-
-    def to(self, device: torch.device) -> TrainingData:
-        """The same rows on a device."""
-        return TrainingData(self.features.to(device), self.target.to(device), self.weight.to(device))
 
 
 @dataclass(frozen=True)
@@ -173,8 +154,8 @@ class _Sums:
         self.objective = objective
         recipe = objective.recipe
         self.step = objective.step
-        if recipe.step == "annealed_linear":
-            self.step = choose_step("annealed_linear", temperature=torch.tensor(recipe.selection_temperature))
+        if isinstance(self.step, Annealed):
+            self.step = Annealed(recipe.selection_temperature)
         self.follows_loss = recipe.selection == "objective" or recipe.annealing == "plateau"
         self.sums: dict[Any, Tensor] = {}
 
@@ -183,7 +164,7 @@ class _Sums:
         for grid in objective.metric.grids():
             self._add(("soft", grid), soft_counts(p, target, weight, task, self.step, grid).double())
             exact = partial(hard_counts, p, target, weight, task)
-            hard = exact() if grid is None else soft_counts(p, target, weight, task, heaviside, grid)
+            hard = exact() if grid is None else soft_counts(p, target, weight, task, Heaviside(), grid)
             self._add(("hard", grid), hard.double())
             if self.follows_loss and objective.recipe.objective == "metric":
                 self._add(("loss", grid), soft_counts(p, target, weight, task, objective.step, grid).double())
@@ -281,8 +262,3 @@ def mean_probabilities(
 
 def _rows_at_once(members: int, features: int, cells: int) -> int:
     return max(256, cells // (members * max(features, 128)))
-
-
-def take_rows(rows: Tensor, index: Tensor) -> Tensor:
-    """Rows by an index (members, n), as (members, n, …)."""
-    return rows.index_select(0, index.flatten()).reshape(*index.shape, *rows.shape[1:])

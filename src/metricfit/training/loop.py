@@ -18,11 +18,10 @@ from torch import Tensor, nn
 from metricfit.distributed import agreed, average_gradients, group_of, is_first_process, share_of_batch
 from metricfit.inputs import Task
 from metricfit.metrics import Metric
-from metricfit.training.batches import BatchOrder
-from metricfit.training.callbacks import Callback, EpochEnd
+from metricfit.training.batches import BatchOrder, TrainingData, take_rows
 from metricfit.training.checkpoint import CheckpointFile
-from metricfit.training.evaluation import Scores, TrainingData, Validation, take_rows
-from metricfit.training.history import EpochRecord, History
+from metricfit.training.evaluation import Scores, Validation
+from metricfit.training.history import Callback, EpochEnd, EpochRecord, History
 from metricfit.training.networks import MemberMLP, StackedNetworks, build_network, lent_seed
 from metricfit.training.objective import MemberObjective
 from metricfit.training.optimiser import WeightAverage, clip_gradients, learning_rate_at, make_optimiser, take_step

@@ -15,12 +15,12 @@ from metricfit.distributed import sum_over_processes
 from metricfit.inputs import Task
 from metricfit.losses.cross_entropy import class_weights
 from metricfit.losses.memory import ConfusionMemory
-from metricfit.losses.stepping import choose_step
 from metricfit.losses.surrogate_fbeta import SurrogateFBetaLoss
 from metricfit.metrics import Constrained, FBeta, Metric
 from metricfit.metrics.base import MatrixSource
 from metricfit.numerics import safe_divide
-from metricfit.steps import Step
+from metricfit.steps import Annealed, Step
+from metricfit.steps import get as get_step
 from metricfit.training.constraints import Multipliers
 from metricfit.training.counting import hard_counts, member_probabilities, soft_counts, two_class_counts
 from metricfit.training.recipes import Recipe
@@ -73,7 +73,7 @@ class MemberObjective(nn.Module):
         self.memories = nn.ModuleList(ConfusionMemory(recipe.memory) for _ in grids) if uses_memory else None
         self.multipliers = Multipliers(metric, members) if constrained else None  # type: ignore[arg-type]
         self._surrogate = _surrogate(recipe, metric, task, prior)
-        self._fixed_step = None if recipe.step == "annealed_linear" else choose_step(recipe.step)
+        self._fixed_step = None if isinstance(get_step(recipe.step), Annealed) else get_step(recipe.step)
         if recipe.step == "amplifier" and task == "multiclass":
             raise ValueError(
                 "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach; use "
@@ -133,7 +133,7 @@ class MemberObjective(nn.Module):
     @property
     def step(self) -> Step:
         """The step at the current temperatures."""
-        return self._fixed_step or choose_step("annealed_linear", temperature=self.temperature)
+        return self._fixed_step or Annealed(self.temperature)
 
     def _source(self, logits: Tensor, target: Tensor, weight: Tensor) -> MatrixSource:
         if self.task == "binary" and self._fixed_step is None and set(self._grid_index) == {None}:

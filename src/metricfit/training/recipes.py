@@ -12,12 +12,13 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from torch import nn
 
-from metricfit.losses.stepping import check_temperature, choose_step
+from metricfit.losses.cross_entropy import Balance
+from metricfit.steps import Annealed, check_temperature
+from metricfit.steps import get as get_step
 
 __all__ = ["RECIPES", "Recipe"]
 
 Objective = Literal["metric", "log_loss", "surrogate_fbeta"]
-Balance = Literal["none", "sqrt", "full"]
 Annealing = Literal["none", "plateau", "epoch"]
 Schedule = Literal["cosine", "constant"]
 Selection = Literal["soft", "hard", "log_loss", "objective", "last"]
@@ -176,12 +177,12 @@ class Recipe:
 def _check(recipe: Recipe) -> None:
     _check_choices(recipe)
     _check_numbers(recipe)
-    choose_step(recipe.step)
+    step = get_step(recipe.step)
     check_temperature(recipe.temperature)
     check_temperature(recipe.selection_temperature)
     if recipe.objective == "log_loss" and not recipe.cross_entropy:
         raise ValueError("cross_entropy: its weight is 0 and objective='log_loss': nothing would be trained.")
-    if recipe.annealing != "none" and (recipe.objective != "metric" or recipe.step != "annealed_linear"):
+    if recipe.annealing != "none" and (recipe.objective != "metric" or not isinstance(step, Annealed)):
         raise ValueError(
             f"annealing: has no effect with objective={recipe.objective!r} and step={recipe.step!r}; only the metric's "
             "annealed step has a temperature."
@@ -262,7 +263,7 @@ def _check_numbers(recipe: Recipe) -> None:
 RECIPES: dict[str, dict[str, Any]] = {
     "default": {
         "objective": "metric", "cross_entropy": 0.5, "balance": "sqrt", "warm_start_epochs": 0,
-        "step": "annealed_linear", "temperature": 0.2, "memory": 0.9, "annealing": "none", "cooling": 0.9,
+        "step": "annealed", "temperature": 0.2, "memory": 0.9, "annealing": "none", "cooling": 0.9,
         "patience": 0, "min_delta": 0.0, "max_fruitless": 3, "batch_size": 512, "stratified": True, "max_epochs": 40,
         "min_updates": 600, "max_updates": 20_000, "learning_rate": 5e-3, "warm_up_updates": 20,
         "schedule": "cosine", "weight_decay": 1e-2, "gradient_clip": 0.0, "network": "mlp",

@@ -55,7 +55,7 @@ function drawTraining(training, metric) {
   const part = (from, to) => points.slice(from, to).map((p) => [p[1], p[2]]);
   const range = extent(points.flatMap((p) => [p[1], p[2]]), [0, 1]);
   drawChart(document.getElementById("c-alignment"), {
-    label: `Surrogate against the exact ${metric}, one point an epoch; correlation ${digits(r, 3)}.`,
+    label: `Surrogate against the exact ${metric}, one point per epoch; correlation ${digits(r, 3)}.`,
     x: { label: `surrogate ${metric}`, range }, y: { label: `exact ${metric}`, range }, readout: false,
     series: [
       { name: "first third", style: "s3", kind: "points", points: part(0, third) },

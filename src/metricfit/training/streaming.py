@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,25 +19,24 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from metricfit.choices import Choice
-from metricfit.classifier import MetricClassifier
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
+from metricfit.data.preprocessing import columns_in_words, warn_of_unused
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, frame_of, share_of_rows
 from metricfit.data.targets import Target
-from metricfit.data.unused import columns_in_words, warn_of_unused
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.inputs import Task
 from metricfit.metrics import resolve
-from metricfit.training.batches import BatchOrder
-from metricfit.training.callbacks import EpochEnd, callback_list, progress_bar
-from metricfit.training.evaluation import TrainingData
-from metricfit.training.history import EpochRecord
-from metricfit.training.inputs import as_device
+from metricfit.training.batches import BatchOrder, TrainingData
+from metricfit.training.history import EpochEnd, EpochRecord, callback_list, progress_bar
+from metricfit.training.inputs import as_device, draw_seed
 from metricfit.training.loop import Problem, Trainer
 from metricfit.training.optimiser import WeightAverage
 from metricfit.training.splits import Split
 from metricfit.training.stopping import BestMembers
-from metricfit.training.targets import draw_seed
+
+if TYPE_CHECKING:
+    from metricfit.classifier import MetricClassifier
 
 __all__ = ["confusion_of_shards", "fit_shards"]
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 import metricfit
 from metricfit import MetricClassifier
 from metricfit.data.shards import Shards
-from metricfit.streaming import _buffers, _Stream, confusion_of_shards, fit_shards
+from metricfit.training.streaming import _buffers, _Stream, confusion_of_shards, fit_shards
 from tests.helper import make_classifier
 
 

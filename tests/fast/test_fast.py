@@ -4,6 +4,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -12,25 +13,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import metricfit.fast
-import metricfit.fast.array_loss
-import metricfit.fast.batch
-import metricfit.fast.layout
-import metricfit.fast.loss
-import metricfit.fast.sums
-import metricfit.fast.threads
-import metricfit.fast.torch_loss
-from metricfit import MetricLoss, metrics
-from metricfit._counting import _count_block
-from metricfit.confusion import ConfusionMatrix, soft_confusion_matrix
-from metricfit.fast import five_points
-from metricfit.fast.array_loss import ArrayBatch
-from metricfit.fast.batch import Batch
-from metricfit.fast.metric_gradients import closed_form_of
-from metricfit.fast.threads import parts_of
-from metricfit.fast.torch_counts import ClosedFormCounts
-from metricfit.losses.fused import loss_in_one_step
-from metricfit.steps import annealed_linear_step, linear_step, sigmoid_step
+from metricfit import MetricLoss, fast, metrics
+from metricfit.confusion import ConfusionMatrix
+from metricfit.fast import batch as compiled
+from metricfit.fast import closed_form
+from metricfit.fast.batch import CompiledBatch, parts_of
+from metricfit.fast.closed_form import TorchBatch
+from metricfit.fast.derivative import closed_form_of, loss_of_sums
+from metricfit.membership import dynamic_membership
+from metricfit.steps import Annealed, Linear, Sigmoid
 from tests.helper import generator
 
 CLOSED_FORMS = ["f1", "mcc", "precision", "recall", "jaccard", "csi", "fbeta:beta=2", "f1[1]", "recall:zero_division=1"]
@@ -42,31 +33,30 @@ def samples(n, classes, *, seed=0, scale=3.0, dtype=torch.float64):
     return scores, torch.randint(classes, (n,), generator=random), torch.rand(n, generator=random).to(dtype)
 
 
-def reference(scores, target, weight, step, *, fixed=False, from_probabilities=False):
-    return _count_block(
-        scores, target, weight, task="multiclass", step=step, threshold=0.5, thresholds=None, detach_threshold=fixed,
-        from_probabilities=from_probabilities,
-    )  # fmt: skip
+def reference(scores, target, weight, step, *, fixed=False):
+    membership = dynamic_membership(scores.softmax(-1), step, detach_threshold=fixed)
+    classes = scores.shape[1]
+    return membership.new_zeros(classes, classes).index_add(0, target, membership * weight[:, None])
 
 
-def compiled_counts(scores, target, weight, step, direction, *, fixed=False, from_probabilities=False):
-    batch = Batch(five_points(step), ignore=-100, is_softmax=not from_probabilities, is_fixed=fixed)
-    tensors = (scores.detach(), target, weight, None)
-    counts = batch.count(tensors)
+def counts_and_gradient(kind, scores, target, weight, step, direction, *, fixed=False):
+    options = {"may_wait": True} if kind is TorchBatch else {}
+    points = fast.five_points(step)
+    batch = kind(target, weight, None, members=1, points=points, ignore=-100, is_fixed=fixed, **options)
+    counts = batch.count(scores, False, True)
     assert counts is not None
-    return torch.from_numpy(counts.sum(0)), batch.pull_back(tensors, direction.numpy())
+    found = direction[None] if kind is TorchBatch else direction[None].numpy()
+    return torch.as_tensor(counts)[0], batch.pull_back(scores, found, False)
 
 
-def torch_counts(scores, target, weight, step, direction, *, fixed=False, from_probabilities=False):
-    leaf = scores.detach().clone().requires_grad_()
-    counts = ClosedFormCounts.apply(leaf, target, weight, five_points(step), not from_probabilities, fixed, None)
-    return counts.detach(), torch.autograd.grad(counts, leaf, direction)[0]
+compiled_counts, torch_counts = partial(counts_and_gradient, CompiledBatch), partial(counts_and_gradient, TorchBatch)
 
 
 def assert_equal(fast, scores, target, weight, step, tolerance=1e-10, **options):
     classes = scores.shape[1]
     direction = torch.rand(classes, classes, generator=generator(5), dtype=torch.float64).to(scores.dtype)
     counts, gradient = fast(scores, target, weight, step, direction, **options)
+    counts = counts.to(scores.dtype)
     leaf = scores.clone().requires_grad_()
     expected = reference(leaf, target, weight, step, **options)
     (expected_gradient,) = torch.autograd.grad(expected, leaf, direction)
@@ -83,23 +73,21 @@ class TestCounts:
     @pytest.mark.parametrize("classes", [2, 3, 10, 31, 64, 127, 128, 129, 160, 257])
     @pytest.mark.parametrize("n", [1, 33])
     def test_every_number_of_classes(self, fast, classes, n):
-        assert_equal(fast, *samples(n, classes), annealed_linear_step)
+        assert_equal(fast, *samples(n, classes), Annealed())
 
     @both
     @pytest.mark.parametrize("fixed", [False, True])
-    @pytest.mark.parametrize("from_probabilities", [False, True])
-    @pytest.mark.parametrize("step", [annealed_linear_step, linear_step, partial(linear_step, delta=0.3)])
+    @pytest.mark.parametrize("step", [Annealed(), Linear(), Linear(0.3)])
     @pytest.mark.parametrize("classes", [4, 140])
-    def test_every_option(self, fast, fixed, from_probabilities, step, classes):
+    def test_every_option(self, fast, fixed, step, classes):
         scores, target, weight = samples(70, classes)
-        scores = scores.softmax(1) if from_probabilities else scores
-        assert_equal(fast, scores, target, weight, step, fixed=fixed, from_probabilities=from_probabilities)
+        assert_equal(fast, scores, target, weight, step, fixed=fixed)
 
     @both
     @pytest.mark.parametrize("temperature", [0.4, 0.39, 0.2, 0.05, 1e-3, 1e-6])
     @pytest.mark.parametrize("classes", [2, 7, 130])
     def test_every_temperature(self, fast, temperature, classes):
-        step = partial(annealed_linear_step, temperature=temperature)
+        step = Annealed(temperature)
         assert_equal(fast, *samples(200, classes), step, tolerance=1e-9)
 
     @both
@@ -108,9 +96,9 @@ class TestCounts:
     def test_extreme_logits(self, fast, scale, classes):
         scores, target, weight = samples(64, classes, scale=scale)
         if scale == 0:  # the gradient through the threshold of many ties belongs to any two of them
-            assert_equal(fast, scores, target, weight, annealed_linear_step, fixed=True)
+            assert_equal(fast, scores, target, weight, Annealed(), fixed=True)
             return
-        assert_equal(fast, scores, target, weight, annealed_linear_step)
+        assert_equal(fast, scores, target, weight, Annealed())
 
     @both
     @pytest.mark.parametrize("classes", [4, 150])
@@ -118,25 +106,25 @@ class TestCounts:
         scores, target, weight = samples(40, classes)
         largest, places = scores.topk(2, dim=1)
         scores.scatter_(1, places, largest[:, :1].expand(-1, 2))
-        assert_equal(fast, scores, target, weight, annealed_linear_step)
-        assert_equal(fast, scores, target, weight, partial(annealed_linear_step, temperature=1e-9), fixed=True)
+        assert_equal(fast, scores, target, weight, Annealed())
+        assert_equal(fast, scores, target, weight, Annealed(1e-6), fixed=True)
 
     @both
     def test_classes_that_are_ruled_out(self, fast):
         scores, target, weight = samples(40, 5)
         scores[::2, 3] = -math.inf
-        assert_equal(fast, scores, target, weight, annealed_linear_step)
+        assert_equal(fast, scores, target, weight, Annealed())
 
     @both
     @pytest.mark.parametrize("classes", [2, 10, 21, 257, 1000])
     def test_float32_is_as_near_as_float32_can_be(self, fast, classes):
         scores, target, weight = samples(300, classes, dtype=torch.float32)
         direction = torch.rand(classes, classes, generator=generator(5))
-        counts, gradient = fast(scores, target, weight, annealed_linear_step, direction)
+        counts, gradient = fast(scores, target, weight, Annealed(), direction)
         leaf = scores.double().requires_grad_()
-        exact = reference(leaf, target, weight.double(), annealed_linear_step)
+        exact = reference(leaf, target, weight.double(), Annealed())
         (exact_gradient,) = torch.autograd.grad(exact, leaf, direction.double())
-        assert counts.dtype == gradient.dtype == torch.float32
+        assert gradient.dtype == torch.float32
         torch.testing.assert_close(counts.double(), exact.detach(), rtol=5e-6, atol=1e-6)
         torch.testing.assert_close(gradient.double(), exact_gradient, rtol=1e-4, atol=2e-6)
 
@@ -146,16 +134,16 @@ class TestCounts:
         temperature=st.floats(0.01, 0.4), seed=st.integers(0, 10**6),
     )  # fmt: skip
     def test_random_batches(self, fast, n, classes, scale, temperature, seed):
-        step = partial(annealed_linear_step, temperature=temperature)
+        step = Annealed(temperature)
         assert_equal(fast, *samples(n, classes, seed=seed, scale=scale), step, tolerance=1e-8)
 
     @pytest.mark.parametrize("classes", [3, 130])
     def test_gradcheck(self, classes):
         scores, target, weight = samples(5, classes, scale=1.0)
-        step = partial(annealed_linear_step, temperature=0.3)
+        loss = MetricLoss("kappa", step=Linear(0.3))
 
         def function(leaf):
-            return ClosedFormCounts.apply(leaf, target, weight, five_points(step), True, False, None)
+            return loss(leaf, target, weight)
 
         assert torch.autograd.gradcheck(function, scores.requires_grad_(), fast_mode=True)
 
@@ -167,18 +155,19 @@ class TestParts:
             for number in (1, 2, 3):
                 torch.set_num_threads(number)
                 for n, classes in ((1, 2), (1000, 2), (100_000, 10), (1_000_000, 3)):
-                    parts = parts_of(n, classes)
-                    assert parts[0][0] == 0
-                    assert parts[-1][1] == n
-                    assert all(a[1] == b[0] for a, b in pairwise(parts))
-                    assert len(parts) == 1 or len(parts) % number == 0
-                    assert all(stop - start <= 2**16 for start, stop in parts)
+                    for members in (1, 5):
+                        parts = parts_of(n, classes, members)
+                        assert parts[0, 0] == 0
+                        assert parts[-1, 1] == n * members
+                        assert all(a[1] == b[0] for a, b in pairwise(parts))
+                        assert all(start // n == (stop - 1) // n == member for start, stop, member in parts)
+                        assert all(stop - start <= 2**16 for start, stop, _ in parts)
         finally:
             torch.set_num_threads(threads)
 
     @pytest.mark.parametrize("classes", [5, 200])
     def test_several_threads_give_the_same_numbers_every_time(self, monkeypatch, classes):
-        monkeypatch.setattr(metricfit.fast.threads, "SERIAL_ELEMENTS", 0)
+        monkeypatch.setattr(compiled, "SERIAL_ELEMENTS", 0)
         threads = torch.get_num_threads()
         scores, target, weight = samples(500, classes, dtype=torch.float32)
         direction = torch.rand(classes, classes, generator=generator(5))
@@ -186,7 +175,7 @@ class TestParts:
         try:
             for number in (1, 3, 3):
                 torch.set_num_threads(number)
-                results.append(compiled_counts(scores, target, weight, annealed_linear_step, direction))
+                results.append(compiled_counts(scores, target, weight, Annealed(), direction))
         finally:
             torch.set_num_threads(threads)
         for once, again in zip(results[1], results[2], strict=True):
@@ -197,12 +186,12 @@ class TestParts:
     def test_a_forked_child_does_not_wait_for_its_parents_threads(self):
         code = """
 import os, torch
-from metricfit.fast import threads
+from metricfit.fast import batch
 torch.set_num_threads(2)
-threads.run(lambda i: 0, 4)
+batch.run(lambda begin, end: 0, 10**6, 4)
 pid = os.fork()
 if pid == 0:
-    os._exit(threads.run(lambda i: i, 4))
+    os._exit(batch.run(lambda begin, end: end - 1, 10**6, 4))
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
 """
         subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
@@ -213,15 +202,26 @@ def plain_loss(loss, *batch):
     scores, target, *weight = batch
     leaf = scores.detach().double().requires_grad_()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metricfit.fast, "count", lambda *_, **__: None)
-        value = loss._plain(leaf, target, *(weight or [None]))
+        patch.setattr(fast, "metric_loss", lambda *_, **__: None)
+        value = loss(leaf, target, *(weight or [None]))
         return value.detach(), torch.autograd.grad(value, leaf)[0]
+
+
+def plainly(loss):
+    """The loss along the plain formulas."""
+
+    def call(*batch):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fast, "metric_loss", lambda *_, **__: None)
+            return MetricLoss.forward(loss, *batch)
+
+    return call
 
 
 def fused_and_plain(loss, scores, target, sample_weight=None):
     leaf = scores.clone().requires_grad_()
     value = loss(leaf, target, sample_weight)
-    assert "FusedLoss" in str(value.grad_fn)
+    assert "FastLoss" in str(value.grad_fn)
     (gradient,) = torch.autograd.grad(value, leaf)
     expected, expected_gradient = plain_loss(loss, scores, target, sample_weight)
     assert value.item() == pytest.approx(expected.item(), abs=2e-6)
@@ -230,24 +230,19 @@ def fused_and_plain(loss, scores, target, sample_weight=None):
 
 
 def without_numba(monkeypatch):
-    for module in (metricfit.fast, metricfit.fast.loss):
-        monkeypatch.setattr(module, "numba_is_here", lambda: False)
+    monkeypatch.setattr(fast, "numba_is_here", lambda: False)
 
 
-@pytest.fixture(params=["one call", "parts", "arrays", "arrays in blocks", "device", "device in blocks"])
+@pytest.fixture(params=["one call", "parts", "torch", "torch in blocks"])
 def way(request, monkeypatch):
-    """The ways a batch can take: those of large batches and of devices are open to the small ones of the tests here."""
-    kind, _, in_blocks = request.param.partition(" in ")
-    if kind == "parts":
-        monkeypatch.setattr(metricfit.fast.loss, "SERIAL_ELEMENTS", 0)
-    elif kind != "one call":
+    """The ways a batch can take: those of large batches are open to the small ones of the tests here."""
+    if request.param == "parts":
+        monkeypatch.setattr(fast, "SERIAL_ELEMENTS", 0)
+    elif request.param != "one call":
         without_numba(monkeypatch)
-    if kind == "device":
-        monkeypatch.setattr(metricfit.fast.loss, "takes_arrays", lambda input: False)
-    if in_blocks:
-        monkeypatch.setattr(metricfit.fast.layout, "BLOCK_ELEMENTS", 97)
-        for module in (metricfit.fast.array_loss, metricfit.fast.torch_loss):
-            monkeypatch.setattr(module, "KEPT_ELEMENTS", 300)
+    if request.param == "torch in blocks":
+        monkeypatch.setattr(closed_form, "BLOCK_ELEMENTS", 97)
+        monkeypatch.setattr(closed_form, "KEPT_ELEMENTS", 300)
 
 
 class TestLoss:
@@ -319,7 +314,7 @@ class TestLoss:
     def test_images_are_read_where_they_lie(self):
         scores = torch.randn(2, 3, 4, 5, generator=generator())
         for tensor in (scores, scores.contiguous(memory_format=torch.channels_last), scores[:, :, 0, 0].contiguous()):
-            array = metricfit.fast.batch._samples_and_classes(tensor)
+            array = compiled.samples_and_classes(tensor)
             assert array.__array_interface__["data"][0] == tensor.data_ptr()
 
     @pytest.mark.usefixtures("way")
@@ -371,7 +366,7 @@ class TestLoss:
         loss = MetricLoss(spec)
         scores, target, _ = samples(20, 4, dtype=torch.float32)
         results = []
-        for way in (loss, partial(loss._plain, sample_weight=None)):
+        for way in (loss, plainly(loss)):
             leaf = scores.clone().double().requires_grad_() if way is not loss else scores.clone().requires_grad_()
             (gradient,) = torch.autograd.grad(way(leaf, target), leaf, create_graph=True)
             (second,) = torch.autograd.grad(gradient.square().sum(), leaf)
@@ -404,11 +399,11 @@ class TestLoss:
 
     @pytest.mark.parametrize("classes", [2, 5, 70])
     def test_double_precision_is_exact(self, classes):
-        loss = MetricLoss("mcc", step="linear", delta=0.2)  # a temperature would be a float32 number
+        loss = MetricLoss("mcc", step=Linear(0.2))  # a temperature would be a float32 number
         scores, target, weight = samples(60, classes)
         leaf = scores.clone().requires_grad_()
         value = loss(leaf, target, weight)
-        assert "FusedLoss" in str(value.grad_fn)
+        assert "FastLoss" in str(value.grad_fn)
         (gradient,) = torch.autograd.grad(3 * value, leaf)
         expected, expected_gradient = plain_loss(loss, scores, target, weight)
         assert value.dtype == gradient.dtype == torch.float64
@@ -429,7 +424,7 @@ class TestLoss:
 
     def test_threads_of_the_torch_way_give_the_same_numbers_every_time(self, monkeypatch):
         without_numba(monkeypatch)
-        monkeypatch.setattr(metricfit.fast.layout, "BLOCK_ELEMENTS", 200)
+        monkeypatch.setattr(closed_form, "BLOCK_ELEMENTS", 200)
         loss, threads = MetricLoss("f1"), torch.get_num_threads()
         scores, target, _ = samples(500, 5, dtype=torch.float32)
         results = []
@@ -453,15 +448,15 @@ class TestLoss:
         fused_and_plain(loss, scores, target)
         loss.temperature = torch.tensor(0.2)
         assert loss(scores, target).item() == before
-        loss.metric, loss.weight = metrics.get("mcc"), torch.arange(5.0)
+        loss.options, loss.weight = replace(loss.options, metric=metrics.get("mcc")), torch.arange(5.0)
         fused_and_plain(loss, scores, target)
         loss.temperature = torch.tensor(0.1, requires_grad=True)
         (of_temperature,) = torch.autograd.grad(loss(scores, target), loss.temperature)
         assert of_temperature.item() != 0
 
     def test_other_steps_take_the_plain_way(self):
-        assert five_points(sigmoid_step) is None
-        assert five_points(partial(annealed_linear_step, temperature=torch.tensor(0.2, requires_grad=True))) is None
+        assert fast.five_points(Sigmoid()) is None
+        assert fast.five_points(Annealed(torch.tensor(0.2, requires_grad=True))) is None
 
     def test_importing_the_package_does_not_import_numba(self):
         code = "import sys, metricfit; sys.exit('numba' in sys.modules)"
@@ -473,16 +468,17 @@ class TestLoss:
         subprocess.run([sys.executable, "-c", code], check=True, timeout=300, env={**os.environ, "HOME": str(tmp_path)})
 
 
-def array_loss(scores, target, weight, step, *, metric="mcc", fixed=False):
-    """Value and gradient of the loss on a CPU without numba."""
-    options = {"ignore_index": -100, "is_fixed": fixed}
-    batch = ArrayBatch(five_points(step), scores, target, None, weight, **options)
-    value = batch.loss(scores, closed_form_of(metrics.get(metric)), False, True)
-    return value, batch.pull_back(scores, torch.tensor(1.0))
+def torch_loss(scores, target, weight, step, *, metric="mcc", fixed=False):
+    """Value and gradient of the loss in torch."""
+    options = {"members": 1, "ignore": -100, "is_fixed": fixed, "may_wait": True}
+    batch = TorchBatch(target.reshape(-1), weight.reshape(-1), None, points=fast.five_points(step), **options)
+    counts = batch.count(scores, True, True)
+    (value,), gradient = loss_of_sums(closed_form_of(metrics.get(metric), "multiclass"), counts, False, False)
+    return value, batch.pull_back(scores, torch.from_numpy(gradient), True)
 
 
-def assert_array_loss_equal(scores, target, weight, step, tolerance=1e-10, *, metric="mcc", fixed=False):
-    value, gradient = array_loss(scores, target, weight, step, metric=metric, fixed=fixed)
+def assert_torch_loss_equal(scores, target, weight, step, tolerance=1e-10, *, metric="mcc", fixed=False):
+    value, gradient = torch_loss(scores, target, weight, step, metric=metric, fixed=fixed)
     classes = scores.shape[1]
     leaf = scores.clone().requires_grad_()
     rows = leaf.movedim(1, -1).reshape(-1, classes)
@@ -494,25 +490,25 @@ def assert_array_loss_equal(scores, target, weight, step, tolerance=1e-10, *, me
     torch.testing.assert_close(gradient, expected_gradient, rtol=tolerance, atol=tolerance * size)
 
 
-class TestArrays:
-    """The loss without numba, where all numbers are exact."""
+class TestTorch:
+    """The loss in torch, where all numbers are exact."""
 
     @pytest.mark.parametrize("classes", [2, 3, 10, 63, 64, 257])
     @pytest.mark.parametrize("fixed", [False, True])
     @pytest.mark.parametrize("metric", ["f1", "mcc"])
     def test_every_number_of_classes(self, classes, fixed, metric):
-        assert_array_loss_equal(*samples(33, classes), annealed_linear_step, metric=metric, fixed=fixed)
+        assert_torch_loss_equal(*samples(33, classes), Annealed(), metric=metric, fixed=fixed)
 
     @pytest.mark.parametrize("temperature", [0.45, 0.4, 0.39, 0.3, 0.2, 0.05, 1e-3, 1e-6])
     @pytest.mark.parametrize("fixed", [False, True])
     @pytest.mark.parametrize("classes", [2, 7, 130])
     def test_every_temperature(self, temperature, fixed, classes):
-        step = partial(annealed_linear_step, temperature=temperature)
-        assert_array_loss_equal(*samples(200, classes), step, tolerance=1e-9, fixed=fixed)
+        step = Annealed(torch.tensor(temperature, dtype=torch.float64))
+        assert_torch_loss_equal(*samples(200, classes), step, tolerance=1e-9, fixed=fixed)
 
-    @pytest.mark.parametrize("step", [linear_step, partial(linear_step, delta=0.3), partial(linear_step, delta=0.45)])
+    @pytest.mark.parametrize("step", [Linear(), Linear(0.3), Linear(0.45)])
     def test_the_other_linear_step(self, step):
-        assert_array_loss_equal(*samples(50, 6), step)
+        assert_torch_loss_equal(*samples(50, 6), step)
 
     @pytest.mark.parametrize("classes", [3, 70, 260])
     def test_images(self, classes):
@@ -520,30 +516,28 @@ class TestArrays:
         scores = torch.randn(3, classes, 4, 5, generator=random, dtype=torch.float64)
         target = torch.randint(classes, (3, 4, 5), generator=random)
         weight = torch.rand(3, 4, 5, generator=random, dtype=torch.float64)
-        assert_array_loss_equal(scores, target, weight, annealed_linear_step)
-        assert_array_loss_equal(
-            scores.contiguous(memory_format=torch.channels_last), target, weight, annealed_linear_step
-        )
+        assert_torch_loss_equal(scores, target, weight, Annealed())
+        assert_torch_loss_equal(scores.contiguous(memory_format=torch.channels_last), target, weight, Annealed())
 
     @pytest.mark.parametrize("scale", [1e-3, 30.0, 300.0, 1e4])
     @pytest.mark.parametrize("classes", [2, 5, 150])
     def test_extreme_logits(self, scale, classes):
         for temperature in (0.2, 0.4):
-            step = partial(annealed_linear_step, temperature=temperature)
-            assert_array_loss_equal(*samples(64, classes, scale=scale), step)
+            step = Annealed(torch.tensor(temperature, dtype=torch.float64))
+            assert_torch_loss_equal(*samples(64, classes, scale=scale), step)
 
     @pytest.mark.parametrize("classes", [2, 4, 60, 150])
     def test_two_equal_largest(self, classes):
         scores, target, weight = samples(40, classes)
         largest, places = scores.topk(2, dim=1)
         scores.scatter_(1, places, largest[:, :1].expand(-1, 2))
-        assert_array_loss_equal(scores, target, weight, annealed_linear_step)
+        assert_torch_loss_equal(scores, target, weight, Annealed())
 
     @pytest.mark.parametrize("classes", [3, 30, 150])
     def test_all_equal(self, classes):
         scores, target, weight = samples(40, classes, scale=0.0)
-        assert_array_loss_equal(scores, target, weight, annealed_linear_step, fixed=True)
-        _, gradient = array_loss(scores, target, weight, annealed_linear_step)
+        assert_torch_loss_equal(scores, target, weight, Annealed(), fixed=True)
+        _, gradient = torch_loss(scores, target, weight, Annealed())
         assert gradient.isfinite().all()
 
     @pytest.mark.parametrize("kept", [1, 2, 3])
@@ -551,36 +545,37 @@ class TestArrays:
         scores, target, weight = samples(40, 5)
         scores[::2, kept:] = -math.inf
         target[::2] = target[::2] % kept
-        step = partial(annealed_linear_step, temperature=0.3)
-        value, gradient = array_loss(scores, target, weight, step)
+        step = Annealed(0.3)
+        value, gradient = torch_loss(scores, target, weight, step)
         finite = scores.clamp_min(-1e4)
-        expected, expected_gradient = array_loss(finite, target, weight, step)
+        expected, expected_gradient = torch_loss(finite, target, weight, step)
         assert value == pytest.approx(expected, abs=1e-12)
         torch.testing.assert_close(gradient, expected_gradient, rtol=1e-10, atol=1e-12)
-        assert_array_loss_equal(finite, target, weight, step)
+        assert_torch_loss_equal(finite, target, weight, step)
 
     @given(
         n=st.integers(1, 50), classes=st.integers(2, 70), scale=st.sampled_from([0.1, 3.0, 50.0]),
         temperature=st.floats(0.01, 0.45), seed=st.integers(0, 10**6), fixed=st.booleans(),
     )  # fmt: skip
     def test_random_batches(self, n, classes, scale, temperature, seed, fixed):
-        step = partial(annealed_linear_step, temperature=temperature)
+        step = Annealed(torch.tensor(temperature, dtype=torch.float64))
         scores, target, weight = samples(n, classes, seed=seed, scale=scale)
-        assert_array_loss_equal(scores, target, weight, step, tolerance=1e-8, metric="f1", fixed=fixed)
+        assert_torch_loss_equal(scores, target, weight, step, tolerance=1e-8, metric="f1", fixed=fixed)
 
     def test_steps_at_the_bounds_of_their_width_take_the_plain_way(self, monkeypatch):
         without_numba(monkeypatch)
         scores, target, _ = samples(30, 5, dtype=torch.float32)
         leaf = scores.clone().requires_grad_()
         value = MetricLoss("f1", temperature=1e-9)(leaf, target)
-        assert "FusedLoss" not in str(value.grad_fn)
+        assert "FastLoss" not in str(value.grad_fn)
 
 
 class TestMetricGradients:
     @pytest.mark.parametrize("spec", CLOSED_FORMS)
     @pytest.mark.parametrize("skip", [False, True])
     @pytest.mark.parametrize("kind", ["random", "absent", "one column", "diagonal", "empty"])
-    def test_equal_autograd(self, spec, skip, kind):
+    @pytest.mark.parametrize("is_compiled", [False, True])
+    def test_equal_autograd(self, spec, skip, kind, is_compiled):
         matrix = torch.rand(4, 4, generator=generator(), dtype=torch.float64) * 9
         if kind == "absent":
             matrix[2] = 0
@@ -591,24 +586,21 @@ class TestMetricGradients:
         elif kind == "empty":
             matrix = torch.zeros_like(matrix)
         metric = metrics.get(spec)
-        value, gradient = closed_form_of(metric).loss_and_gradient(
-            torch.stack([matrix / 4, matrix * 0.75]).numpy(), skip
-        )
+        form = closed_form_of(metric, "multiclass")
+        sums = torch.stack([matrix.diagonal(), matrix.sum(1), matrix.sum(0)])[None].numpy()
+        (value,), (vectors,) = loss_of_sums(form, sums, skip, is_compiled)
         leaf = matrix.clone().requires_grad_()
         cm = ConfusionMatrix(leaf, absent="skip" if skip else "count")
         expected = metric.loss(lambda _: cm)
         if kind == "empty":
             assert value == 0
-            assert not gradient.any()
+            assert not vectors.any()
             return
         assert value == pytest.approx(expected.item(), abs=1e-12)
         (expected_gradient,) = torch.autograd.grad(expected, leaf)
         if kind == "one column" and spec == "mcc":
             return  # undefined: the loss is 1 whatever happens, its gradient 0 or that of a limit
-        torch.testing.assert_close(torch.from_numpy(gradient), expected_gradient, rtol=1e-9, atol=1e-12)
-        sums = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
-        value, columns, diagonal = metricfit.fast.sums.loss_of_sums(closed_form_of(metric), *sums, skip)
-        assert value.item() == pytest.approx(expected.item(), abs=1e-12)
+        columns, diagonal = torch.from_numpy(vectors)
         # A constant added to a row of the gradient moves nothing: every sample's memberships sum to one.
         parts = columns + diagonal.diag()
         torch.testing.assert_close(
@@ -618,15 +610,15 @@ class TestMetricGradients:
 
     def test_what_has_no_closed_form(self):
         for spec in ("kappa", "f1:average=micro", "f1:average=weighted", "f1:zero_division=nan", "mcc:average=macro"):
-            assert closed_form_of(metrics.get(spec)) is None
-        assert closed_form_of(metrics.FBeta(beta=[1.0, 2.0])) is None
+            assert closed_form_of(metrics.get(spec), "multiclass") is None
+        assert closed_form_of(metrics.FBeta(beta=[1.0, 2.0]), "multiclass") is None
 
 
 class TestOneLogit:
-    """A binary task of one logit has a kernel of its own."""
+    """A logit z of a binary task is the two-class batch (0, z)."""
 
-    @pytest.mark.parametrize("spec", [spec for spec in CLOSED_FORMS if "[" not in spec])
-    @pytest.mark.parametrize("step", [{}, {"temperature": 0.05}, {"step": "linear", "delta": 0.1}], ids=str)
+    @pytest.mark.parametrize("spec", [*CLOSED_FORMS, "f1:average=macro", "f1[0]", "kappa"])
+    @pytest.mark.parametrize("step", [{}, {"temperature": 0.05}, {"step": "linear:delta=0.1"}], ids=str)
     def test_value_and_gradient(self, spec, step):
         scores, target, weight = samples(50, 2, dtype=torch.float32)
         for options in ({}, {"absent": "count"}, {"weight": torch.tensor([0.3, 2.0])}):
@@ -665,9 +657,6 @@ class TestOneLogit:
     @pytest.mark.parametrize(
         ("options", "target"),
         [
-            ({"metric": "f1:average=macro"}, 1.0),
-            ({"metric": "f1[0]"}, 1.0),
-            ({"metric": "kappa"}, 1.0),
             ({"metric": "f1", "threshold": 0.3}, 1.0),
             ({"metric": "f1", "step": "sigmoid"}, 1.0),
             ({"metric": "f1"}, 0.7),
@@ -677,13 +666,13 @@ class TestOneLogit:
         scores = torch.randn(20, generator=generator()).requires_grad_()
         targets = target * (torch.arange(20) % 2)
         value = MetricLoss(options.pop("metric"), task="binary", **options)(scores, targets)
-        assert "FusedLoss" not in str(value.grad_fn)
+        assert "FastLoss" not in str(value.grad_fn)
 
     def test_second_derivatives(self):
         loss = MetricLoss("f1", task="binary")
         scores, target, _ = samples(20, 2, dtype=torch.float32)
         results = []
-        for way in (loss, partial(loss._plain, sample_weight=None)):
+        for way in (loss, plainly(loss)):
             leaf = scores[:, 0].clone().requires_grad_()
             (gradient,) = torch.autograd.grad(way(leaf, target), leaf, create_graph=True)
             results.append(torch.autograd.grad(gradient.square().sum(), leaf)[0])
@@ -723,14 +712,14 @@ def together(loss, *batches):
 
 MIXTURES = [
     {"cross_entropy": 0.5},
-    {"cross_entropy": 0.5, "class_weighting": "sqrt"},
-    {"cross_entropy": 2.0, "class_weighting": "balanced"},
-    {"cross_entropy": 0.5, "class_weighting": "sqrt", "class_prior": [0.7, 0.2, 0.1]},
-    {"cross_entropy": 0.5, "class_weighting": "sqrt", "weight": [0.5, 1.0, 4.0]},
+    {"cross_entropy": 0.5, "balance": "sqrt"},
+    {"cross_entropy": 2.0, "balance": "full"},
+    {"cross_entropy": 0.5, "balance": "sqrt", "prior": [0.7, 0.2, 0.1]},
+    {"cross_entropy": 0.5, "balance": "sqrt", "weight": [0.5, 1.0, 4.0]},
     {"cross_entropy": 0.5, "weight": [0.5, 1.0, 4.0]},
     {"memory": 0.9},
     {"memory": 0.5, "weight": [0.5, 1.0, 4.0]},
-    {"cross_entropy": 0.5, "class_weighting": "sqrt", "memory": 0.9},
+    {"cross_entropy": 0.5, "balance": "sqrt", "memory": 0.9},
 ]
 
 
@@ -750,9 +739,9 @@ class TestMixtures:
             batches.append((scores if task == "multiclass" else scores[:, 0], target if seed else target * 0))
         quick, slow = (MetricLoss(spec, task=task, **tensors).train(training) for _ in range(2))
         leaf = batches[0][0].clone().requires_grad_()
-        assert loss_in_one_step(quick, leaf, batches[0][1], None) is not None
+        assert "FastLoss" in str(quick(leaf, batches[0][1]).grad_fn) or quick.options.cross_entropy
         quick = MetricLoss(spec, task=task, **tensors).train(training)
-        slow.forward = partial(slow._plain, sample_weight=None)
+        slow.forward = plainly(slow)
         (found, remembered), (expected, reference) = together(quick, *batches), together(slow, *batches)
         for (value, gradient), (right, slope) in zip(found, expected, strict=True):
             torch.testing.assert_close(value, right, rtol=1e-5, atol=1e-6)
@@ -769,7 +758,7 @@ class TestMixtures:
         target = torch.randint(3, (2, 5, 7), generator=random)
         target[torch.rand(target.shape, generator=random) < 0.3] = 255
         quick, slow = (MetricLoss("jaccard", ignore_index=255, **tensors) for _ in range(2))
-        slow.forward = partial(slow._plain, sample_weight=None)
+        slow.forward = plainly(slow)
         dirty = scores.masked_fill((target == 255)[:, None], math.nan)
         batches = [(scores, target), (dirty, target), (scores, torch.full_like(target, 255)), (scores, target)]
         (found, _), (expected, _) = together(quick, *batches), together(slow, *batches)
@@ -791,7 +780,7 @@ class TestMixtures:
         for quick in (True, False):
             loss = MetricLoss("f1", memory=0.9, cross_entropy=0.5)
             if not quick:
-                loss.forward = partial(loss._plain, sample_weight=None)
+                loss.forward = plainly(loss)
             loss(scores.flip(0), target)
             leaf = scores.clone().requires_grad_()
             (gradient,) = torch.autograd.grad(loss(leaf, target), leaf, create_graph=True)
@@ -816,7 +805,81 @@ class TestMixtures:
         assert loss(scores, target).dtype == torch.float32
 
 
-def test_the_matrix_itself_is_counted_fast():
-    scores, target, weight = samples(50, 6, dtype=torch.float32)
-    cm = soft_confusion_matrix(scores.requires_grad_(), target, sample_weight=weight)
-    assert "SoftCounts" in str(cm.matrix.grad_fn)
+class TestEveryMetric:
+    """Whatever is registered, with its defaults."""
+
+    @pytest.mark.usefixtures("way")
+    @pytest.mark.parametrize("name", sorted(metrics.available()))
+    @pytest.mark.parametrize("task", ["multiclass", "binary"])
+    def test_value_and_gradient(self, name, task):
+        try:
+            loss = MetricLoss(name, task=task)
+        except (TypeError, ValueError):
+            pytest.skip("needs an argument, or is no loss")
+        scores, target, weight = samples(60, 4 if task == "multiclass" else 2, dtype=torch.float32)
+        scores = scores if task == "multiclass" else scores[:, 0]
+        leaf, other = scores.clone().requires_grad_(), scores.double().requires_grad_()
+        try:
+            expected = plainly(loss)(other, target, weight.double())
+        except (TypeError, ValueError) as error:
+            with pytest.raises(type(error)):
+                loss(leaf, target, weight)
+            return
+        value = loss(leaf, target, weight)
+        assert value.item() == pytest.approx(expected.item(), abs=2e-5 * max(1.0, abs(expected.item())))
+        if not expected.requires_grad:
+            return
+        (slope,) = torch.autograd.grad(expected, other)
+        (gradient,) = torch.autograd.grad(value, leaf)
+        size = max(slope.abs().max().item(), 1e-5)  # a constant's gradient is rounding
+        torch.testing.assert_close(gradient.double(), slope, rtol=1e-3, atol=1e-4 * size)
+
+
+class TestMembers:
+    """Each member as if it were alone."""
+
+    @staticmethod
+    def call(scores, target, weight=None, members=True, temperatures=None, spec="f1", **options):
+        step = Annealed()
+        if temperatures is not None:
+            step = Annealed(torch.tensor(temperatures))
+        settings = {
+            "metric": metrics.get(spec), "step": step, "task": "multiclass", "members": members, "weight": None,
+            "ignore_index": -100, "skip_absent": True, "detach_threshold": False, "memory": None, "group": None,
+            "validate": True, "plain": None,
+        }  # fmt: skip
+        return fast.metric_loss(scores, target, weight, **(settings | options))
+
+    @pytest.mark.usefixtures("way")
+    @pytest.mark.parametrize("spec", ["f1", "mcc", "kappa"])
+    @pytest.mark.parametrize("shape", [(3, 40, 2), (3, 40, 5), (2, 9, 130), (3, 4, 5, 6, 7)])
+    @pytest.mark.parametrize("task", ["multiclass", "binary"])
+    def test_values_and_gradients(self, spec, shape, task):
+        random = generator(8)
+        scores = torch.randn(shape, generator=random)
+        target = torch.randint(shape[2], (*shape[:2], *shape[3:]), generator=random)
+        if task == "binary":
+            scores, target = scores[:, :, 0].contiguous(), target % 2
+        weight = torch.rand(target.shape, generator=random)
+        target[torch.rand(target.shape, generator=random) < 0.2] = -100
+        temperatures = [0.05, 0.2, 0.4][: shape[0]]
+        leaf, direction = scores.clone().requires_grad_(), torch.arange(1.0, shape[0] + 1)
+        losses = self.call(leaf, target, weight, temperatures=temperatures, spec=spec, task=task)
+        assert losses.shape == (shape[0],)
+        (gradient,) = torch.autograd.grad(losses, leaf, direction)
+        for m, temperature in enumerate(temperatures):
+            alone = scores[m].clone().requires_grad_()
+            value = self.call(alone, target[m], weight[m], False, [temperature], spec, task=task)
+            assert losses[m].item() == pytest.approx(value.item(), abs=1e-6)
+            (expected,) = torch.autograd.grad(value, alone, direction[m])
+            torch.testing.assert_close(gradient[m], expected, rtol=1e-4, atol=1e-6)
+
+    @pytest.mark.usefixtures("way")
+    def test_weights_of_rows_are_those_of_their_positions(self):
+        random = generator(9)
+        scores, target = torch.randn(6, 3, 4, generator=random), torch.randint(3, (6, 4), generator=random)
+        weight = torch.rand(6, generator=random)
+        value = self.call(scores, target, weight, False)
+        assert value.item() == pytest.approx(
+            self.call(scores, target, weight[:, None].expand(6, 4).contiguous(), False).item(), abs=1e-6
+        )

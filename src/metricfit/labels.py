@@ -1,81 +1,61 @@
-"""Exact confusion matrices from label and score arrays, for evaluation."""
+"""Class labels of evaluation data: read arrays of labels and scores, encode them, name what is wrong with them."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit.confusion import ConfusionMatrix
+if TYPE_CHECKING:
+    from metricfit.inputs import Task
 
 __all__ = [
     "as_label_array",
     "checked_weights",
     "class_labels",
-    "confusion_from_labels",
+    "codes_of_labels",
     "encode_labels",
-    "sweep_scores",
+    "sweep_of_scores",
 ]
 
 _CONVENTIONAL_PAIRS: tuple[tuple[Any, Any], ...] = ((0, 1), (-1, 1))
 
 
-def confusion_from_labels(
+def codes_of_labels(
     y_true: ArrayLike,
     y_pred: ArrayLike,
-    *,
-    labels: Sequence[Hashable] | None = None,
-    sample_weight: ArrayLike | None = None,
-) -> ConfusionMatrix:
-    """The exact confusion matrix of predicted labels; (n,) labels or (n, L) 0/1 indicators.
-
-    Classes are those that occur in either array, in sorted order, unless ``labels`` gives them. Two classes
-    make a binary matrix; a lone 0, 1 or -1 is completed to its usual pair.
-
-    >>> confusion_from_labels(["cat", "dog", "dog"], ["cat", "dog", "cat"]).matrix
-    tensor([[1., 0.],
-            [1., 1.]], dtype=torch.float64)
-    """
+    labels: Sequence[Hashable] | None,
+    sample_weight: ArrayLike | None,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None, tuple[Any, ...] | None, Task]:
+    """Codes of true and predicted labels (or 0/1 indicators), weights, class names and task."""
     true, pred = as_label_array(y_true, "y_true"), as_label_array(y_pred, "y_pred")
     if true.shape != pred.shape:
         raise ValueError(f"y_pred: expected the shape of y_true, {true.shape}, got {pred.shape}.")
     weight = checked_weights(sample_weight, len(true))
     if true.ndim == 2:
-        return _indicator_confusion(true, pred, weight, labels)
-    classes = class_labels(true, pred, labels=labels)
-    rows, columns = encode_labels(true, classes, "y_true"), encode_labels(pred, classes, "y_pred")
-    size = len(classes)
-    matrix = np.bincount(rows * size + columns, weights=weight, minlength=size * size).astype(np.float64)
-    task = "binary" if size == 2 else "multiclass"
-    return ConfusionMatrix(torch.from_numpy(matrix.reshape(size, size)), task, classes)  # type: ignore[arg-type]
+        _check_indicator(true, "y_true")
+        _check_indicator(pred, "y_pred")
+        return true.astype(np.int64), pred.astype(np.int64), weight, _given_labels(labels), "multilabel"
+    names = class_labels(true, pred, labels=labels)
+    task: Task = "binary" if len(names) == 2 else "multiclass"
+    return encode_labels(true, names, "y_true"), encode_labels(pred, names, "y_pred"), weight, names, task
 
 
-def sweep_scores(
+def sweep_of_scores(
     y_true: ArrayLike,
     score: ArrayLike,
-    *,
-    thresholds: Sequence[float] | None = None,
-    labels: Sequence[Hashable] | None = None,
-    sample_weight: ArrayLike | None = None,
-) -> ConfusionMatrix:
-    """The confusion matrices at *every* distinct cut-off of the scores, from high to low, or at given thresholds.
-
-    Binary: scores (n,) of the second class, or one column for each of the two, of which the second counts.
-    Multiclass or multi-label: scores (n, classes), one class against the rest each; the matrices are then of a
-    multi-label task, shape (cut-offs, classes, 2, 2), where classes with fewer distinct scores repeat their last
-    matrix.
-
-    >>> sweep_scores([0, 1, 1], [0.1, 0.4, 0.8], thresholds=[0.5]).matrix
-    tensor([[[1., 0.],
-             [1., 1.]]], dtype=torch.float64)
-    """
+    thresholds: Sequence[float] | None,
+    labels: Sequence[Hashable] | None,
+    sample_weight: ArrayLike | None,
+) -> tuple[NDArray[np.float64], Task, tuple[Any, ...] | None]:
+    """Counts at every cut-off; see :meth:`metricfit.ConfusionMatrix.from_scores`."""
     true = as_label_array(y_true, "y_true")
     scores = _as_scores(score)
     if len(scores) != len(true):
-        raise ValueError(f"y_pred: expected {len(true)} scores, one a sample of y_true, got {len(scores)}.")
+        raise ValueError(f"y_pred: expected {len(true)} scores, one per sample of y_true, got {len(scores)}.")
     weight = checked_weights(sample_weight, len(true))
     names: tuple[Any, ...] | None
     if true.ndim == 2:
@@ -86,7 +66,7 @@ def sweep_scores(
         encoded = encode_labels(true, names, "y_true")
         if len(names) == 2 and scores.shape in ((len(true),), (len(true), 2)):
             column = scores if scores.ndim == 1 else scores[:, 1]
-            return ConfusionMatrix(torch.from_numpy(_sweep(encoded == 1, column, weight, thresholds)), "binary", names)
+            return _sweep(encoded == 1, column, weight, thresholds), "binary", names
         indicator = encoded[:, None] == np.arange(len(names))
     if indicator.shape != scores.shape:
         raise ValueError(
@@ -96,7 +76,7 @@ def sweep_scores(
     sweeps = [_sweep(indicator[:, k], scores[:, k], weight, thresholds) for k in range(scores.shape[1])]
     longest = max(len(s) for s in sweeps)
     padded = [np.concatenate([s, np.repeat(s[-1:], longest - len(s), axis=0)]) for s in sweeps]
-    return ConfusionMatrix(torch.from_numpy(np.stack(padded, axis=1)), "multilabel", names)
+    return np.stack(padded, axis=1), "multilabel", names
 
 
 def _sweep(
@@ -144,18 +124,6 @@ def _check_indicator(values: NDArray[Any], name: str) -> None:
 def _given_labels(labels: Sequence[Hashable] | None) -> tuple[Any, ...] | None:
     """The labels as plain Python values."""
     return None if labels is None else tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
-
-
-def _indicator_confusion(
-    true: NDArray[Any], pred: NDArray[Any], weight: NDArray[Any] | None, labels: Sequence[Hashable] | None
-) -> ConfusionMatrix:
-    _check_indicator(true, "y_true")
-    _check_indicator(pred, "y_pred")
-    y, p = true.astype(bool), pred.astype(bool)
-    w = np.ones(len(y)) if weight is None else weight
-    cells = [(~y & ~p), (~y & p), (y & ~p), (y & p)]
-    matrix = np.stack([w @ cell.astype(np.float64) for cell in cells], axis=-1).reshape(-1, 2, 2)
-    return ConfusionMatrix(torch.from_numpy(matrix), "multilabel", _given_labels(labels))
 
 
 def as_label_array(values: ArrayLike, name: str) -> NDArray[Any]:
@@ -232,7 +200,7 @@ def checked_weights(sample_weight: ArrayLike | None, n: int, *, all_zero: bool =
     try:
         weight = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):
-        raise TypeError("sample_weight: expected numbers, one a sample.") from None
+        raise TypeError("sample_weight: expected numbers, one per sample.") from None
     if weight.shape != (n,):
         raise ValueError(f"sample_weight: expected shape ({n},), got {weight.shape}.")
     if not np.isfinite(weight).all() or (weight < 0).any():

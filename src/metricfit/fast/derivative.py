@@ -1,0 +1,225 @@
+"""From counts to the loss and its gradient: what :func:`metricfit.fast.metric_loss` does between its two passes.
+
+Autograd serves every metric. On a small batch, though, the dozens of tiny tensor operations of a metric and of its
+backward pass cost more than all samples together. MCC and fractions of counts (F1, recall, Jaccard, …) are therefore
+differentiated by hand as well. They need three vectors of the matrix: diagonal, sums of rows, sums of columns. Their
+gradient has the form G[t, k] = row[t] + column[k] + (t = k) diagonal[k], in which row[t] moves nothing, since the
+memberships of a sample sum to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metricfit.confusion import Absent, ConfusionMatrix
+from metricfit.inputs import Task
+from metricfit.metrics import MCC, Metric
+
+if TYPE_CHECKING:
+    from metricfit.losses.memory import ConfusionMemory
+
+__all__ = ["ClosedForm", "closed_form_of", "fraction", "loss_of_matrices", "loss_of_sums", "mcc"]
+
+Array = np.ndarray[Any, Any]
+
+TINY = 1.1754943508222875e-38
+"""Denominators up to here count as 0, as in float32."""
+
+UNDEFINED = 0
+"""The position of the value of 0/0 in the numbers of a form; a fraction's others follow."""
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """A metric whose gradient is known; its loss is 1 - metric.
+
+    Attributes:
+        numbers: The value of 0/0. A fraction has eight more: what tp, fp, fn and tn count in its numerator, and in
+            its denominator; MCC has none.
+        label: The class that a fraction is taken of; -1 for the mean over classes.
+    """
+
+    numbers: tuple[float, ...]
+    label: int
+
+
+def closed_form_of(metric: Metric, task: Task) -> ClosedForm | None:
+    """The closed form of a metric of a matrix, where there is one.
+
+    >>> from metricfit import metrics
+    >>> closed_form_of(metrics.get("f1"), "binary")
+    ClosedForm(numbers=(0.0, 2.0, 0.0, 0.0, 0.0, 2.0, 1.0, 1.0, 0.0), label=1)
+    >>> closed_form_of(metrics.get("kappa"), "binary")
+    """
+    label: Any = getattr(metric, "label", None)
+    average, undefined = getattr(metric, "average", None), getattr(metric, "zero_division", 0.0)
+    if isinstance(metric, MCC):
+        return ClosedForm((float(undefined),), -1) if average == "auto" and label is None else None
+    found = metric.fraction()
+    if found is None or metric.perfect != 1 or not metric.greater_is_better or getattr(metric, "whole", False):
+        return None
+    if undefined != undefined or average not in ("auto", "macro"):
+        return None
+    if label is None:
+        label = 1 if task == "binary" and average == "auto" else -1
+    elif not isinstance(label, int) or label < 0:
+        return None
+    return ClosedForm((float(undefined), *found[0], *found[1]), label)
+
+
+def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any) -> float:
+    """1 - the (mean) fraction; its columns and diagonal into ``gradient``. All 0 without any weight.
+
+    Compiled where numba is there, since loops take a fraction of the time that whole arrays take to compile;
+    interpreted on lists where it is not, which for a few classes is quicker than NumPy.
+    """
+    hits, true, predicted, columns, diagonal = sums[0], sums[1], sums[2], gradient[0], gradient[1]
+    averaged, total = 0, 0.0
+    for k in range(len(hits)):
+        total += true[k]
+        averaged += label == k or (label < 0 and not (skip_absent and true[k] <= 0))
+    if not total > 0:
+        return 0.0
+    loss = 1.0
+    for k in range(len(hits)):
+        if not (label == k or (label < 0 and not (skip_absent and true[k] <= 0))):
+            continue
+        tp, fp, fn = hits[k], max(predicted[k] - hits[k], 0.0), max(true[k] - hits[k], 0.0)
+        tn = max(total - tp - fp - fn, 0.0)
+        below = form[5] * tp + form[6] * fp + form[7] * fn + form[8] * tn
+        if not below > TINY:
+            loss -= form[UNDEFINED] / averaged
+            continue
+        value = (form[1] * tp + form[2] * fp + form[3] * fn + form[4] * tn) / below
+        share = 1.0 / (below * averaged)
+        of_fp, of_tn = (form[2] - value * form[6]) * share, (form[4] - value * form[8]) * share
+        columns[k] = of_tn - of_fp
+        diagonal[k] = of_fp - of_tn - ((form[1] - value * form[5]) - (form[3] - value * form[7])) * share
+        loss -= value / averaged
+    return loss
+
+
+def mcc(sums: Any, form: Any, gradient: Any) -> float:
+    """1 - MCC, as :func:`fraction`."""
+    hits, true, predicted, columns, diagonal = sums[0], sums[1], sums[2], gradient[0], gradient[1]
+    correct = total = 0.0
+    for k in range(len(hits)):
+        correct += hits[k]
+        total += true[k]
+    if not total > 0:
+        return 0.0
+    covariance = correct / total
+    # Twice the sums over pairs of different classes: exactly 0 where there is only one.
+    spread = true_spread = before = true_before = 0.0
+    for k in range(len(hits)):
+        p, t = predicted[k] / total, true[k] / total
+        covariance -= p * t
+        spread += 2.0 * p * before
+        true_spread += 2.0 * t * true_before
+        before += p
+        true_before += t
+    if not (spread > TINY and true_spread > TINY):
+        return 1.0 - form[UNDEFINED]
+    norm = spread**0.5 * true_spread**0.5
+    value = covariance / norm
+    for k in range(len(hits)):
+        p, t = predicted[k] / total, true[k] / total
+        columns[k] = (value * (1.0 - p) / spread + t / norm) / total
+        diagonal[k] = -1.0 / (norm * total)
+    return 1.0 - value
+
+
+def loss_of_sums(form: ClosedForm, sums: Array, skip_absent: bool, is_compiled: bool) -> tuple[Array, Array]:
+    """The loss of each member and its gradient.
+
+    Args:
+        form: The metric.
+        sums: Hits, true and predicted weights of each class, (M, 3, d) in float64.
+        skip_absent: Whether averages leave out classes without support.
+        is_compiled: Whether numba is there.
+
+    Returns:
+        The losses (M,), and columns and diagonal of their gradients, (M, 2, d).
+    """
+    losses, gradient = np.empty(len(sums)), np.zeros((len(sums), 2, sums.shape[2]))
+    if is_compiled:
+        from metricfit.fast.small import losses_of_sums  # brings numba
+
+        losses_of_sums(sums, as_array(form.numbers), form.label, skip_absent, losses, gradient)
+        return losses, gradient
+    # One by one, the numbers of a list are read in a fraction of the time that those of an array take.
+    for member, lists in enumerate(sums.tolist()):
+        vectors: Any = [[0.0] * sums.shape[2], [0.0] * sums.shape[2]]
+        if len(form.numbers) > UNDEFINED + 1:
+            losses[member] = fraction(lists, form.numbers, form.label, skip_absent, vectors)
+        else:
+            losses[member] = mcc(lists, form.numbers, vectors)
+        gradient[member] = vectors
+    return losses, gradient
+
+
+def loss_of_matrices(
+    metric: Metric,
+    form: ClosedForm | None,
+    counts: Tensor,
+    *,
+    members: bool,
+    task: Task,
+    labels: tuple[Hashable, ...] | None,
+    skip_absent: bool,
+    memory: ConfusionMemory | None,
+    is_compiled: bool,
+) -> tuple[Tensor, Tensor] | None:
+    """The loss of each member and its gradient; both 0 without any weight. None if a metric gives several numbers.
+
+    Args:
+        metric: Any metric of one matrix.
+        form: Its closed form, where there is one; else autograd serves.
+        counts: (M, d, d).
+        members: Whether the metric gets matrices (M, d, d) or, where M = 1, (d, d).
+        task: The task.
+        labels: The names of the classes.
+        skip_absent: Whether averages leave out classes without support.
+        memory: What is remembered of earlier batches.
+        is_compiled: Whether numba is there.
+
+    Returns:
+        The losses (M,) and their gradients: (M, 2, d) as in :func:`loss_of_sums` for a closed form, else (M, d, d).
+    """
+    absent: Absent = "skip" if skip_absent else "count"
+    totals = counts.sum(dim=(1, 2))
+    if form is None:
+        with torch.enable_grad():
+            leaf = counts.detach().requires_grad_()
+            cm = ConfusionMatrix(leaf if members else leaf[0], task, labels, absent)
+            cm = cm if memory is None else memory(cm)
+            losses = metric.loss(lambda _: cm).reshape(-1)
+            if losses.shape != totals.shape:
+                return None
+            (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+        has_weight = totals > 0
+        return torch.where(has_weight, losses.detach(), 0.0), torch.where(has_weight[:, None, None], gradient, 0.0)
+    if memory is not None:
+        with torch.no_grad():
+            cm = memory(ConfusionMatrix(counts if members else counts[0], task, labels, absent))
+            counts = cm.matrix.reshape(counts.shape)
+    sums = torch.stack([counts.diagonal(dim1=1, dim2=2), counts.sum(dim=2), counts.sum(dim=1)], dim=1)
+    values, vectors = loss_of_sums(form, sums.double().numpy(), skip_absent, is_compiled)
+    losses, gradient = torch.from_numpy(values), torch.from_numpy(vectors)
+    if memory is not None:  # the derivative of what it gives with respect to the counts is 1 / their total
+        scale = torch.where(totals > 0, totals, torch.inf).reciprocal().double()
+        losses, gradient = losses * (totals > 0), gradient * scale[:, None, None]
+    return losses, gradient
+
+
+@lru_cache(maxsize=64)
+def as_array(numbers: tuple[float, ...]) -> Array:
+    """The numbers of a form as the compiled loops take them."""
+    return np.array(numbers, np.float64)
