@@ -74,7 +74,7 @@ def closed_form_of(metric: Metric, task: Task) -> ClosedForm | None:
     return ClosedForm((float(undefined), *found[0], *found[1]), label)
 
 
-def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any) -> float:
+def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any) -> Any:
     """1 - the (mean) fraction; its columns and diagonal into ``gradient``. All 0 without any weight.
 
     Compiled where numba is there, since loops take a fraction of the time that whole arrays take to compile;
@@ -106,7 +106,7 @@ def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any)
     return loss
 
 
-def mcc(sums: Any, form: Any, gradient: Any) -> float:
+def mcc(sums: Any, form: Any, gradient: Any) -> Any:
     """1 - MCC, as :func:`fraction`."""
     hits, true, predicted, columns, diagonal = sums[0], sums[1], sums[2], gradient[0], gradient[1]
     correct = total = 0.0
