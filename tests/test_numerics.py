@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metricfit.numerics import accumulation_dtype, safe_divide, safe_sqrt
+from metricfit.numerics import accumulation_dtype, safe_divide
 
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -63,24 +63,7 @@ def test_safe_divide_keeps_tiny_denominators(dtype):
     assert tiny.grad.isfinite()
 
 
-@given(st.floats(0, 1e12))
-def test_safe_sqrt_is_the_square_root(value):
-    root = safe_sqrt(torch.tensor(value, dtype=torch.float64)).item()
-    expected = math.sqrt(value) if value > torch.finfo(torch.float64).tiny else 0.0
-    assert root == pytest.approx(expected, rel=1e-15, abs=0)
-
-
-@pytest.mark.parametrize("value", [0.0, -0.0, -1e-12])
-def test_gradient_of_safe_sqrt_is_zero_at_and_below_zero(value):
-    x = torch.tensor(value, dtype=torch.float64, requires_grad=True)
-    root = safe_sqrt(x)
-    root.backward()
-    assert root.item() == 0.0
-    assert x.grad.item() == 0.0
-
-
 def test_nan_stays_nan():
     nan, one = torch.tensor(math.nan), torch.tensor(1.0)
     assert safe_divide(nan, one).isnan()
     assert safe_divide(one, nan).isnan()
-    assert safe_sqrt(nan).isnan()

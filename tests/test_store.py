@@ -326,7 +326,7 @@ def test_no_pickle_in_any_file(saved):
 def test_the_card_shows_text_as_it_is_and_only_rows_with_a_value(fitted):
     description = description_of(fitted)
     description["metric"] = "precision[yes] subject to recall[yes] >= 0.9"
-    row = {"model": "none", "value": None, "std_error": None, "low": None, "high": None, "note": ""}
+    row = {"model": "none", "value": None, "low": None, "high": None, "note": ""}
     description["validation_report"].append(row)
     card = model_card(description)
     assert "`precision[yes] subject to recall[yes] >= 0.9`" in card

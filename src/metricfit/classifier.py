@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from metricfit.assess.validation import argmax_rule, held_out, held_out_scores, tuned_rule, validation_report
+from metricfit.assess import HeldOutScores
+from metricfit.assess.validation import argmax_rule, held_out, tuned_rule, validation_report
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
 from metricfit.data.preprocessing import columns_in_words, warn_of_unused
@@ -381,22 +382,12 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             name = "cross-entropy, tuned rule" if tunes else "cross-entropy, arg max"
         else:
             name = "trained on the metric" if self.recipe_.objective == "metric" else f"trained by {self.recipe_.name}"
-        decisions: dict[str, NDArray[Any]] = {}
-        self.validation_report_: pd.DataFrame = validation_report(
-            self.metric_, truth, labels, weight, trained=held, baseline=usual, trained_on=name, tuned=tunes,
-            ensemble_note="every row trained some of its members, so only new data can measure it"
-            if len(splits) > 1 else "", decisions=decisions,
+        report: tuple[pd.DataFrame, HeldOutScores | None] = validation_report(
+            self.metric_, target.codes, target.classes, weight, trained=held, baseline=usual, trained_on=name,
+            tuned=tunes, ensemble_note="every row trained some of its members, so only new data can measure it"
+            if len(splits) > 1 else "",
         )  # fmt: skip
-        self.held_out_ = held_out_scores(
-            target.codes,
-            target.classes,
-            weight,
-            trained=held,
-            baseline=usual,
-            decisions=decisions,
-            trained_on=name,
-            tuned=tunes,
-        )
+        self.validation_report_, self.held_out_ = report
 
     def _identity(self, recipe: Recipe, fixed: bool, problem: Problem) -> dict[str, str]:
         if self.checkpoint_dir is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["accumulation_dtype", "safe_divide", "safe_sqrt"]
+__all__ = ["accumulation_dtype", "safe_divide"]
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -29,16 +29,3 @@ def safe_divide(numerator: Tensor, denominator: Tensor, undefined: float = 0.0) 
     vanishes = denominator.abs() <= torch.finfo(denominator.dtype).tiny
     ratio = numerator / torch.where(vanishes, torch.ones_like(denominator), denominator)
     return torch.where(vanishes, torch.full_like(ratio, undefined), ratio)
-
-
-def safe_sqrt(value: Tensor) -> Tensor:
-    """The square root, with a zero gradient at (and below) zero instead of an infinite one.
-
-    >>> x = torch.zeros(1, requires_grad=True)
-    >>> safe_sqrt(x).sum().backward()
-    >>> x.grad
-    tensor([0.])
-    """
-    vanishes = value <= torch.finfo(value.dtype).tiny  # false for NaN, which stays NaN
-    root = torch.where(vanishes, torch.ones_like(value), value).sqrt()
-    return torch.where(vanishes, torch.zeros_like(root), root)

@@ -19,26 +19,11 @@ def table(tmp_path):
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
-    from metricfit.cli.fitting import run
+    from metricfit.cli.train import command
 
     folder = tmp_path_factory.mktemp("trained")
     data = write_csv(folder / "customers.csv", customers())
-    names = [
-        "validation",
-        "group",
-        "time",
-        "folds",
-        "weight",
-        "positive",
-        "max_time",
-        "max_rows",
-        "separator",
-        "encoding",
-    ]
-    options = dict.fromkeys(names) | {"ignore": ["day"], "use": [], "categorical": [], "missing": []}
-    options |= {"data": str(data), "target": ["churn"], "metric": "f1", "out": str(folder / "model"), "baseline": True}
-    options |= {"task": "auto", "recipe": "default", "max_epochs": 5, "seed": 0}
-    run(options, resume=False, overwrite=False, as_json=False, quiet=True)
+    command(str(data), ["churn"], "f1", folder / "model", ignore=["day"], max_epochs=5, quiet=True)
     return folder / "model"
 
 

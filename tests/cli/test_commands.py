@@ -177,9 +177,9 @@ def test_positives_are_rows_of_the_batch_or_a_share_of_it(program):
 
 
 def test_the_demo_ends_with_the_table_and_the_report(program, tmp_path, monkeypatch):
-    from metricfit.cli import demonstration
+    from metricfit.cli import demo
 
-    monkeypatch.setattr(demonstration, "_MAX_EPOCHS", 3)
+    monkeypatch.setattr(demo, "_MAX_EPOCHS", 3)
     out = program("demo", "--out", tmp_path / "demo")
     assert "metricfit train" in program.err
     assert "cross-entropy, tuned rule" in out

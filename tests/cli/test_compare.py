@@ -1,19 +1,14 @@
 """``metricfit compare``: the leaderboard, its intervals, and going on after a stop."""
 
 import json
-import math
 import sys
 
 import joblib
 import numpy as np
-import pandas as pd
 import pytest
 from joblib._parallel_backends import ThreadingBackend
-from scipy import stats
 
-from metricfit import metrics
-from metricfit.cli.comparing import leaderboard
-from metricfit.cli.rivals import METHODS, Part, available_methods
+from metricfit.comparison import METHODS, available_methods
 from tests.cli.helper import customers, write_csv
 
 QUICK = ("--methods", "metricfit,cross-entropy-tuned", "--methods", "boosting-tuned", "--splits", 2, "--max-epochs", 2)
@@ -50,14 +45,6 @@ def test_results_of_other_data_are_not_mixed(program, table, tmp_path):
     program("compare", other, *quick, code=2)
     assert "another comparison" in program.err
     program("compare", other, *quick, "--overwrite")
-
-
-def test_trees_are_tuned_with_few_groups():
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(90, 2)), columns=["a", "b"])
-    y = (X["a"] > 0).to_numpy().astype(int)
-    part = Part(X, y, None, np.arange(90) % 3, X, np.array([0, 1]), metrics.get("f1[1]"), 0, None)
-    assert (METHODS["random-forest-tuned"][1](part).labels == y).mean() > 0.9
 
 
 def test_names_of_methods(program, table, tmp_path):
@@ -149,16 +136,3 @@ def test_a_backend_that_does_not_exist_or_is_not_installed(program, table, tmp_p
     monkeypatch.setitem(sys.modules, "distributed", None)
     program(*common, "--backend", "dask", code=1)
     assert "pip install distributed" in program.err
-
-
-def test_intervals_of_the_leaderboard_are_the_corrected_ones():
-    a, b = np.array([0.5, 0.6, 0.55, 0.58]), np.array([0.52, 0.57, 0.5, 0.6])
-    rows = [
-        {"split": i, "method": m, "value": v[i], "seconds": 1.0, "error": ""}
-        for i in range(4)
-        for m, v in (("a", a), ("b", b))
-    ]
-    board = {row["method"]: row for row in leaderboard(rows, ["a", "b"], True)}
-    half = stats.t.ppf(0.975, 3) * math.sqrt((1 / 4 + 0.25) * (b - a).var(ddof=1))
-    assert board["b"]["difference_high"] == pytest.approx((b - a).mean() + half)
-    assert board["a"]["difference"] == 0

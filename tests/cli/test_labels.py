@@ -11,7 +11,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef, recall_score
 
 import metricfit
 from metricfit import metrics
-from metricfit.cli.measure import Judged, measure
+from metricfit.assess import Decided, estimate
 from tests.cli.helper import write_csv
 
 LABELS = ["cat", "dog", "bird, small"]
@@ -108,11 +108,8 @@ def test_intervals_resample_whole_rows():
     truth = rng.integers(0, 2, (300, 1)).repeat(3, axis=1)
     predicted = np.where(rng.random((300, 1)) < 0.8, truth, 1 - truth)
     labels = ("a", "b", "c")
-    three = measure(metrics.get("accuracy:average=macro"), Judged(truth, predicted, predicted.astype(float), labels))
-    one = measure(
-        metrics.get("accuracy"),
-        Judged(truth[:, 0], predicted[:, 0], np.eye(2)[predicted[:, 0]], (0, 1)),
-    )
+    three = estimate(metrics.get("accuracy:average=macro"), Decided(truth, predicted, labels))
+    one = estimate(metrics.get("accuracy"), Decided(truth[:, 0], predicted[:, 0], (0, 1)))
     assert three.value == pytest.approx(one.value)
     assert three.high - three.low == pytest.approx(one.high - one.low, rel=0.1)
 

@@ -5,8 +5,7 @@ import re
 import pytest
 from typer.main import get_command
 
-from metricfit.cli.entry import app
-from metricfit.cli.parsing import spread
+from metricfit.cli.entry import app, spread
 
 PARAMETERS = {name: command.params for name, command in get_command(app).commands.items()}
 

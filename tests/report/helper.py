@@ -67,7 +67,15 @@ def model(labels, metric, rule=None, scores=None, *, task=None, columns=("age", 
         "fitted": {"seed": 0, "fit_seconds": 1.5, "choices": ["a choice"]},
         "notes": {"target": "churn"},
         "validation_report": [
-            {"model": "trained on the metric", "value": 0.5, "std_error": 0.1, "gain": 0.0, "rows": 9, "note": ""}
+            {
+                "model": "trained on the metric",
+                "value": 0.5,
+                "low": 0.3,
+                "high": 0.7,
+                "gain": 0.0,
+                "rows": 9,
+                "note": "",
+            }
         ],
         "network": {"members": 5, "inputs": 3, "hidden_sizes": [8]},
         "libraries": {"metricfit": "0.1.0", "torch": "2"},

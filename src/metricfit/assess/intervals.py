@@ -1,162 +1,211 @@
-"""Values with bootstrap intervals, and paired differences, of several sets of decisions about the same rows."""
+"""The one confidence interval: of a metric's value, and of the paired difference of two sets of decisions.
+
+Rows fall into cells (truth, decision), or (truth, decision, other decision) for a difference. What is unknown is how
+probable each cell is; given the counts, the shares of the cells are Dirichlet-distributed with Jeffreys' prior of one
+half per cell of a 2 x 2 matrix (for a share such as precision this is Jeffreys' interval). The metric of many draws of
+these shares gives the interval. A draw costs a number per cell, not per row.
+
+What it covers: the value of *these fixed decisions* on new rows of the same kind. It does not cover another training
+on other rows; :func:`metricfit.assess.over_splits` is for that. docs/reference/assess.md says more, and
+benchmarks/decisions/coverage.md shows how often the interval holds the truth.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import sparse, stats
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric
 
-__all__ = ["Estimate", "Rival", "Verdict", "confusion_of", "estimate"]
+__all__ = ["Decided", "Estimate", "difference", "estimate", "estimate_classes", "over_splits"]
 
-_CELLS_AT_A_TIME = 4_000_000
+LEVEL = 0.95
+_PRIOR = 2.0
+"""Weight of the prior, in rows: one half for each cell of a 2 x 2 matrix."""
+_DRAWS, _FEWEST_DRAWS = 2000, 200
+_NUMBERS = 4_000_000  # drawn at a time
+_MOST_NUMBERS = 200_000_000  # drawn in all, before the number of draws goes down
+_MOST_CELLS = 4096  # to which the prior is added; with more, it would be less than 1/2000 of a row per cell
 _WEIGHT_BINS = 64
 
-
-@dataclass(frozen=True)
-class Rival:
-    """One way to decide about the rows.
-
-    Attributes:
-        name: What to call it.
-        decided: Codes (n,), or 0/1 (n, labels).
-        proba: Probabilities, for metrics of scores.
-    """
-
-    name: str
-    decided: NDArray[np.int64]
-    proba: NDArray[Any]
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % interval; NaN where there is none."""
+    """A value with its 95 % interval; NaN where there is none.
+
+    >>> str(Estimate(0.8123, 0.79, 0.8355))
+    '0.812 (0.790 to 0.836)'
+    """
 
     value: float
     low: float = math.nan
     high: float = math.nan
 
+    def __str__(self) -> str:
+        """The value and the ends, in three digits."""
+        ends = "" if math.isnan(self.low) else f" ({self.low:.3f} to {self.high:.3f})"
+        return f"{self.value:.3f}{ends}"
+
 
 @dataclass(frozen=True)
-class Verdict:
-    """What one rival reaches.
+class Decided:
+    """Decisions about rows, beside the truth.
 
     Attributes:
-        name: The rival.
-        estimate: The metric, of a constrained one the objective.
-        constraints: Text, value and whether it is met, of each constraint.
-        gain: How much better the *first* rival is than this one, paired; positive is better.
+        truth: Class codes (n,), or 0/1 (n, labels).
+        decided: The decisions, likewise.
+        labels: All classes or labels, in order.
+        proba: Probabilities (n, classes or labels) before the decision rule, for metrics of scores.
+        weight: Weights (n,), or None.
     """
 
-    name: str
-    estimate: Estimate
-    constraints: list[tuple[str, float, bool]] = field(default_factory=list)
-    gain: Estimate | None = None
+    truth: Codes
+    decided: Codes
+    labels: tuple[Any, ...]
+    proba: NDArray[Any] | None = None
+    weight: Array | None = None
+
+    @property
+    def task(self) -> Task:
+        """The kind of target."""
+        if self.truth.ndim == 2:
+            return "multilabel"
+        return "binary" if len(self.labels) == 2 else "multiclass"
+
+    @property
+    def confusion(self) -> ConfusionMatrix:
+        """The confusion matrix, (classes, classes) or (labels, 2, 2)."""
+        return counted(self.truth, self.decided, self.labels, self.weight)
 
 
-def confusion_of(
-    truth: NDArray[np.int64], decided: NDArray[np.int64], size: int, weight: NDArray[np.float64] | None
-) -> NDArray[np.float64]:
-    """The matrix (size, size), or (labels, 2, 2) for indicators."""
-    if truth.ndim == 2:
-        parts = [confusion_of(truth[:, k], decided[:, k], 2, weight) for k in range(truth.shape[1])]
-        return np.stack(parts)
-    cells = np.bincount(truth * size + decided, weight, minlength=size * size)
-    return cells.astype(np.float64).reshape(size, size)
+def counted(truth: Codes, decided: Codes, labels: tuple[Any, ...], weight: Array | None = None) -> ConfusionMatrix:
+    """The confusion matrix of codes (n,) or of 0/1 indicators (n, labels)."""
+    task: Task | None = "multilabel" if truth.ndim == 2 else None
+    return ConfusionMatrix.from_codes(truth, decided, len(labels), weight, task=task, labels=labels)
 
 
-def estimate(
-    metric: Metric,
-    truth: NDArray[np.int64],
-    rivals: Sequence[Rival],
-    labels: tuple[Any, ...],
-    task: Task,
-    weight: NDArray[np.float64] | None = None,
-    *,
-    seed: int = 0,
-) -> list[Verdict]:
-    """The metric of every rival, and how much better the first is, by resampling the same rows for all of them.
+def estimate(metric: Metric, rows: Decided, *, level: float | None = None, seed: int = 0) -> Estimate:
+    """The metric (the objective of a constrained one) of decisions, with its interval.
 
-    >>> truth = np.array([0, 1, 0, 1] * 25)
-    >>> rivals = [Rival("right", truth, truth), Rival("wrong", 1 - truth, truth)]
     >>> from metricfit import metrics
-    >>> [v.estimate.value for v in estimate(metrics.get("accuracy"), truth, rivals, (0, 1), "binary")]
-    [1.0, 0.0]
+    >>> truth = np.repeat([0, 1], [80, 20])
+    >>> found = estimate(metrics.get("accuracy"), Decided(truth, truth, (0, 1)))
+    >>> found.value, round(found.low, 2), found.high
+    (1.0, 0.97, 1.0)
     """
-    objective = metric.objective if isinstance(metric, Constrained) else metric
+    (values,) = _values(_objective(metric), [rows], seed)
+    return _interval(values, level)
+
+
+def estimate_classes(metric: Metric, rows: Decided, *, seed: int = 0) -> list[Estimate]:
+    """The same for a metric with ``average="none"``: one estimate per class."""
+    (values,) = _values(metric, [rows], seed)
+    return [_interval(values[:, k]) for k in range(values.shape[1])]
+
+
+def difference(metric: Metric, first: Decided, second: Decided, *, seed: int = 0) -> Estimate:
+    """How much better the first decisions are than the second, about the same rows; positive is better.
+
+    >>> from metricfit import metrics
+    >>> truth = np.repeat([0, 1], [80, 20])
+    >>> difference(metrics.get("fpr[1]"), Decided(truth, truth, (0, 1)), Decided(truth, 1 - truth, (0, 1))).value
+    1.0
+    """
+    ours, theirs = _values(_objective(metric), [first, second], seed)
+    return _interval((1.0 if metric.greater_is_better else -1.0) * (ours - theirs))
+
+
+def over_splits(values: Sequence[float], test_share: float) -> Estimate:
+    """The mean of values of repeated random splits, with the interval of *another training on other rows*.
+
+    The splits overlap, so their values are not independent: the variance of the mean over k splits is taken as
+    (1/k + test share / training share) times that of the values (Nadeau and Bengio, 2003).
+
+    >>> str(over_splits([0.5, 0.52, 0.54], 0.2))
+    '0.520 (0.454 to 0.586)'
+    """
+    k = len(values)
+    if k < 2:
+        return Estimate(float(np.mean(values)) if k else math.nan)
+    spread = math.sqrt(float(np.var(values, ddof=1)) * (1 / k + test_share / (1 - test_share)))
+    half, mean = float(stats.t.ppf(_tails()[1], k - 1)) * spread, float(np.mean(values))
+    return Estimate(mean, mean - half, mean + half)
+
+
+def _tails(level: float | None = None) -> tuple[float, float]:
+    level = LEVEL if level is None else level
+    return (1 - level) / 2, (1 + level) / 2
+
+
+def _objective(metric: Metric) -> Metric:
+    return metric.objective if isinstance(metric, Constrained) else metric
+
+
+def _interval(values: Array, level: float | None = None) -> Estimate:
+    """The first value is that of the rows themselves, the others are those of draws."""
+    tails = _tails(level)
+    value, drawn = float(values[0]), values[1:][np.isfinite(values[1:])]
+    if not len(drawn) or math.isnan(value):
+        return Estimate(value)
+    if len(drawn) < _FEWEST_DRAWS // 2:  # too few for quantiles, and so many rows that the values are normal
+        half = float(stats.norm.ppf(tails[1]) * drawn.std(ddof=1)) if len(drawn) > 1 else math.nan
+        return Estimate(value, value - half, value + half)
+    low, high = np.quantile(drawn, tails)
+    return Estimate(value, min(float(low), value), max(float(high), value))
+
+
+def _values(metric: Metric, several: Sequence[Decided], seed: int) -> list[Array]:
+    """For each of them the value of the rows themselves, then those of draws, the same draws for all."""
     random = np.random.default_rng(seed)
-    if objective.judges_scores:
-        values = _resampled_scores(objective, truth, rivals, labels, task, weight, random)
-    else:
-        values = _resampled_decisions(objective, truth, rivals, labels, task, weight, random)
-    sign = 1.0 if metric.greater_is_better else -1.0
-    found = []
-    for i, rival in enumerate(rivals):
-        limits: list[tuple[str, float, bool]] = []
-        if isinstance(metric, Constrained):
-            cm = _matrix(confusion_of(truth, rival.decided, len(labels), weight), task, labels)
-            for c in metric.constraints:
-                value = float(c.metric.compute(cm))
-                limits.append((str(c), value, not float(c.violation(torch.tensor(value))) > 0))
-        gain = _interval(sign * (values[:, 0] - values[:, i])) if i else None
-        found.append(Verdict(rival.name, _interval(values[:, i]), limits, gain))
-    return found
+    if metric.judges_scores:
+        return _of_scores(metric, several, random)
+    rows = several[0]
+    first = [_metric_of(metric, r.confusion) for r in several]
+    shape = rows.confusion.matrix.shape
+    counts, tables = _cells(several)
+    block = max(1, _NUMBERS // max(math.prod(shape), len(counts)))
+    draws = int(np.clip(_MOST_NUMBERS // len(counts), _FEWEST_DRAWS, _DRAWS))
+    found: list[list[Array]] = [[value[None]] for value in first]
+    for start in range(0, draws, block):
+        drawn = random.standard_gamma(counts, (min(block, draws - start), len(counts)))
+        drawn *= len(rows.truth) / drawn.sum(axis=1, keepdims=True)
+        for values, table in zip(found, tables, strict=True):
+            matrix = torch.from_numpy(np.asarray(drawn @ table).reshape(-1, *shape))
+            values.append(_metric_of(metric, ConfusionMatrix(matrix, rows.task, rows.labels)))
+    return [np.concatenate(values) for values in found]
 
 
-def _matrix(counts: NDArray[np.float64], task: Task, labels: tuple[Any, ...]) -> ConfusionMatrix:
-    return ConfusionMatrix(torch.from_numpy(counts), task, labels)
+def _metric_of(metric: Metric, cm: ConfusionMatrix) -> Array:
+    with torch.no_grad():
+        try:
+            values = metric.compute(cm)
+        except RuntimeError:
+            # A user's function with an if on a value cannot be mapped over a batch; ask it matrix by matrix.
+            if not cm.batch_shape:
+                raise
+            values = torch.stack([metric.compute(cm.with_matrix(m)) for m in cm.matrix])
+    return values.double().numpy()
 
 
-def _interval(values: NDArray[np.float64]) -> Estimate:
-    drawn = values[1:][np.isfinite(values[1:])]
-    low, high = np.quantile(drawn, [0.025, 0.975]) if len(drawn) else (math.nan, math.nan)
-    return Estimate(float(values[0]), float(low), float(high))
+def _cells(several: Sequence[Decided]) -> tuple[Array, list[sparse.csr_array]]:
+    """Kinds of rows: how many there are of each (with the prior), and which cells of each matrix one adds to.
 
-
-def _resampled_decisions(
-    metric: Metric,
-    truth: NDArray[np.int64],
-    rivals: Sequence[Rival],
-    labels: tuple[Any, ...],
-    task: Task,
-    weight: NDArray[np.float64] | None,
-    random: np.random.Generator,
-) -> NDArray[np.float64]:
-    """Values (1 + resamples, rivals); the first row is of the rows themselves."""
-    size = len(labels)
-    shape = (size, 2, 2) if task == "multilabel" else (size, size)
-    cells = math.prod(shape)
-    resamples = 1000 if cells <= 2500 else 200
-    first = [float(metric.compute(_matrix(confusion_of(truth, r.decided, size, weight), task, labels))) for r in rivals]
-    patterns, counts, mean_weight = _patterns(truth, rivals, weight)
-    tables = [_cells_of(truth[patterns], r.decided[patterns], mean_weight, size) for r in rivals]
-    at_a_time = max(1, _CELLS_AT_A_TIME // max(cells, len(counts)))
-    blocks = []
-    for start in range(0, resamples, at_a_time):
-        size_of_block = min(at_a_time, resamples - start)
-        draws = random.multinomial(len(truth), counts / counts.sum(), size=size_of_block).astype(np.float64)
-        matrices = [np.asarray(draws @ table).reshape(-1, *shape) for table in tables]
-        blocks.append(np.stack([metric.compute(_matrix(m, task, labels)).numpy() for m in matrices], axis=1))
-    return np.concatenate([np.array([first]), *blocks])
-
-
-def _patterns(
-    truth: NDArray[np.int64], rivals: Sequence[Rival], weight: NDArray[np.float64] | None
-) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]:
-    """Rows that agree in truth, decisions and (nearly) weight count together: one row of each, how many, its weight.
-
-    Rows drawn with replacement, counted by pattern, are multinomial; there are far fewer patterns than rows.
+    Rows that agree in truth, decisions and (nearly) weight are of one kind.
     """
-    columns = [truth, *(r.decided for r in rivals)]
+    truth, weight, size = several[0].truth, several[0].weight, len(several[0].labels)
+    columns = [truth, *(rows.decided for rows in several)]
     table = np.concatenate([c.reshape(len(truth), -1) for c in columns], axis=1)
     if weight is not None:
         distinct, binned = np.unique(weight, return_inverse=True)
@@ -168,53 +217,54 @@ def _patterns(
         # Codes are made dense again after each column, so that they never overflow.
         code = np.unique(code * (column.max(initial=0) + 1) + column, return_inverse=True)[1].astype(np.int64)
     _, first, place, counts = np.unique(code, return_index=True, return_inverse=True, return_counts=True)
-    total = np.bincount(place, weight, minlength=len(counts))
-    return first, counts, total / counts
+    mean_weight = np.bincount(place, weight, minlength=len(counts)) / counts
+    tables = [_added(truth[first], rows.decided[first], mean_weight, size) for rows in several]
+    # The prior: every combination of truth and decisions, for several labels those of each label on its own.
+    single = 2 if truth.ndim == 2 else size
+    combinations = single ** len(columns)
+    if combinations > _MOST_CELLS:
+        return counts.astype(np.float64), tables
+    grid = np.stack(np.unravel_index(np.arange(combinations), (single,) * len(columns)))
+    usual = np.full(combinations, float(mean_weight @ counts / counts.sum()))
+    copies = size if truth.ndim == 2 else 1
+    prior = [_added(grid[0], g, usual, single) for g in grid[1:]]
+    tables = [
+        sparse.csr_array(sparse.vstack([t, sparse.kron(sparse.eye_array(copies), p)]))
+        for t, p in zip(tables, prior, strict=True)
+    ]
+    return np.concatenate([counts, np.full(copies * combinations, _PRIOR / combinations)]), tables
 
 
-def _cells_of(
-    truth: NDArray[np.int64], decided: NDArray[np.int64], weight: NDArray[np.float64], size: int
-) -> sparse.csr_array:
-    """Which cells of the flat matrix each pattern adds to, and how much: (patterns, cells)."""
+def _added(truth: NDArray[Any], decided: NDArray[Any], weight: Array, size: int) -> sparse.csr_array:
+    """Which cells of the flat matrix each kind of row adds to, and how much: (kinds, cells)."""
     rows = np.arange(len(truth))
     if truth.ndim == 1:
         return sparse.csr_array((weight, (rows, truth * size + decided)), shape=(len(rows), size * size))
-    labels = truth.shape[1]
-    columns = (np.arange(labels) * 4 + truth * 2 + decided).ravel()
-    values = (np.repeat(weight, labels), (np.repeat(rows, labels), columns))
-    return sparse.csr_array(values, shape=(len(rows), labels * 4))
+    columns = (np.arange(size) * 4 + truth * 2 + decided).ravel()
+    values = (np.repeat(weight, size), (np.repeat(rows, size), columns))
+    return sparse.csr_array(values, shape=(len(rows), size * 4))
 
 
-def _resampled_scores(
-    metric: Metric,
-    truth: NDArray[np.int64],
-    rivals: Sequence[Rival],
-    labels: tuple[Any, ...],
-    task: Task,
-    weight: NDArray[np.float64] | None,
-    random: np.random.Generator,
-) -> NDArray[np.float64]:
-    n = len(truth)
-    resamples = 200 if n * len(labels) <= 40_000 else 40
-    names = np.array(labels, dtype=object)
-    found = []
-    for i in range(1 + resamples):
-        taken = np.arange(n) if i == 0 else random.integers(n, size=n)
-        y = truth[taken]
-        if i and truth.ndim == 1 and len(np.unique(y)) < len(np.unique(truth)):
-            continue
-        w = None if weight is None else weight[taken]
-        row = []
-        for rival in rivals:
-            p = rival.proba[taken]
-            known = y if truth.ndim == 2 else names[y]
-            row.append(_score(metric, known, p[:, 1] if task == "binary" else p, w, labels))
-        found.append(row)
-    return np.array(found, dtype=np.float64)
+def _of_scores(metric: Metric, several: Sequence[Decided], random: np.random.Generator) -> list[Array]:
+    """The same for metrics of scores: a draw weighs the rows (the Bayesian bootstrap), so no class goes missing."""
+    rows = several[0]
+    n = len(rows.truth)
+    known = rows.truth if rows.truth.ndim == 2 else np.array(rows.labels, dtype=object)[rows.truth]
+    found: list[list[float]] = [[] for _ in several]
+    for i in range(1 + (_FEWEST_DRAWS if n * len(rows.labels) <= 40_000 else 40)):
+        weight = (
+            rows.weight if i == 0 else random.standard_gamma(1.0, n) * (1.0 if rows.weight is None else rows.weight)
+        )
+        for values, judged in zip(found, several, strict=True):
+            values.append(_score(metric, known, judged, weight))
+    return [np.array(values) for values in found]
 
 
-def _score(metric: Metric, y: Any, p: Any, weight: Any, labels: tuple[Any, ...]) -> float:
+def _score(metric: Metric, known: NDArray[Any], judged: Decided, weight: Array | None) -> float:
+    if judged.proba is None:
+        raise ValueError(f"proba: {metric} judges scores, so they are needed.")
+    score = judged.proba[:, 1] if judged.task == "binary" else judged.proba
     try:
-        return float(metric.score(y, p, weight, labels=labels))
+        return float(metric.score(known, score, weight, labels=judged.labels))
     except ValueError:
         return math.nan  # combines metrics of scores with metrics of decisions: it has no one value

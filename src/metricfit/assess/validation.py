@@ -1,23 +1,25 @@
-"""What training on the metric bought, measured on rows that the networks did not see."""
+"""The validation report: what training on the metric bought, on rows that the networks did not see."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit.assess.scores import HeldOutScores, plain_decisions
+from metricfit.assess.intervals import Decided, Estimate
+from metricfit.assess.scores import HeldOutScores, codes_of, plain_decisions
+from metricfit.assess.verdicts import PLAIN, TUNED, assess
 from metricfit.decisions import DecisionRule, InfeasibleError, best_rule
-from metricfit.decisions._samples import UntunableError
-from metricfit.metrics import Constrained, Metric
+from metricfit.decisions.problem import UntunableError
+from metricfit.metrics import Metric
 
-__all__ = ["HeldOut", "held_out", "held_out_scores", "report_row", "tuned_rule", "validation_report"]
+__all__ = ["HeldOut", "argmax_rule", "held_out", "tuned_rule", "validation_report"]
 
 Array = NDArray[np.float64]
 
@@ -78,162 +80,98 @@ def argmax_rule(y: NDArray[Any], labels: tuple[Any, ...]) -> DecisionRule:
 
 
 def cross_fitted_decisions(
-    y: NDArray[Any], held: HeldOut, proba: Array, metric: Metric, labels: tuple[Any, ...], weight: NDArray[Any]
-) -> NDArray[Any]:
-    """Decisions of a tuned rule for each fold, the rule tuned on the other folds: what new data would see."""
+    codes: NDArray[np.int64],
+    held: HeldOut,
+    proba: Array,
+    metric: Metric,
+    labels: tuple[Any, ...],
+    weight: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """Decisions (codes) of a tuned rule for each fold, the rule tuned on the other folds: what new data would see."""
+    several = codes.ndim == 2
+    y = codes if several else np.array(labels)[codes]
     fold = held.fold if len(np.unique(held.fold)) > 1 else np.arange(len(held.fold)) % 2
-    decided = np.empty((len(fold), *y.shape[1:]), dtype=y.dtype)
+    decided = np.empty((len(fold), *codes.shape[1:]), dtype=np.int64)
     for k in np.unique(fold):
         here, others = fold == k, fold != k
-        known = np.unique(y[held.rows[others]]) if y.ndim == 1 else labels
-        if len(known) < len(labels):
-            rule = argmax_rule(y, labels)  # a class that the other folds do not have cannot be tuned for
+        rest = held.rows[others]
+        if not several and len(np.unique(codes[rest])) < len(labels):
+            rule = argmax_rule(codes, labels)  # a class that the other folds do not have cannot be tuned for
         else:
-            rule = tuned_rule(y[held.rows[others]], proba[others], metric, labels, weight[held.rows[others]])
-        decided[here] = rule.apply(proba[here])
+            rule = tuned_rule(y[rest], proba[others], metric, labels, weight[rest])
+        decided[here] = codes_of(rule, proba[here])
     return decided
-
-
-def report_row(
-    model: str,
-    metric: Metric,
-    y: NDArray[Any],
-    decisions: NDArray[Any],
-    held: HeldOut,
-    labels: tuple[Any, ...],
-    weight: NDArray[Any],
-) -> dict[str, Any]:
-    """The metric (the objective, under constraints) of decisions on held-out rows.
-
-    The standard error comes from leaving out one fold at a time.
-    """
-
-    def score(mask: NDArray[np.bool_], wanted: Metric) -> float:
-        rows = held.rows[mask]
-        if not weight[rows].sum() > 0:
-            return math.nan
-        return float(wanted.score(y[rows], decisions[mask], weight[rows], labels=labels))
-
-    everything = np.ones(len(held.rows), dtype=bool)
-    folds = np.unique(held.fold) if len(np.unique(held.fold)) > 1 else np.arange(10)
-    part = held.fold if len(folds) != 10 or held.fold.max() else np.arange(len(held.rows)) % 10
-    objective = metric.objective if isinstance(metric, Constrained) else metric
-    left_out = np.array([score(part != k, objective) for k in folds if (part != k).any()])
-    spread = left_out - left_out.mean()
-    error = math.sqrt((len(left_out) - 1) / len(left_out) * float(spread @ spread)) if len(left_out) > 1 else math.nan
-    note = ""
-    if isinstance(metric, Constrained):
-        reached = [f"{c.metric} {score(everything, c.metric):.4f}" for c in metric.constraints]
-        note = "with " + ", ".join(reached)
-    return {"model": model, "value": score(everything, objective), "std_error": error, "rows": len(held.rows),
-            "note": note}  # fmt: skip
 
 
 def validation_report(
     metric: Metric,
-    y: NDArray[Any],
-    labels: tuple[Any, ...],
-    weight: NDArray[Any],
-    *,
-    trained: HeldOut | None,
-    baseline: HeldOut | None,
-    trained_on: str,
-    tuned: bool,
-    ensemble_note: str,
-    decisions: dict[str, NDArray[Any]] | None = None,
-) -> pd.DataFrame:
-    """The metric of cross-entropy at arg max, cross-entropy with a tuned rule, the network as trained, the ensemble.
-
-    Args:
-        metric: The metric.
-        y: Labels of all rows.
-        labels: Classes in order.
-        weight: Sample weights of all rows.
-        trained: Held-out predictions of the network.
-        baseline: Those of the same network trained with cross-entropy.
-        trained_on: What to call the network as trained.
-        tuned: Whether its decisions come from a tuned rule.
-        ensemble_note: Why the ensemble has no value, if it has none.
-        decisions: Filled with the decisions behind each row, by its name; nothing for metrics of scores.
-    """
-    ranks = metric.grids() != {None}
-    rows: list[dict[str, Any]] = []
-
-    def add(model: str, held: HeldOut, proba: Array, tuned: bool) -> None:
-        decided: NDArray[Any]
-        if ranks:
-            decided = proba[:, 1] if len(labels) == 2 and y.ndim == 1 else proba
-        elif tuned:
-            decided = cross_fitted_decisions(y, held, proba, metric, labels, weight)
-        else:
-            decided = argmax_rule(y, labels).apply(proba)
-        if decisions is not None and not ranks:
-            decisions[model] = decided
-        rows.append(report_row(model, metric, y, decided, held, labels, weight))
-
-    measurable = len(metric.grids()) == 1
-    if baseline is not None and measurable:
-        add("cross-entropy, arg max", baseline, baseline.single, False)
-        if not ranks:
-            add("cross-entropy, tuned rule", baseline, baseline.single, True)
-    if trained is not None and measurable:
-        add(trained_on, trained, trained.single, tuned)
-        if trained.ensemble is not None:
-            add("ensemble", trained, trained.ensemble, tuned)
-        elif ensemble_note:
-            rows.append(
-                {"model": "ensemble", "value": math.nan, "std_error": math.nan, "rows": 0, "note": ensemble_note}
-            )
-    frame = pd.DataFrame(rows, columns=["model", "value", "std_error", "rows", "note"])
-    sign = 1 if metric.greater_is_better else -1
-    frame.insert(3, "gain", sign * (frame["value"] - frame["value"].iloc[0]) if len(frame) else [])
-    return frame
-
-
-def held_out_scores(
     codes: NDArray[np.int64],
     classes: NDArray[Any],
     weight: NDArray[np.float64],
     *,
     trained: HeldOut | None,
     baseline: HeldOut | None,
-    decisions: dict[str, NDArray[Any]],
     trained_on: str,
     tuned: bool,
-) -> HeldOutScores | None:
-    """The predictions behind a validation report, to be kept with the model.
+    ensemble_note: str = "",
+) -> tuple[pd.DataFrame, HeldOutScores | None]:
+    """What the held-out rows say: a table of values with intervals, and the scores behind it.
+
+    The rows of the table are cross-entropy at arg max, cross-entropy with a tuned rule, the network as trained, and
+    the ensemble; its columns model, value, low, high (the 95 % interval), gain (over the first row), rows and note.
 
     Args:
+        metric: The metric.
         codes: Class codes of all rows (n,), or 0/1 (n, labels).
         classes: The classes in order.
         weight: Sample weights of all rows.
         trained: Held-out predictions of the network.
         baseline: Those of the same network trained with cross-entropy.
-        decisions: As :func:`validation_report` filled it.
-        trained_on: What the report calls the network as trained.
+        trained_on: What to call the network as trained.
         tuned: Whether its decisions come from a tuned rule.
+        ensemble_note: Why the ensemble has no value, if it has none.
     """
+    labels = tuple(classes.tolist())
+    ranks = metric.grids() != {None}
+    found: dict[str, Decided] = {}
+
+    def add(model: str, held: HeldOut, proba: Array, tuned: bool) -> None:
+        if tuned and not ranks:
+            decided = cross_fitted_decisions(codes, held, proba, metric, labels, weight)
+        else:
+            decided = plain_decisions(proba, labels=codes.ndim == 2)
+        here = weight[held.rows]
+        found[model] = Decided(
+            codes[held.rows], decided, labels, proba.astype(np.float32), None if (here == 1).all() else here
+        )
+
+    if baseline is not None:
+        add(PLAIN, baseline, baseline.single, False)
+        if not ranks:
+            add(TUNED, baseline, baseline.single, True)
+    if trained is not None:
+        add(trained_on, trained, trained.single, tuned)
+        if trained.ensemble is not None:
+            add("ensemble", trained, trained.ensemble, tuned)
+    measurable = len(metric.grids()) == 1 and weight.sum() > 0
+    assessed = [assess(name, metric, rows) for name, rows in found.items() if measurable]
+    rows = [{"model": a.name, **asdict(a.estimate), "rows": a.rows, "note": a.note} for a in assessed]
+    if assessed and trained is not None and trained.ensemble is None and ensemble_note:
+        rows.append({"model": "ensemble", **asdict(Estimate(math.nan)), "rows": 0, "note": ensemble_note})
+    frame = pd.DataFrame(rows, columns=["model", "value", "low", "high", "rows", "note"])
+    sign = 1 if metric.greater_is_better else -1
+    frame.insert(4, "gain", sign * (frame["value"] - frame["value"].iloc[0]) if len(frame) else [])
     if trained is None:
-        return None
-    several = codes.ndim == 2
-    proba = trained.single if trained.ensemble is None else trained.ensemble
-
-    def decided_by(name: str) -> NDArray[np.int64] | None:
-        found = decisions.get(name)
-        if found is None or several:
-            return None if found is None else found.astype(np.int64)
-        return np.searchsorted(classes, found).astype(np.int64)
-
-    decided = decided_by("ensemble" if trained.ensemble is not None else trained_on)
-    rows = trained.rows
-    return HeldOutScores(
-        truth=codes[rows],
-        proba=proba.astype(np.float32),
-        decided=plain_decisions(proba, labels=several) if decided is None else decided,
-        baseline=None if baseline is None else baseline.single.astype(np.float32),
-        baseline_tuned=None if baseline is None else decided_by("cross-entropy, tuned rule"),
-        weight=None if (weight[rows] == 1).all() else weight[rows],
+        return frame, None
+    model, tuned_rival = found[trained_on if trained.ensemble is None else "ensemble"], found.get(TUNED)
+    return frame, HeldOutScores(
+        truth=model.truth,
+        proba=np.asarray(model.proba),
+        decided=model.decided,
+        baseline=None if baseline is None else np.asarray(found[PLAIN].proba),
+        baseline_tuned=None if tuned_rival is None else tuned_rival.decided,
+        weight=model.weight,
         source="rows of the training table, each predicted by networks that were not trained on it",
-        cross_fitted=tuned and decided is not None,
-        rows=rows,
+        cross_fitted=tuned and not ranks,
+        rows=trained.rows,
     )

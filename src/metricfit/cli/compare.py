@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metricfit.cli.config import from_file
-from metricfit.cli.options import Data, Debug, Encoding, Json, Quiet, Seed, Separator, Target
+from metricfit.cli.options import (
+    RUN,
+    Categorical,
+    Config,
+    Data,
+    Debug,
+    Encoding,
+    Group,
+    Ignore,
+    Json,
+    MaxEpochs,
+    MaxRows,
+    Missing,
+    Positive,
+    Quiet,
+    Seed,
+    Separator,
+    Target,
+    Use,
+    Weight,
+    checked_metric,
+    explicit_metric,
+    roles_of,
+)  # fmt: skip
+from metricfit.cli.output import Output, in_words, interval, number
+
+if TYPE_CHECKING:
+    from metricfit.comparison import Comparison
 
 __all__ = ["command"]
-
-_COLUMNS, _RUN = "Columns", "The run"
 
 
 def command(
@@ -23,13 +48,12 @@ def command(
     ],
     methods: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME…", help="Methods to compare.",
-                     show_default="all that are installed"),
+        typer.Option(metavar="NAME…", help="Methods to compare.", show_default="all that are installed"),
     ] = None,
     splits: Annotated[
         int, typer.Option(metavar="N", min=2, help="Random splits into 80 % to train on and 20 % to test.")
     ] = 5,
-    jobs: Annotated[int, typer.Option(metavar="N", help="Fits at the same time; -1 for one a core.")] = 1,
+    jobs: Annotated[int, typer.Option(metavar="N", help="Fits at the same time; -1 for one per core.")] = 1,
     backend: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="A joblib backend: loky, threading, or one for several machines: dask, ray.",
@@ -38,62 +62,22 @@ def command(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="One JSON line a result; what is in it is not computed again.",
-            show_default="DATA's name + .compare.jsonl", rich_help_panel=_RUN,
+            metavar="FILE", help="One JSON line per result; what is in it is not computed again.",
+            show_default="DATA's name + .compare.jsonl", rich_help_panel=RUN,
         ),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Start anew.", rich_help_panel=_RUN)
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start anew.", rich_help_panel=RUN)] = False,
     seed: Seed = 0,
-    group: Annotated[
-        str | None,
-        typer.Option(metavar="COL", help="Never split rows with the same value.", show_default=False,
-                     rich_help_panel=_COLUMNS),
-    ] = None,
-    weight: Annotated[
-        str | None,
-        typer.Option(metavar="COL", help="Weight of each row.", show_default=False, rich_help_panel=_COLUMNS),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COL…", help="Columns not to use.", show_default=False, rich_help_panel=_COLUMNS),
-    ] = None,
-    use: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COL…", help="Columns to use though they look like identifiers.", show_default=False,
-                     rich_help_panel=_COLUMNS),
-    ] = None,
-    categorical: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COL…", help="Columns of numbers that are only codes.", show_default=False,
-                     rich_help_panel=_COLUMNS),
-    ] = None,
-    missing: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT…", help="Further texts that mean 'missing'.", show_default=False,
-                     rich_help_panel=_COLUMNS),
-    ] = None,
-    positive: Annotated[
-        str | None,
-        typer.Option(metavar="LABEL", help="The positive class of two.", show_default="second in order",
-                     rich_help_panel=_COLUMNS),
-    ] = None,
-    max_rows: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=10, help="Rows to draw at random at most.", show_default=False,
-                     rich_help_panel=_RUN),
-    ] = None,
-    max_epochs: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Passes of the networks over the data at most.",
-                     show_default="by recipe", rich_help_panel=_RUN),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A TOML file with any of these options; the command line wins.",
-                     show_default=False, is_eager=True, callback=from_file, rich_help_panel=_RUN),
-    ] = None,
+    group: Group = None,
+    weight: Weight = None,
+    ignore: Ignore = None,
+    use: Use = None,
+    categorical: Categorical = None,
+    missing: Missing = None,
+    positive: Positive = None,
+    max_rows: MaxRows = None,
+    max_epochs: MaxEpochs = None,
+    config: Config = None,
     separator: Separator = None,
     encoding: Encoding = None,
     json: Json = False,
@@ -106,17 +90,72 @@ def command(
     cross-entropy-weighted and cross-entropy-tuned the same networks trained the usual way; random-forest, boosting and,
     where installed, xgboost and lightgbm are trees, each also with -tuned, a decision rule tuned for the metric.
 
-    A comparison that was stopped goes on where it was when the same command is given again.
+    To go on with a comparison that was stopped, give the same command again.
 
     Example: metricfit compare churn.csv --target churn --metric mcc --jobs 4
     """
-    from metricfit.cli.comparing import run
+    options = dict(locals())
+    from metricfit.cli.errors import CommandError
+    from metricfit.comparison import Comparison
+    from metricfit.data import open_table, read_labelled
 
-    options: dict[str, Any] = {
-        "data": data, "target": target, "metric": metric, "splits": splits, "seed": seed, "group": group,
-        "weight": weight, "ignore": ignore or [], "use": use or [], "categorical": categorical or [],
-        "missing": missing or [], "positive": positive, "max_rows": max_rows, "max_epochs": max_epochs,
-        "separator": separator, "encoding": encoding,
-    }  # fmt: skip
-    run(options, methods=methods or [], jobs=jobs, backend=backend, out=out, overwrite=overwrite, as_json=json,
-        quiet=quiet)  # fmt: skip
+    output = Output(json, quiet)
+    spec = checked_metric(metric)
+    file = open_table(data, separator=separator, encoding=encoding)
+    table = read_labelled(file, roles_of(options, file), max_rows=max_rows, seed=seed, note=output.note)
+    judged = explicit_metric(spec, table, positive)
+    output.choices(in_words(table.choices))
+    stem = "stdin" if data == "-" else Path(data).name.split(".")[0]
+    path = out or Path(f"{stem}.compare.jsonl")
+    names = [part.strip() for text in methods or [] for part in text.split(",") if part.strip()]
+    comparison = Comparison(
+        table.X, table.target, judged, methods=names or None, splits=splits, sample_weight=table.weight,
+        groups=table.groups, max_epochs=max_epochs, out=path, overwrite=overwrite, random_state=seed,
+    )  # fmt: skip
+    count, wanted = len(comparison.todo), splits * len(comparison.methods)
+    if count < wanted:
+        output.note(f"{wanted - count} of {wanted} results are in {path} already.")
+    started = time.monotonic()
+
+    def progress(row: dict[str, Any]) -> None:
+        output.note(
+            f"[{count - len(comparison.todo)}/{count}, {time.monotonic() - started:.0f} s] split {row['split'] + 1}, "
+            + f"{row['method']}: {number(row['value']) if not row['error'] else 'failed: ' + row['error']}"
+        )
+
+    try:
+        comparison.run(jobs=jobs, backend=backend, progress=progress)
+    except KeyboardInterrupt:
+        raise CommandError(f"stopped; the results so far are in {path}. Give the same command to go on.") from None
+    _show(output, comparison, len(table.y), path)
+
+
+def _show(output: Output, comparison: Comparison, rows: int, path: Path) -> None:
+    from metricfit.cli.errors import CommandError
+    from metricfit.metrics import Constrained
+
+    board, metric = comparison.leaderboard(), comparison.metric
+    if not board:
+        raise CommandError(f"no method could be fitted; the reasons are in {path}.")
+    reference = comparison.methods[0] if any(r["method"] == comparison.methods[0] for r in board) else ""
+    least, most = metric.objective.range if isinstance(metric, Constrained) else metric.range
+    cells = [
+        [r["method"], number(r["mean"]), interval(max(r["low"], least), min(r["high"], most)),
+         f"{r['difference']:+.4f}", interval(r["difference_low"], r["difference_high"]), f"{r['seconds']:.1f}"]
+        for r in board
+    ]  # fmt: skip
+    heads = ["method", str(metric), "95 % interval", f"difference to {reference or 'the first'}", "95 % interval",
+             "seconds"]  # fmt: skip
+    output.table(f"{rows:,} rows, {comparison.splits} random splits, best first", heads, cells)
+    best = board[0]
+    if best["method"] == reference:
+        output.line(f"{reference} came first.")
+    elif not reference:
+        output.line(f"{best['method']} came first.")
+    else:
+        sure = best["difference_low"] > 0 or best["difference_high"] < 0
+        doubt = "" if sure else "; the difference is within the noise"
+        output.line(f"{best['method']} came first, {abs(best['difference']):.4f} ahead of {reference}{doubt}.")
+    output.line(f"Results: {path}")
+    output.result({"metric": str(metric), "rows": rows, "splits": comparison.splits, "leaderboard": board,
+                   "results": str(path)})  # fmt: skip

@@ -1,22 +1,90 @@
-"""The program: its commands, and what becomes of errors."""
+"""The program ``metricfit``: its commands, how their words are read, and what becomes of errors."""
 
 from __future__ import annotations
 
 import inspect
 import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from metricfit.cli import advise, compare, demo, evaluate, export, metrics, predict, report, train, tune
-from metricfit.cli.parsing import Command, Group
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "spread"]
+
+
+class Command(TyperCommand):
+    """A command for which ``--ignore a b c`` is ``--ignore a --ignore b --ignore c``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse, after giving each of several values in a row an option of its own."""
+        return super().parse_args(ctx, spread(args, self.get_params(ctx)))
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, as they are shown."""
+        return _shown(super().get_params(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The pieces of the usage line; a required argument stands without braces."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+
+class Program(TyperGroup):
+    """The program itself."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, as they are shown."""
+        return _shown(super().get_params(ctx))
+
+
+def spread(arguments: Sequence[str], parameters: Sequence[Any]) -> list[str]:
+    """Repeat an option that may be repeated before each of the values that follow it.
+
+    A value belongs to the option only when the command has all its arguments already, so ``predict --keep id
+    model new.csv`` still has two of them; what would be one too many is a value.
+
+    Args:
+        arguments: The words of the command line.
+        parameters: The command's arguments and options.
+    """
+    options = {name: p for p in parameters if p.param_type_name == "option" for name in (*p.opts, *p.secondary_opts)}
+    wanted = sum(p.param_type_name == "argument" for p in parameters)
+    found: list[str] = []
+    seen, repeated = 0, ""
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            return [*found, word, *words]
+        if word.startswith("-") and word != "-":
+            name, joined, _ = word.partition("=")
+            option = options.get(name)
+            found.append(word)
+            repeated = ""
+            if option is not None and not option.is_flag:
+                repeated = name if option.multiple else ""
+                found += [] if joined else [value for value in [next(words, None)] if value is not None]
+        elif repeated and seen >= wanted:
+            found += [repeated, word]
+        else:
+            found.append(word)
+            seen, repeated = seen + 1, ""
+    return found
+
+
+def _shown(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        # A switch takes no value; its type in the help would say that it does.
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
+
 
 app = typer.Typer(
     name="metricfit",
-    cls=Group,
+    cls=Program,
     help="Train the classifier on the metric you report.\n\nFrom a table, a target and a metric to a model, its "
     "predictions and an honest comparison. Start with 'metricfit demo', or 'metricfit train --help'.",
     no_args_is_help=True,
@@ -49,18 +117,8 @@ def _help_of(command: Any) -> str:
     return "\n\n".join(" ".join(p.split()) for p in paragraphs).replace("[", "\\[")
 
 
-for _name, _module in {
-    "train": train,
-    "compare": compare,
-    "predict": predict,
-    "evaluate": evaluate,
-    "report": report,
-    "tune": tune,
-    "export": export,
-    "metrics": metrics,
-    "advise": advise,
-    "demo": demo,
-}.items():
+for _module in (train, compare, predict, evaluate, report, tune, export, metrics, advise, demo):
+    _name = _module.__name__.rpartition(".")[2]
     app.command(_name, cls=Command, help=_help_of(_module.command))(_module.command)
 
 
@@ -70,11 +128,8 @@ def main() -> None:
 
     try:
         app(prog_name="metricfit")
-    except Interrupted as stopped:
-        _say(str(stopped) or "Stopped.")
-        raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        _say("Stopped.")
+    except (Interrupted, KeyboardInterrupt) as stopped:
+        sys.stderr.write(f"{str(stopped) or 'Stopped.'}\n")
         raise SystemExit(1) from None
     except BrokenPipeError:
         # Whoever read the output has enough; nothing more can be written, at exit neither.
@@ -83,40 +138,29 @@ def main() -> None:
     except Exception as error:
         if "--debug" in sys.argv:
             raise
-        raise SystemExit(_told(error)) from None
+        code, message = _explained(error)
+        sys.stderr.write(f"Error: {message}\n")
+        raise SystemExit(code) from None
 
 
-def _told(error: Exception) -> int:
-    """Tell an error in words; its exit code."""
+def _explained(error: Exception) -> tuple[int, str]:
+    """The exit code and message of an error."""
     from metricfit.cli.errors import CommandError
     from metricfit.data import BadArgumentError, BadDataError, NotEnoughMemoryError
 
+    if isinstance(error, CommandError):
+        return error.exit_code, str(error)
     if isinstance(error, BadArgumentError):
         option = "" if error.argument == "path" else f"--{error.argument.replace('_', '-')}: "
-        _say(f"Error: {option}{error.problem}")
-        return 2
+        return 2, f"{option}{error.problem}"
     if isinstance(error, BadDataError):
-        _say(f"Error: {error}")
-        return 3
-    if isinstance(error, NotEnoughMemoryError):
-        _say(f"Error: {error} The option is --max-rows {error.max_rows}.")
-        return 1
-    if isinstance(error, CommandError):
-        _say(f"Error: {error}")
-        return error.exit_code
+        return 3, str(error)
     if isinstance(error, OSError) and error.strerror:
-        where = f"{error.filename}: " if error.filename else ""
-        _say(f"Error: {where}{error.strerror}.")
-        return 1
+        return 1, f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}."
+    if isinstance(error, NotEnoughMemoryError):
+        return 1, f"{error} The option is --max-rows {error.max_rows}."
     if isinstance(error, MemoryError):
-        _say("Error: there is not enough memory; train on a part of the rows with --max-rows.")
-        return 1
-    if isinstance(error, ValueError | TypeError):
-        _say(f"Error: {error}")
-        return 1
-    _say(f"Error: {type(error).__name__}: {error}\nThis should not happen; run again with --debug and report it.")
-    return 1
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
+        return 1, "there is not enough memory; train on a part of the rows with --max-rows."
+    if isinstance(error, ValueError | TypeError | ImportError):
+        return 1, str(error)
+    return 1, f"{type(error).__name__}: {error}\nThis should not happen; run again with --debug and report it."

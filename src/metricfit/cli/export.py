@@ -32,7 +32,6 @@ def command(
     Example: metricfit export model --format onnx --out model.onnx
     """
     from metricfit.cli.errors import UsageError
-    from metricfit.cli.models import load_model
     from metricfit.cli.output import Output
 
     output = Output(json, quiet)
@@ -41,8 +40,9 @@ def command(
     target = out or model.absolute().parent / f"{model.absolute().name}.onnx"
     if target.exists() and not overwrite:
         raise UsageError(f"--out: {target} exists; --overwrite replaces it.")
+    from metricfit.store import load
     from metricfit.store.onnx import to_onnx
 
-    inputs = to_onnx(load_model(model).classifier, target)
+    inputs = to_onnx(load(model), target)
     output.table(f"ONNX model: {target}", ["input", "type"], [[name, kind] for name, kind in inputs.items()], left=2)
     output.result({"file": str(target), "inputs": inputs})

@@ -1,23 +1,21 @@
-"""Results to standard output, everything else to standard error."""
+"""What a command writes: results to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from metricfit.choices import Choice
 
-from metricfit.choices import Choice
-
-__all__ = ["Output", "interval", "number", "with_options"]
+__all__ = ["Output", "in_words", "interval", "number"]
 
 _WIDTH_OF_A_PIPE = 140
+_OPTIONS = {"folds": ("folds", "group", "time"), "unused": ("categorical", "ignore")}
+"""The options that change what a classifier chose, by topic."""
 
 
 class Output:
@@ -25,10 +23,12 @@ class Output:
 
     Args:
         as_json: Whether the result is one JSON document instead of tables.
-        quiet: Whether to say nothing but the result and errors.
+        quiet: Whether to write only the result and errors.
     """
 
     def __init__(self, as_json: bool = False, quiet: bool = False) -> None:
+        from rich.console import Console
+
         self.as_json, self.quiet = as_json, quiet
         width = None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE
         # Column names and metrics hold brackets: they are text, never markup.
@@ -36,30 +36,34 @@ class Output:
         self.log = Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """Progress or an explanation, unless quiet."""
+        """Write progress or an explanation, unless quiet."""
         if not self.quiet:
             self.log.print(text)
 
     def warn(self, text: str) -> None:
-        """Something the user should know even when quiet."""
+        """Write something the user should know even when quiet."""
         self.log.print(f"Warning: {text}")
 
-    def choices(self, lines: Sequence[str | Choice]) -> None:
-        """What was decided without asking."""
+    def choices(self, lines: Sequence[str]) -> None:
+        """Write what was decided without asking."""
         if lines:
             self.note("Chosen without asking (the option in brackets changes it):")
         for line in lines:
-            self.note(f"  • {with_options(line) if isinstance(line, Choice) else line}")
+            self.note(f"  • {line}")
 
     def line(self, text: str) -> None:
-        """One line of the result."""
+        """Write one line of the result."""
         if not self.as_json:
             self.out.print(text)
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, left: int = 1) -> None:
-        """A table of the result; the first ``left`` columns are text."""
+        """Write a table of the result; the first ``left`` columns are text."""
         if self.as_json:
             return
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(title=Text(title), box=box.SIMPLE_HEAD, title_justify="left", show_edge=False, pad_edge=False)
         for i, column in enumerate(columns):
             table.add_column(Text(column), justify="left" if i < left else "right", overflow="fold")
@@ -68,19 +72,24 @@ class Output:
         self.out.print(table, soft_wrap=False)
 
     def result(self, content: Any) -> None:
-        """The result as JSON, if that was asked for."""
+        """Write the result as JSON, if that was asked for."""
         if self.as_json:
             sys.stdout.write(json.dumps(_plain(content), ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def with_options(choice: Choice) -> str:
-    """A choice with the options that change it.
+def in_words(choices: Iterable[Choice]) -> list[str]:
+    """What was decided without asking, each with the options that change it.
 
-    >>> with_options(Choice("rows", "10 rows drawn at random", ("max_rows",)))
-    '10 rows drawn at random (--max-rows)'
+    >>> from metricfit.choices import Choice
+    >>> in_words([Choice("rows", "500 rows drawn at random", ("max_rows",))])
+    ['500 rows drawn at random (--max-rows)']
     """
-    options = ", ".join(f"--{name.replace('_', '-')}" for name in choice.arguments)
-    return f"{choice} ({options})" if options else str(choice)
+    found = []
+    for choice in choices:
+        names = choice.arguments or _OPTIONS.get(choice.topic, ())
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+        found.append(f"{choice} ({options})" if options else str(choice))
+    return found
 
 
 def number(value: float | None) -> str:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from metricfit.cli.options import Data, Debug, Encoding, Model, Quiet, Separator
+from metricfit.cli.options import Data, Debug, Encoding, Model, Quiet, Separator, columns_of
+from metricfit.cli.output import Output
 
 __all__ = ["command"]
 
@@ -27,18 +28,16 @@ def command(
             metavar="COL…", help="Columns to pass through: --keep id name, or --keep id,name.", show_default=False
         ),
     ] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Probabilities before the decision rule is folded in.")
-    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Probabilities before the decision rule is folded in.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
     separator: Separator = None,
     encoding: Encoding = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Write one JSON object a row.", rich_help_panel="Output")
+        bool, typer.Option("--json", help="Write one JSON object per row.", rich_help_panel="Output")
     ] = False,
     quiet: Quiet = False,
     debug: Debug = False,
-) -> None:  # fmt: skip
+) -> None:
     """Predict labels and probabilities for the rows of a table.
 
     The columns are found by name, in any order; further columns are ignored. The file is read, and the result
@@ -46,7 +45,19 @@ def command(
 
     Example: metricfit predict model new.csv --keep customer_id --out predictions.csv
     """
-    from metricfit.cli.predicting import run
+    from metricfit.cli.errors import UsageError
+    from metricfit.data import open_table
+    from metricfit.store.model import open_model, writer
 
-    run(model, data, out=out, keep=keep or [], raw=raw, overwrite=overwrite, separator=separator, encoding=encoding,
-        as_json=json, quiet=quiet)  # fmt: skip
+    output = Output(json, quiet)
+    if out is not None and out.exists() and not overwrite:
+        raise UsageError(f"--out: {out} exists; --overwrite replaces it.")
+    loaded = open_model(model)
+    file = open_table(data, separator=separator, encoding=encoding)
+    count = 0
+    with writer(out, lines=json) as write:
+        for frame in loaded.predictions(file, keep=columns_of(keep, file.columns), raw=raw):
+            count += len(frame)
+            write(frame)
+    if out is not None:
+        output.note(f"{count:,} rows predicted: {out}")

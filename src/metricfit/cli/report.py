@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from metricfit.cli.options import Debug, Encoding, Json, Model, Quiet, Separator, TrueLabels
+from metricfit.cli.options import Debug, Encoding, Json, Model, Quiet, Separator, TrueLabels, Weight, columns_of
+from metricfit.cli.output import Output, in_words
 
 __all__ = ["command"]
 
@@ -27,15 +28,13 @@ def command(
         typer.Option(metavar="FILE", help="Write the page here.", show_default="MODEL/report.html"),
     ] = None,
     target: TrueLabels = None,
-    weight: Annotated[
-        str | None, typer.Option(metavar="COL", help="Weight of each row.", show_default=False)
-    ] = None,
+    weight: Weight = None,
     separator: Separator = None,
     encoding: Encoding = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
-) -> None:  # fmt: skip
+) -> None:
     """Write the report of a model: one HTML page with the measured metric, an explorer of decision rules, and curves.
 
     Without DATA it is drawn from the rows that were held out in training. With DATA it shows those rows: without
@@ -43,7 +42,54 @@ def command(
 
     Example: metricfit report model march.csv --out march.html
     """
-    from metricfit.cli.reporting import run
+    from metricfit.assess.scores import codes_of, scores_of
+    from metricfit.cli.errors import UsageError
+    from metricfit.data import open_table
+    from metricfit.report import Unlabelled, render
+    from metricfit.report.content import NO_SCORES
+    from metricfit.store.model import open_model, written_whole
 
-    run(model, data, out=out, target=target, weight=weight, separator=separator, encoding=encoding, as_json=json,
-        quiet=quiet)  # fmt: skip
+    output = Output(json, quiet)
+    place = out or model / "report.html"
+    if place.is_dir():
+        raise UsageError(f"--out: {place} is a folder; name the file to write.")
+    given = {"target": target, "weight": weight, "separator": separator, "encoding": encoding}
+    if data is None and (without := [name for name, value in given.items() if value is not None]):
+        raise UsageError(f"--{without[0]}: has no effect without DATA.")
+    loaded = open_model(model)
+    classifier = loaded.classifier
+    shown: dict[str, Any] = {"scores": None, "unlabelled": None}
+    notices: list[str] = []
+    kept = classifier.held_out_
+    if data is not None:
+        file = open_table(data, separator=separator, encoding=encoding)
+        name = Path(data).name if data != "-" else "standard input"
+        missing = [] if target is not None else [column for column in loaded.target if column not in file.columns]
+        if missing:
+            if weight is not None:
+                raise UsageError("--weight: has no effect on rows without labels.")
+            notices.append(
+                f"{name} has no column {', '.join(map(repr, missing))}, so the true labels are not known: matrices, "
+                "curves and the explorer are left out, and the page shows only what the model says about these rows."
+            )
+            output.warn(notices[-1])
+            proba = loaded.probabilities(file)
+            kept = None
+            shown["unlabelled"] = Unlabelled(proba, codes_of(classifier.decision_rule_, proba), f"rows of {name}")
+        else:
+            table = loaded.labelled_rows(file, target=columns_of(target, file.columns), weight=weight)
+            output.choices(in_words(table.choices))
+            notices.append(
+                f"These are the rows of {name}. The cross-entropy baseline is not kept with the model, so there is "
+                "nothing to compare with here; the report of the held-out rows (without DATA) has the comparison."
+            )
+            kept = scores_of(classifier, table.X, table.y, table.weight, source=f"rows of {name}")
+            shown["scores"] = kept
+    elif kept is None:
+        output.warn(NO_SCORES.replace("MODEL", str(model)))
+    settings = loaded.files.get("train.toml", b"").decode()
+    page = render(classifier, loaded.description, settings=settings or None, notices=notices, **shown)
+    with written_whole(place) as path:
+        path.write_text(page, encoding="utf-8")
+    output.line(f"Report: {place}")
+    output.result({"report": str(place), "rows": 0 if kept is None else len(kept), "notes": notices})

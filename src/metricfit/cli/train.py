@@ -2,17 +2,61 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import signal
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metricfit.cli.config import from_file
-from metricfit.cli.options import Data, Debug, Encoding, Json, Quiet, Seed, Separator, Target
+from metricfit.cli.options import (
+    COLUMNS,
+    RUN,
+    SPLITS,
+    Categorical,
+    Config,
+    Data,
+    Debug,
+    Encoding,
+    Group,
+    Ignore,
+    Json,
+    MaxEpochs,
+    MaxRows,
+    Missing,
+    Positive,
+    Quiet,
+    Seed,
+    Separator,
+    Target,
+    Use,
+    Weight,
+    check_free,
+    checked_metric,
+    explicit_metric,
+    roles_of,
+    seconds,
+    to_toml,
+)  # fmt: skip
+from metricfit.cli.output import Output, in_words, interval, number
+
+if TYPE_CHECKING:
+    from metricfit.choices import Choice
+    from metricfit.classifier import MetricClassifier
+    from metricfit.data import LabelledTable, Roles
 
 __all__ = ["command"]
 
-_SPLITS, _COLUMNS, _RUN = "Held-out data", "Columns", "The run"
+_SWITCHES = ("resume", "overwrite", "config", "json", "quiet", "debug")
+_FREE_TO_CHANGE = {"max_time"}
+_SETTINGS = "train.toml"
 
 
 def command(
@@ -31,110 +75,63 @@ def command(
     out: Annotated[Path, typer.Option(metavar="DIR", help="The model folder to write.", show_default=False)],
     validation: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Measure on this file's rows.", show_default=False, rich_help_panel=_SPLITS),
+        typer.Option(metavar="FILE", help="Measure on this file's rows.", show_default=False, rich_help_panel=SPLITS),
     ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COL", help="Never split rows with the same value, such as one patient's.", show_default=False,
-            rich_help_panel=_SPLITS,
-        ),
-    ] = None,
+    group: Group = None,
     time: Annotated[
         str | None,
         typer.Option(
             metavar="COL", help="Hold out the latest fifth of the rows, and validate on spans of time.",
-            show_default=False, rich_help_panel=_SPLITS,
+            show_default=False, rich_help_panel=SPLITS,
         ),
     ] = None,
     folds: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=2, help="Members of the ensemble.", show_default="by size", rich_help_panel=_SPLITS
+            metavar="N", min=2, help="Members of the ensemble.", show_default="by size", rich_help_panel=SPLITS
         ),
     ] = None,
     baseline: Annotated[
         bool,
-        typer.Option(help="Train the same network with cross-entropy for comparison.", rich_help_panel=_SPLITS),
+        typer.Option(help="Train the same network with cross-entropy for comparison.", rich_help_panel=SPLITS),
     ] = True,
-    weight: Annotated[
-        str | None,
-        typer.Option(metavar="COL", help="Weight of each row.", show_default=False, rich_help_panel=_COLUMNS),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COL…", help="Columns not to use.", show_default=False,
-            rich_help_panel=_COLUMNS,
-        ),
-    ] = None,
-    use: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COL…", help="Columns to use though they look like identifiers.", show_default=False,
-            rich_help_panel=_COLUMNS,
-        ),
-    ] = None,
-    categorical: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COL…", help="Columns of numbers that are only codes.", show_default=False, rich_help_panel=_COLUMNS
-        ),
-    ] = None,
-    missing: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT…", help="Further texts that mean 'missing', beside '', ?, NA, null.", show_default=False,
-            rich_help_panel=_COLUMNS,
-        ),
-    ] = None,
-    positive: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LABEL", help="The positive class of two.", show_default="second in order", rich_help_panel=_COLUMNS
-        ),
-    ] = None,
+    weight: Weight = None,
+    ignore: Ignore = None,
+    use: Use = None,
+    categorical: Categorical = None,
+    missing: Missing = None,
+    positive: Positive = None,
     task: Annotated[
         str,
-        typer.Option(metavar="TASK", help="auto, binary, multiclass or multilabel.", rich_help_panel=_COLUMNS),
+        typer.Option(metavar="TASK", help="auto, binary, multiclass or multilabel.", rich_help_panel=COLUMNS),
     ] = "auto",
     recipe: Annotated[
         str,
-        typer.Option(
-            metavar="NAME", help="default, east, log_loss, surrogate_fbeta or anyloss.", rich_help_panel=_RUN,
-        ),
+        typer.Option(metavar="NAME", help="default, east, log_loss, surrogate_fbeta or anyloss.", rich_help_panel=RUN),
     ] = "default",
+    step: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEP", help="Approximation of the step function, such as linear:delta=0.1 or sigmoid:k=10.",
+            show_default="by recipe", rich_help_panel=RUN,
+        ),
+    ] = None,
     max_time: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Stop training after 90s, 15m or 2h and keep the best so far.",
-                     show_default=False, rich_help_panel=_RUN),
+                     show_default=False, rich_help_panel=RUN),
     ] = None,
-    max_rows: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=10, help="Train on so many rows, drawn at random, if there are more.",
-                     show_default=False, rich_help_panel=_RUN),
-    ] = None,
-    max_epochs: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, help="Passes over the data at most.", show_default="by recipe", rich_help_panel=_RUN
-        ),
-    ] = None,
+    max_rows: MaxRows = None,
+    max_epochs: MaxEpochs = None,
     seed: Seed = 0,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was stopped.", rich_help_panel=_RUN)
+        bool, typer.Option("--resume", help="Go on with a run that was stopped.", rich_help_panel=RUN)
     ] = False,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace the model folder, or a stopped run.", rich_help_panel=_RUN),
+        typer.Option("--overwrite", help="Replace the model folder, or a stopped run.", rich_help_panel=RUN),
     ] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="A TOML file with any of these options, such as the train.toml of a model folder; the "
-            "command line wins.", show_default=False, is_eager=True, callback=from_file, rich_help_panel=_RUN,
-        ),
-    ] = None,
+    config: Config = None,
     separator: Separator = None,
     encoding: Encoding = None,
     json: Json = False,
@@ -144,20 +141,235 @@ def command(
     """Train a classifier on the metric it is judged by.
 
     Reads a table, finds out what its columns hold, trains, measures on held-out rows beside cross-entropy plain and
-    tuned, and writes a model folder with a report. Everything that was decided without asking is told on standard
+    tuned, and writes a model folder with a report. Everything that was decided without asking is reported on standard
     error with its reason.
 
     An option shown with COL… takes one name or several: --ignore id name, --ignore id,name, or the option again.
 
     Example: metricfit train churn.csv --target churn --metric "f1[yes]" --out model
     """
-    from metricfit.cli.fitting import run
+    options = {n: str(v) if isinstance(v, Path) else v for n, v in locals().items() if n not in _SWITCHES}
+    _train(options, resume=resume, overwrite=overwrite, as_json=json, quiet=quiet)
 
-    options: dict[str, Any] = {
-        "data": data, "target": target, "metric": metric, "out": str(out), "validation": validation, "group": group,
-        "time": time, "folds": folds, "baseline": baseline, "weight": weight, "ignore": ignore or [], "use": use or [],
-        "categorical": categorical or [], "missing": missing or [], "positive": positive, "task": task,
-        "recipe": recipe, "max_time": max_time, "max_rows": max_rows, "max_epochs": max_epochs, "seed": seed,
-        "separator": separator, "encoding": encoding,
-    }  # fmt: skip
-    run(options, resume=resume, overwrite=overwrite, as_json=json, quiet=quiet)
+
+def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool, quiet: bool) -> None:
+    """Train with the options; together, where torchrun started several processes."""
+    from metricfit.assess import scores_of
+    from metricfit.classifier import MetricClassifier
+    from metricfit.cli.errors import wrong_use
+    from metricfit.data import BadDataError
+    from metricfit.data.columns import formats_to_json
+    from metricfit.distributed import is_first_process, join_processes, wait_for_all
+    from metricfit.report.about import describe_table
+    from metricfit.training import TimeLimit
+    from metricfit.training.recipes import Recipe
+
+    join_processes()
+    first = is_first_process()
+    output = Output(as_json and first, quiet or not first)
+    out = Path(options["out"])
+    spec, limit = checked_metric(options["metric"]), seconds(options["max_time"])
+    shorter = {} if options["max_epochs"] is None else {"max_epochs": options["max_epochs"], "min_updates": 0}
+    recipe = Recipe(options["recipe"], step=options["step"], **shorter)
+    with wrong_use():
+        recipe.complete()
+    check_free(out, overwrite)
+    checkpoint = out.absolute().parent / f"{out.name}.checkpoint"
+    going_on = _check_checkpoint(checkpoint, options, resume=resume, overwrite=overwrite, output=output)
+
+    table, held, roles = _tables(options, output)
+    metric = explicit_metric(spec, table, options["positive"])
+    groups, folds = table.fold_groups(options["folds"])
+    choices = in_words(table.choices)
+    output.choices(choices)
+    output.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {metric}.")
+
+    compared = options["baseline"]
+    share = None if limit is None else limit / (2 if compared else 1)
+    common: dict[str, Any] = {"cv": folds or "auto", "verbose": not output.quiet, "random_state": options["seed"]}
+    classifier = MetricClassifier(
+        metric, recipe=recipe, baseline=compared and held is None, checkpoint_dir=checkpoint,
+        callbacks=[TimeLimit(share)], **common,
+    )  # fmt: skip
+    usual = None
+    wait_for_all()  # until every process has seen that no other run is in the way
+    if not going_on and first:
+        _start_checkpoint(checkpoint, options)
+    with _stoppable(checkpoint, first), _shown_warnings(output):
+        try:
+            classifier.fit(table.X, table.target, table.weight, groups)
+            if held is not None and compared:
+                output.note("Training the same network with cross-entropy, for comparison.")
+                usual = MetricClassifier(
+                    metric, recipe=Recipe("log_loss", rule="tuned", **shorter), baseline=False,
+                    checkpoint_dir=checkpoint / "cross-entropy", callbacks=[TimeLimit(share)], **common,
+                ).fit(table.X, table.target, table.weight, groups)  # fmt: skip
+        except ValueError as error:  # options were checked before; what is left is about the rows
+            raise BadDataError(str(error)) from error
+    decided = in_words([*classifier.choices_, _kinds(classifier)])
+    output.choices(decided)
+    if held is not None:
+        source = _source(options)
+        classifier.held_out_ = scores_of(classifier, held.X, held.y, held.weight, source=source, baseline=usual)
+    rows, verdict = _measured(classifier, measured=held is not None)
+    count = max((row["rows"] for row in rows), default=0)
+    notes: dict[str, Any] = {
+        "choices": [*choices, *decided],
+        "target": roles.target if table.labels else roles.target[0],
+        "input": {"formats": formats_to_json(table.formats), "missing": roles.missing},
+        "held_out": [] if held is None else rows,
+        "held_out_rows": count,
+        "data": describe_table(table.X),
+    }
+    if not first:
+        return
+    from metricfit import save
+
+    save(classifier, out, overwrite=overwrite, notes=notes, files={_SETTINGS: to_toml(options).encode()})
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    metric_text, page = str(classifier.metric_), out / "report.html"
+    if rows:
+        noted = any(row["note"] for row in rows)
+        cells = [[r["model"], number(r["value"]), interval(r["low"], r["high"]), r["note"]] for r in rows]
+        heads = ["model", "value", "95 % interval", ""]
+        wide = len(heads) if noted else len(heads) - 1
+        output.table(f"{metric_text} on {count:,} held-out rows", heads[:wide], [cell[:wide] for cell in cells])
+        if verdict:
+            output.line(verdict)
+    else:
+        output.line("Nothing was held out, so there is no measured value: too few rows.")
+    output.line(f"Model:  {out}")
+    output.line(f"Report: {page}")
+    output.result({
+        "metric": metric_text, "classes": classifier.classes_.tolist(), "held_out_rows": count, "held_out": rows,
+        "choices": notes["choices"], "model": str(out), "report": str(page),
+    })  # fmt: skip
+
+
+def _tables(options: dict[str, Any], output: Output) -> tuple[LabelledTable, LabelledTable | None, Roles]:
+    """The rows to train on, the rows to measure on if the options set some apart, and which column is what."""
+    from metricfit.cli.errors import UsageError
+    from metricfit.data import open_table, read_labelled, read_labelled_like
+
+    reading = {"separator": options["separator"], "encoding": options["encoding"]}
+    file = open_table(options["data"], **reading)
+    roles = roles_of(options, file)
+    table = read_labelled(
+        file, roles, max_rows=options["max_rows"], seed=options["seed"], task=options["task"], note=output.note
+    )
+    if options["validation"] is not None:
+        if table.time is not None:
+            raise UsageError("--time: has no effect with --validation; give one of them.")
+        held = read_labelled_like(open_table(options["validation"], **reading), roles, table.formats, table.classes)
+        table.choices += held.choices
+        return table, held, roles
+    return (table, None, roles) if table.time is None else (*table.split_latest(), roles)
+
+
+def _source(options: dict[str, Any]) -> str:
+    if options["validation"] is not None:
+        return f"rows of {Path(options['validation']).name}"
+    return f"rows that are the latest by {options['time']}; nothing was trained on them"
+
+
+def _check_checkpoint(path: Path, options: dict[str, Any], *, resume: bool, overwrite: bool, output: Output) -> bool:
+    """Whether there is a stopped run to go on with; an error if it is another one, or in the way."""
+    import tomllib
+
+    from metricfit.cli.errors import UsageError
+
+    settings = path / _SETTINGS
+    if settings.exists() and resume:
+        before = tomllib.loads(settings.read_text(encoding="utf-8"))
+        now = tomllib.loads(to_toml(options))
+        differs = [k for k in sorted(before.keys() | now.keys()) if before.get(k) != now.get(k)]
+        if wrong := [k for k in differs if k not in _FREE_TO_CHANGE]:
+            key = wrong[0]
+            raise UsageError(
+                f"--resume: the run in {path} was started with another --{key.replace('_', '-')} "
+                f"({before.get(key)!r}, now {now.get(key)!r}); use the same options, or --overwrite to start anew."
+            )
+        output.note(f"Going on with the run in {path}.")
+        return True
+    if path.exists() and not overwrite and not resume:
+        raise UsageError(
+            f"--out: {path} holds a run that was stopped; --resume goes on with it, --overwrite starts anew."
+        )
+    if resume:
+        output.note("There is no stopped run to resume; starting from the beginning.")
+    return False
+
+
+def _start_checkpoint(path: Path, options: dict[str, Any]) -> None:
+    if path.exists():
+        shutil.rmtree(path)
+    path.mkdir(parents=True)
+    (path / _SETTINGS).write_text(to_toml(options), encoding="utf-8")
+
+
+@contextmanager
+def _stoppable(checkpoint: Path, first: bool) -> Iterator[None]:
+    """Ctrl-C ends the run at once and says how to go on; the first process cleans up."""
+    from metricfit.cli.errors import Interrupted
+
+    def stop(*_: Any) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except BaseException as error:
+        empty = not any(checkpoint.rglob("*.pt"))
+        if empty and first:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        if not isinstance(error, Interrupted):
+            raise
+        if empty:
+            raise Interrupted("Stopped before the first epoch was done; nothing was written.") from None
+        arguments = [a for a in sys.argv[1:] if a not in ("--resume", "--overwrite")]
+        raise Interrupted(
+            f"Stopped. What was trained so far is kept in {checkpoint}; go on with\n  metricfit "
+            f"{shlex.join([*arguments, '--resume'])}"
+        ) from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _shown_warnings(output: Output) -> Iterator[None]:
+    from metricfit.data.preprocessing import UnusedColumnsWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.simplefilter("ignore", UnusedColumnsWarning)  # the choices name these columns
+        yield
+    for text in dict.fromkeys(str(w.message) for w in caught):
+        output.warn(text)
+
+
+def _kinds(classifier: MetricClassifier) -> Choice:
+    """How many columns were taken as what."""
+    from metricfit.choices import Choice
+
+    preprocessor: Any = classifier.preprocessor_
+    counts = Counter(column.kind for column in preprocessor.describe() if not column.dropped)
+    shown = ", ".join(f"{count} as {kind}" for kind, count in counts.items())
+    return Choice("columns", f"columns taken by what they hold: {shown}; the report lists each", ("categorical",))
+
+
+def _measured(classifier: MetricClassifier, *, measured: bool) -> tuple[list[dict[str, Any]], str]:
+    """What each model reaches on held-out rows, as rows of a table, and the verdict."""
+    from metricfit.assess import assess_held_out
+
+    scores, report = classifier.held_out_, classifier.validation_report_
+    if scores is None:
+        return [], ""
+    model, verdicts = assess_held_out(classifier.metric_, scores, classifier.classes_.tolist())
+    verdict = str(verdicts[-1]) if verdicts else ""
+    if not measured:
+        names = ["model", "value", "low", "high", "rows", "note"]
+        return report.dropna(subset=["value"])[names].to_dict(orient="records"), verdict
+    found = [*(v.rival for v in verdicts), replace(model, name="trained on the metric")]
+    rows = [{"model": a.name, **asdict(a.estimate), "rows": a.rows, "note": a.note} for a in found]
+    return rows, verdict

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from json import loads
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metricfit.cli.options import Debug, Encoding, Json, Model, Quiet, Separator, TrueLabels
+from metricfit.cli.options import (
+    Debug,
+    Encoding,
+    Json,
+    Model,
+    Quiet,
+    Separator,
+    TrueLabels,
+    Weight,
+    check_free,
+    checked_metric,
+    columns_of,
+    resolved,
+)  # fmt: skip
+from metricfit.cli.output import Output, in_words, interval, number
+
+if TYPE_CHECKING:
+    from metricfit.data import LabelledTable
+    from metricfit.decisions import DecisionRule
+    from metricfit.metrics import Metric
+    from metricfit.store.model import SavedModel
 
 __all__ = ["command"]
 
@@ -46,9 +67,7 @@ def command(
                      show_default=False),
     ] = None,
     target: TrueLabels = None,
-    weight: Annotated[
-        str | None, typer.Option(metavar="COL", help="Weight of each row.", show_default=False)
-    ] = None,
+    weight: Weight = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model folder of --out.")] = False,
     separator: Separator = None,
     encoding: Encoding = None,
@@ -65,20 +84,97 @@ def command(
 
     Example: metricfit tune model holdout.csv --metric "precision[yes] subject to recall[yes] >= 0.9"
     """
+    from metricfit import save
+    from metricfit.choices import Choice
     from metricfit.cli.errors import UsageError
+    from metricfit.data import open_table
+    from metricfit.store.model import open_model
+    from metricfit.training.explanation import rule_in_words
 
+    output = Output(json, quiet)
+    if out is not None:
+        check_free(out, overwrite)
+    result: dict[str, Any] = {}
     if rule is not None or threshold is not None:
-        from metricfit.cli import ruling
-
-        for option, given in (("DATA", data), ("--metric", metric), ("--confidence", confidence), ("--target", target),
+        for option, value in (("DATA", data), ("--metric", metric), ("--confidence", confidence), ("--target", target),
                               ("--weight", weight)):  # fmt: skip
-            if given is not None:
+            if value is not None:
                 raise UsageError(f"{option}: has no effect with a rule that is given.")
-        ruling.run(model, rule=rule, threshold=threshold, out=out, overwrite=overwrite, as_json=json, quiet=quiet)
-        return
-    if data is None or metric is None:
+        loaded = open_model(model)
+        loaded.change_rule(_given_rule(loaded, rule, threshold), Choice("rule", "the decision rule was given by hand"))
+    elif data is None or metric is None:
         raise UsageError("give DATA and --metric to choose a rule, or the rule itself with --threshold or --rule.")
-    from metricfit.cli.tuning import run
+    else:
+        asked = checked_metric(metric)
+        loaded = open_model(model)
+        file = open_table(data, separator=separator, encoding=encoding)
+        table = loaded.labelled_rows(file, target=columns_of(target, file.columns), weight=weight)
+        result = _tune(loaded, table, asked, confidence, output)
+    chosen = loaded.classifier.decision_rule_
+    folder = save(loaded.classifier, out or model, overwrite=out is None or overwrite, notes=loaded.notes,
+                  files=loaded.files)  # fmt: skip
+    output.line(f"Rule:  {rule_in_words(chosen)}")
+    output.line(f"Model: {folder}")
+    output.result({**result, "rule": loads(chosen.to_json()), "model": str(folder)})
 
-    run(model, data, spec=metric, out=out, confidence=confidence, target=target, weight=weight, overwrite=overwrite,
-        separator=separator, encoding=encoding, as_json=json, quiet=quiet)  # fmt: skip
+
+def _tune(
+    loaded: SavedModel, table: LabelledTable, asked: Metric, confidence: float | None, output: Output
+) -> dict[str, Any]:
+    """Choose the rule on the rows, and show what it changes there."""
+    from metricfit.assess import Decided, estimate, scores_of
+    from metricfit.choices import Choice
+    from metricfit.cli.errors import UsageError
+    from metricfit.decisions import best_rule
+    from metricfit.metrics import Constrained
+
+    classifier = loaded.classifier
+    labels = tuple(classifier.classes_.tolist())
+    metric = resolved(asked, list(labels), classifier.task_)[0]
+    if metric.judges_scores:
+        raise UsageError(f"--metric: {metric} judges the order of scores; no decision rule changes it.")
+    output.choices(in_words(table.choices))
+    before = scores_of(classifier, table.X, table.y, table.weight)
+    best = best_rule(
+        table.y, classifier.predict_raw_proba(table.X), metric, labels=labels, sample_weight=table.weight,
+        confidence=confidence,
+    )  # fmt: skip
+    how = f"the decision rule was tuned for {metric} on {len(table.y):,} rows"
+    loaded.change_rule(best.rule, Choice("rule", how), metric=metric)
+    shown = []
+    parts = [metric.objective, *(c.metric for c in metric.constraints)] if isinstance(metric, Constrained) else [metric]
+    for part in parts:
+        was, now = (
+            estimate(part, Decided(s.truth, s.decided, labels, s.proba, s.weight))
+            for s in (before, before.with_rule(best.rule))
+        )
+        shown.append((str(part), was, now))
+    cells = [[name, number(was.value), number(now.value), interval(now.low, now.high)] for name, was, now in shown]
+    output.table(
+        f"On the {len(table.y):,} rows it was chosen on", ["metric", "before", "after", "95 % interval"], cells
+    )
+    rows = [{"metric": name, "before": was.value, "after": now.value} for name, was, now in shown]
+    return {"metric": str(metric), "rows": rows}
+
+
+def _given_rule(loaded: SavedModel, text: str | None, threshold: float | None) -> DecisionRule:
+    """The rule of --threshold or --rule, checked against the model."""
+    from metricfit.cli.errors import UsageError, wrong_use
+    from metricfit.decisions import DecisionRule
+
+    classes, task = tuple(loaded.classifier.classes_.tolist()), loaded.classifier.task_
+    if text is None:
+        if task != "binary":
+            raise UsageError(f"--threshold: decides between two classes; the model has {len(classes)}. Use --rule.")
+        return DecisionRule.at_threshold(threshold or 0.0, classes)
+    if threshold is not None:
+        raise UsageError("--threshold: is a rule already; give --rule or --threshold.")
+    if not text.lstrip().startswith("{") and Path(text).is_file():
+        text = Path(text).read_text(encoding="utf-8")
+    with wrong_use():
+        found = DecisionRule.from_json(text)
+    if found.classes != classes:
+        raise UsageError(f"--rule: its classes are {list(found.classes)[:5]}, the model's {list(classes)[:5]}.")
+    if (found.kind == "thresholds") is not (task == "multilabel"):
+        raise UsageError(f"--rule: a rule of kind {found.kind!r} does not fit this model.")
+    return found

@@ -19,7 +19,14 @@ from metricfit.data.encoders import CategoryEncoder, DateEncoder, Folds, NumberE
 from metricfit.data.errors import close_to
 from metricfit.data.tables import Column, Table, is_frame
 
-__all__ = ["ColumnSummary", "TablePreprocessor", "columns_in_words", "unused_in_words", "warn_of_unused"]
+__all__ = [
+    "ColumnSummary",
+    "TablePreprocessor",
+    "UnusedColumnsWarning",
+    "columns_in_words",
+    "unused_in_words",
+    "warn_of_unused",
+]
 
 _FREE_TEXT = "an identifier or free text: hardly a value occurs twice"
 """Why a column of text was dropped."""
@@ -350,6 +357,10 @@ def unused_in_words(preprocessor: Any) -> list[str]:
     return [f"{_named([c.name for c in dropped if c.dropped == reason])} not used: {reason}" for reason in reasons]
 
 
+class UnusedColumnsWarning(UserWarning):
+    """Columns were not used; the classifier's choices name them too."""
+
+
 def warn_of_unused(preprocessor: Any, *, stacklevel: int = 2) -> None:
     """Warn of text that was dropped, and of a table of which nothing is left.
 
@@ -374,7 +385,7 @@ def warn_of_unused(preprocessor: Any, *, stacklevel: int = 2) -> None:
         )
     else:
         return
-    warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
+    warnings.warn(message, UnusedColumnsWarning, stacklevel=stacklevel + 1)
 
 
 def _named(names: list[str]) -> str:

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.numerics import safe_sqrt
 
 __all__ = ["Formula", "Fraction", "Symbols", "Term", "trace"]
 
@@ -153,7 +152,7 @@ def trace(function: Callable[..., Any], parameters: tuple[str, ...] = ()) -> For
             "formula of the whole matrix under c.sum or c.mean."
         )
     scaled = max(degrees) > 1
-    every = "n" in names or scaled
+    every = not whole and (scaled or "n" in names)  # to be added up
     return Formula(tuple(steps), tuple(c for c in COUNTS if every or c in names), whole, scaled)
 
 
@@ -315,8 +314,11 @@ def _divide(above: _Value, below: _Value) -> _Value:
 
 
 def _power(base: _Value, exponent: _Value) -> _Value:
-    root = exponent.value == 0.5 and isinstance(base.value, Tensor)
-    return _Value(safe_sqrt(base.value) if root else base.value**exponent.value, base.undefined)
+    if exponent.value != 0.5 or not isinstance(base.value, Tensor):
+        return _Value(base.value**exponent.value, base.undefined)
+    # The root has a zero gradient at zero instead of an infinite one.
+    vanishes = base.value <= torch.finfo(base.value.dtype).tiny  # false for NaN, which stays NaN
+    return _Value(base.value.masked_fill(vanishes, 1.0).sqrt().masked_fill(vanishes, 0.0), base.undefined)
 
 
 def _sum(each: _Value) -> _Value:

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from metricfit.assess.intervals import Estimate, Rival, Verdict, estimate
-from metricfit.assess.scores import HeldOutScores
-from metricfit.inputs import Task
+from metricfit.assess import Assessment, HeldOutScores, Verdict, assess_held_out
+from metricfit.assess.verdicts import in_words as rival_in_words
 from metricfit.metrics import Metric
 from metricfit.report.formula import in_words
 
@@ -18,68 +17,50 @@ __all__ = ["answer"]
 MODEL, PLAIN, TUNED = "This model", "Cross-entropy, arg max", "Cross-entropy, tuned rule"
 
 
-def answer(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...], task: Task) -> dict[str, Any]:
+def answer(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]) -> dict[str, Any]:
     """Sentence, warning and table rows."""
-    rivals = [Rival(MODEL, scores.decided, scores.proba)]
-    plain = scores.baseline_decided
-    if plain is not None and scores.baseline is not None:
-        rivals.append(Rival(PLAIN, plain, scores.baseline))
-        if scores.baseline_tuned is not None and not metric.judges_scores:
-            rivals.append(Rival(TUNED, scores.baseline_tuned, scores.baseline))
-    verdicts = estimate(metric, scores.truth, rivals, labels, task, scores.weight)
+    model, verdicts = assess_held_out(metric, scores, labels)
     name = in_words(metric)
     name = name[0].upper() + name[1:]
+    main = verdicts[-1] if verdicts else None
     return {
         "metric": name,
-        "sentence": _sentence(name, verdicts, scores),
-        "warning": _warning(verdicts),
-        "limits": _limits(verdicts[0]),
-        "rows": [_row(v) for v in verdicts],
+        "sentence": _sentence(name, model, main, scores),
+        "warning": _warning(model, main),
+        "limits": _limits(model),
+        "rows": [_row(model, None), *(_row(v.rival, v) for v in verdicts)],
         "greater": metric.greater_is_better,
         "classes_absent": _absent(scores, labels),
     }
 
 
-def _sentence(name: str, verdicts: list[Verdict], scores: HeldOutScores) -> str:
-    ours = verdicts[0].estimate
+def _sentence(name: str, model: Assessment, verdict: Verdict | None, scores: HeldOutScores) -> str:
+    ours = model.estimate
     count = f"{scores.total or len(scores):,}"
     if math.isnan(ours.value):
         return f"{name} has no value on these {count} held-out rows."
-    start = f"{name} is {ours.value:.3f}{_between(ours)} on {count} held-out rows"
-    if len(verdicts) == 1 or verdicts[-1].gain is None:
+    between = "" if math.isnan(ours.low) else f" (95 % interval {ours.low:.3f} to {ours.high:.3f})"
+    start = f"{name} is {ours.value:.3f}{between} on {count} held-out rows"
+    if verdict is None:
         return start + "."
-    gain, rival = verdicts[-1].gain, _in_words(verdicts[-1].name)
-    missed = _missed(verdicts[-1])
-    if missed and not _missed(verdicts[0]):
-        return f"{start}; {rival} does not meet {' and '.join(missed)} there."
-    if gain.low > 0:
-        return f"{start}: {gain.value:.3f} better than {rival}."
-    if gain.high < 0:
-        return f"{start}: {-gain.value:.3f} worse than {rival}."
+    rival = rival_in_words(verdict.rival.name)
+    if verdict.rival.missed and not model.missed:
+        return f"{start}; {rival} does not meet {' and '.join(verdict.rival.missed)} there."
+    if verdict.gain.low > 0:
+        return f"{start}: {verdict.gain.value:.3f} better than {rival}."
+    if verdict.gain.high < 0:
+        return f"{start}: {-verdict.gain.value:.3f} worse than {rival}."
     return f"{start}: no clear difference from {rival}."
 
 
-def _in_words(name: str) -> str:
-    return {PLAIN: "the same network trained with cross-entropy", TUNED: "cross-entropy with a tuned rule"}[name]
-
-
-def _between(value: Estimate) -> str:
-    return "" if math.isnan(value.low) else f" (95 % interval {value.low:.3f} to {value.high:.3f})"
-
-
-def _warning(verdicts: list[Verdict]) -> str:
-    missed = _missed(verdicts[0])
-    if missed:
-        return f"On these rows the model does not meet {' and '.join(missed)}."
-    if len(verdicts) == 1 or verdicts[-1].gain is None or math.isnan(verdicts[-1].gain.value):
+def _warning(model: Assessment, verdict: Verdict | None) -> str:
+    if model.missed:
+        return f"On these rows the model does not meet {' and '.join(model.missed)}."
+    if verdict is None or verdict.better in ("model", "unknown"):
         return ""
-    if _missed(verdicts[-1]):
-        return ""  # whatever it reaches, it is not what was asked for
-    gain, rival = verdicts[-1].gain, _in_words(verdicts[-1].name)
-    if gain.low > 0:
-        return ""
+    gain, rival = verdict.gain, rival_in_words(verdict.rival.name)
     paired = f"{gain.value:+.3f}, paired 95 % interval {gain.low:+.3f} to {gain.high:+.3f}".replace("-", "\u2212")
-    if gain.high < 0:
+    if verdict.better == "rival":
         return f"Cross-entropy did better here: against {rival} the gain is {paired}. Prefer it, or look at its rule."
     return (
         f"The gain over {rival} is within the noise: {paired}. With these rows the two cannot be told apart; a simpler "
@@ -87,23 +68,16 @@ def _warning(verdicts: list[Verdict]) -> str:
     )
 
 
-def _missed(verdict: Verdict) -> list[str]:
-    return [text for text, _, met in verdict.constraints if not met]
+def _limits(found: Assessment) -> list[dict[str, Any]]:
+    return [{"text": c.constraint, **vars(c.estimate), "met": c.met} for c in found.constraints]
 
 
-def _limits(verdict: Verdict) -> list[dict[str, Any]]:
-    return [{"text": text, "value": value, "met": met} for text, value, met in verdict.constraints]
-
-
-def _row(verdict: Verdict) -> dict[str, Any]:
-    e, g = verdict.estimate, verdict.gain
+def _row(found: Assessment, verdict: Verdict | None) -> dict[str, Any]:
     return {
-        "name": verdict.name,
-        "value": e.value,
-        "low": e.low,
-        "high": e.high,
-        "gain": None if g is None else {"value": g.value, "low": g.low, "high": g.high},
-        "limits": _limits(verdict),
+        "name": found.name[0].upper() + found.name[1:],
+        **vars(found.estimate),
+        "gain": None if verdict is None else vars(verdict.gain),
+        "limits": _limits(found),
     }
 
 

@@ -24,13 +24,7 @@ def model_card(description: dict[str, Any]) -> str:
 def measured_rows(description: dict[str, Any]) -> list[dict[str, Any]]:
     """What was measured when the model was trained: model, value, low and high; only rows that have a value."""
     rows = description["notes"].get("held_out") or description["validation_report"]
-    return [row for row in (_with_interval(row) for row in rows) if row["value"] is not None]
-
-
-def _with_interval(row: dict[str, Any]) -> dict[str, Any]:
-    if "low" in row or row["value"] is None or row["std_error"] is None:
-        return {"low": None, "high": None, **row}
-    return {**row, "low": row["value"] - 1.96 * row["std_error"], "high": row["value"] + 1.96 * row["std_error"]}
+    return [row for row in rows if row["value"] is not None]
 
 
 @cache

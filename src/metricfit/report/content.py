@@ -113,7 +113,7 @@ def _measured(
 ) -> dict[str, Any]:
     """Everything that needs scores and truth."""
     metric, rule = classifier.metric_, classifier.decision_rule_
-    top = answer(metric, scores, labels, task)
+    top = answer(metric, scores, labels)
     _add_bars(top["rows"])
     if top["classes_absent"]:
         names = ", ".join(top["classes_absent"][:10]) + (", …" if len(top["classes_absent"]) > 10 else "")
@@ -196,11 +196,7 @@ def _earlier(description: dict[str, Any]) -> list[dict[str, Any]]:
     noted = description["notes"].get("held_out")
     if noted:
         return list(noted)
-    rows = []
-    for row in description["validation_report"]:
-        value, error = row["value"], row["std_error"]
-        if value is not None and error is not None:
-            rows.append({**row, "low": value - 1.96 * error, "high": value + 1.96 * error})
+    rows = [row for row in description["validation_report"] if row["value"] is not None]
     return rows
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.assess.intervals import confusion_of
+from metricfit.assess.intervals import counted
 from metricfit.assess.scores import HeldOutScores, plain_decisions
 from metricfit.report.answer import MODEL, PLAIN, TUNED
 
@@ -25,12 +25,12 @@ def matrices(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, A
     decisions = _decisions(scores)
     if scores.truth.ndim == 2:
         return []
-    ours = confusion_of(scores.truth, scores.decided, size, scores.weight)
+    ours = counted(scores.truth, scores.decided, labels, scores.weight).matrix.numpy()
     shown = _most_confused(ours) if size > _SHOWN else np.arange(size)
     names = [str(labels[k]) for k in shown] + (["all others"] if size > _SHOWN else [])
     found = []
     for name, decided in decisions.items():
-        whole = confusion_of(scores.truth, decided, size, scores.weight)
+        whole = counted(scores.truth, decided, labels, scores.weight).matrix.numpy()
         cells = _joined(whole, shown) if size > _SHOWN else whole
         shares = cells / np.maximum(cells.sum(axis=1, keepdims=True), np.finfo(float).tiny)
         rows = [
@@ -79,11 +79,11 @@ def _joined(matrix: Array, shown: NDArray[np.intp]) -> Array:
 
 def class_table(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, Any]]:
     """Of each class (or label): support, predictions, precision, recall, F1, and F1 of the tuned baseline."""
-    ours = _rates(confusion_of(scores.truth, scores.decided, len(labels), scores.weight))
+    ours = _rates(counted(scores.truth, scores.decided, labels, scores.weight).matrix.numpy())
     theirs = None
     rival = scores.baseline_tuned if scores.baseline_tuned is not None else scores.baseline_decided
     if rival is not None:
-        theirs = _rates(confusion_of(scores.truth, rival, len(labels), scores.weight))
+        theirs = _rates(counted(scores.truth, rival, labels, scores.weight).matrix.numpy())
     return [
         {
             "label": str(label),
@@ -112,7 +112,7 @@ def confused_pairs(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[
     """The cells off the diagonal that hold most, from high to low."""
     if scores.truth.ndim == 2 or len(labels) == 2:
         return []
-    matrix = confusion_of(scores.truth, scores.decided, len(labels), scores.weight)
+    matrix = counted(scores.truth, scores.decided, labels, scores.weight).matrix.numpy()
     support = matrix.sum(axis=1)
     np.fill_diagonal(matrix, 0)
     order = np.argsort(-matrix, axis=None, kind="stable")[:_PAIRS]

@@ -269,8 +269,8 @@ def _records(report: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _report_frame(records: list[dict[str, Any]]) -> pd.DataFrame:
-    frame = pd.DataFrame(records, columns=["model", "value", "std_error", "gain", "rows", "note"])
-    return frame.astype({"value": float, "std_error": float, "gain": float})
+    frame = pd.DataFrame(records, columns=["model", "value", "low", "high", "gain", "rows", "note"])
+    return frame.astype(dict.fromkeys(("value", "low", "high", "gain"), float))
 
 
 def _library_versions() -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from metricfit.assess import assess_held_out
 from metricfit.decisions import DecisionRule
 from metricfit.metrics import F1, Constrained, FBeta
 from metricfit.training.recipes import Recipe
@@ -24,7 +25,7 @@ def explain(classifier: Any) -> str:
         f"  {_network_in_words(recipe, classifier)}",
         f"  {_training_in_words(recipe, classifier)}",
         f"Decision: {rule_in_words(classifier.decision_rule_, 'tuned out of fold')}",
-        *_report_in_words(classifier.validation_report_, classifier.metric_.greater_is_better),
+        *_report_in_words(classifier),
     ]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -102,28 +103,18 @@ def _pairs(rule: DecisionRule) -> str:
     return ", ".join(pairs[:20]) + (", …" if len(pairs) > 20 else "")
 
 
-def _report_in_words(report: pd.DataFrame, greater_is_better: bool | None) -> list[str]:
+def _report_in_words(classifier: Any) -> list[str]:
+    report: pd.DataFrame = classifier.validation_report_
     if not len(report):
         return ["Nothing was held out, so there is no measured value."]
-    lines = [f"On {int(report['rows'].max())} held-out rows:"]
-    for model, value, error, note in zip(
-        report["model"], report["value"], report["std_error"], report["note"], strict=True
-    ):
-        if math.isnan(value):
-            lines.append(f"  {model}: not measured; {note}.")
+    lines = [f"On {int(report['rows'].max())} held-out rows, with 95 % intervals:"]
+    for row in report.itertuples():
+        if math.isnan(row.value):
+            lines.append(f"  {row.model}: not measured; {row.note}.")
         else:
-            lines.append(f"  {model}: {value:.4f} ± {error:.4f}{', ' if note else ''}{note}")
-    values = report.set_index("model")["value"]
-    tuned, trained = values.get("cross-entropy, tuned rule"), values.get("trained on the metric")
-    if tuned is None or trained is None or report["note"].str.startswith("with").any():
-        return lines
-    gain = (trained - tuned) * (1 if greater_is_better else -1)
-    noise = float(report.set_index("model")["std_error"].max())
-    if gain > noise:
-        lines.append(f"Training on the metric gained {gain:.4f} over cross-entropy with a tuned rule.")
-    elif gain < -noise:
-        lines.append(f"Cross-entropy with a tuned rule did better here, by {-gain:.4f}: try "
-                     "recipe=Recipe('log_loss', rule='tuned').")  # fmt: skip
-    else:
-        lines.append("The difference to cross-entropy with a tuned rule is within the noise.")
+            note = f", {row.note}" if row.note else ""
+            lines.append(f"  {row.model}: {row.value:.4f} ({row.low:.4f} to {row.high:.4f}){note}")
+    if classifier.held_out_ is not None:
+        _, verdicts = assess_held_out(classifier.metric_, classifier.held_out_, classifier.classes_.tolist())
+        lines += [str(verdict) for verdict in verdicts[-1:]]
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -11,7 +12,7 @@ import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["Callback", "EpochEnd", "EpochRecord", "History", "callback_list", "progress_bar"]
+__all__ = ["Callback", "EpochEnd", "EpochRecord", "History", "TimeLimit", "callback_list", "progress_bar"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,27 @@ class EpochEnd:
 
 Callback = Callable[[EpochEnd], bool | None]
 """Called after each epoch; a true result ends the training with the best weights so far."""
+
+
+class TimeLimit:
+    """A callback that ends each run of training after some seconds, with the best weights so far.
+
+    Args:
+        seconds: The limit; None for no limit.
+
+    >>> TimeLimit(60).seconds
+    60
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self._started: dict[str, float] = {}
+
+    def __call__(self, event: EpochEnd) -> bool:
+        """Whether the time is over."""
+        now = time.monotonic()
+        started = self._started.setdefault(event.run, now - event.record.seconds)
+        return self.seconds is not None and now - started >= self.seconds
 
 
 def callback_list(callbacks: Any) -> list[Callback]:

@@ -1,0 +1,298 @@
+"""A saved model and files: rows are read as in training, predicted batch by batch, and its rule can be replaced.
+
+>>> import tempfile
+>>> import pandas as pd
+>>> from metricfit import MetricClassifier
+>>> from metricfit.store import save
+>>> X = pd.DataFrame({"age": range(60), "plan": ["a", "b", "c"] * 20})
+>>> clf = MetricClassifier("mcc", cv=None, baseline=False, verbose=False, random_state=0).fit(X, X["age"] > 30)
+>>> with tempfile.TemporaryDirectory() as parent:
+...     folder = save(clf, f"{parent}/model")
+...     X.to_csv(f"{parent}/new.csv", index=False)
+...     frames = open_model(folder).predictions(f"{parent}/new.csv", keep=["age"])
+...     print(*next(frames).columns)
+age prediction probability_False probability_True
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from metricfit.choices import Choice
+from metricfit.data import (
+    BadArgumentError,
+    ColumnFormat,
+    LabelledTable,
+    Roles,
+    TableFile,
+    TablePreprocessor,
+    open_table,
+    read_labelled_like,
+)
+from metricfit.data.columns import GAPS, formats_from_json
+from metricfit.store import describe, load
+from metricfit.store.folder import ModelFolderError
+
+if TYPE_CHECKING:
+    from metricfit.classifier import MetricClassifier
+    from metricfit.decisions import DecisionRule
+    from metricfit.metrics import Metric
+
+__all__ = ["SavedModel", "open_model", "writer", "written_whole"]
+
+_KEPT_FILES = ("train.toml",)
+
+
+@dataclass
+class SavedModel:
+    """A model folder and how its input is read.
+
+    Attributes:
+        folder: The folder.
+        classifier: The classifier.
+        description: The content of ``model.json``.
+        formats: How each of its columns is read from text.
+        missing: Further texts that stand for a missing value, beside the usual ones.
+    """
+
+    folder: Path
+    classifier: MetricClassifier
+    description: dict[str, Any]
+    formats: dict[str, ColumnFormat]
+    missing: tuple[str, ...]
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """Texts that stand for a missing value."""
+        return (*GAPS, *self.missing)
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What the run that trained it noted."""
+        found: dict[str, Any] = self.description["notes"]
+        return found
+
+    @property
+    def target(self) -> list[str]:
+        """The target's columns in training; empty if it was not trained from a file."""
+        noted: Any = self.notes.get("target")
+        return [noted] if isinstance(noted, str) else list(noted or [])
+
+    def labelled_rows(
+        self,
+        data: str | TableFile,
+        *,
+        target: Sequence[str] = (),
+        weight: str | None = None,
+        separator: str | None = None,
+        encoding: str | None = None,
+    ) -> LabelledTable:
+        """The rows of a file that have a label, read as the rows of training were.
+
+        Args:
+            data: A CSV, CSV.gz or Parquet file; ``-`` for standard input.
+            target: The columns of the true labels; those of training if empty.
+            weight: The column of weights.
+            separator: Of a CSV file.
+            encoding: Of a CSV file.
+        """
+        file = self._opened(data, separator, encoding)
+        names = list(target) or self.target
+        if not names:
+            raise BadArgumentError("target", "the model was not trained from a file; name the column of the labels.")
+        labels = self.classifier.classes_.tolist() if self.classifier.task_ == "multilabel" else [""]
+        if len(names) != len(labels):
+            each = f"{len(labels)} columns, for {', '.join(labels)}" if len(labels) > 1 else "one column"
+            raise BadArgumentError("target", f"the model predicts {each}; got {', '.join(map(repr, names))}.")
+        if weight is not None:
+            file.check_columns([weight], "weight")
+        roles = Roles(target=names, weight=weight, missing=list(self.missing))
+        table = read_labelled_like(file, roles, self.formats, self.classifier.classes_)
+        table.choices[:0] = file.choices
+        return table
+
+    def probabilities(self, data: str | TableFile, **reading: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Probabilities (rows, classes) of a file's rows before the decision rule; the file needs no labels."""
+        file = self._opened(data, **reading)
+        parts = [
+            self.classifier.predict_raw_proba(X)
+            for X, _ in file.frames(self.formats, gaps=self.gaps)
+        ]  # fmt: skip
+        return np.concatenate(parts) if parts else np.empty((0, len(self.classifier.classes_)))
+
+    def predictions(
+        self, data: str | TableFile, *, keep: Sequence[str] = (), raw: bool = False, **reading: Any
+    ) -> Iterator[pd.DataFrame]:
+        """Decisions and probabilities of a file's rows, some ten thousand at a time; at least one frame.
+
+        Args:
+            data: As for :meth:`labelled_rows`; columns are found by name.
+            keep: Columns to pass through.
+            raw: Whether to give the probabilities before the decision rule is folded in.
+            reading: ``separator`` and ``encoding`` of a CSV file.
+        """
+        file = self._opened(data, **reading)
+        file.check_columns(keep, "keep")
+        classifier, rule = self.classifier, self.classifier.decision_rule_
+        several = classifier.task_ == "multilabel"
+        labels = classifier.classes_.tolist()
+        decided = [f"prediction_{label}" for label in labels] if several else ["prediction"]
+        probable = [f"probability_{label}" for label in labels]
+        if clash := [name for name in keep if name in (*decided, *probable)]:
+            raise BadArgumentError("keep", f"{clash[0]!r} is the name of a result; rename the column.")
+        empty = True
+        for X, rows in file.frames(self.formats, keep, self.gaps):
+            proba = classifier.predict_raw_proba(X)
+            folded = proba if rule.kind == "argmax" else rule.fold(proba)
+            found = {name: rows.column(name).to_pandas() for name in keep}
+            if several:
+                found |= dict(zip(decided, (folded > 0.5).astype(np.int64).T, strict=True))
+            else:
+                found["prediction"] = classifier.classes_[folded.argmax(axis=1)]
+            found |= dict(zip(probable, (proba if raw else folded).T, strict=True))
+            empty = False
+            yield pd.DataFrame(found)
+        if empty:
+            yield pd.DataFrame({name: [] for name in [*keep, *decided, *probable]})
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """Files of the folder that go with the model into another one."""
+        return {name: (self.folder / name).read_bytes() for name in _KEPT_FILES if (self.folder / name).exists()}
+
+    def change_rule(self, rule: DecisionRule, choice: Choice, *, metric: Metric | None = None) -> None:
+        """Give the model another decision rule; the network stays, the old rule is kept in its notes.
+
+        Write it with ``metricfit.save(model.classifier, folder, notes=model.notes, files=model.files)``.
+
+        Args:
+            rule: The rule.
+            choice: How it was chosen.
+            metric: What it was chosen for, if that is another metric.
+        """
+        classifier = self.classifier
+        old, judged = classifier.decision_rule_, classifier.metric_
+        classifier.decision_rule_, classifier.metric_ = rule, metric or judged
+        if classifier.held_out_ is not None:
+            classifier.held_out_ = classifier.held_out_.with_rule(rule)
+            if classifier.metric_ != judged:  # the baseline's rule was tuned for the other metric
+                classifier.held_out_ = replace(classifier.held_out_, baseline_tuned=None)
+        classifier.choices_ = [*classifier.choices_, choice]
+        self.notes["earlier_rules"] = [*self.notes.get("earlier_rules", []), json.loads(old.to_json())]
+
+    def _opened(self, data: str | TableFile, separator: str | None = None, encoding: str | None = None) -> TableFile:
+        if not self.formats:
+            raise ModelFolderError(
+                f"{self.folder}: the model was trained on an array without column names; use it in Python."
+            )
+        return open_table(data, separator=separator, encoding=encoding) if isinstance(data, str) else data
+
+
+def open_model(folder: str | os.PathLike[str]) -> SavedModel:
+    """Read a model folder.
+
+    Raises:
+        ModelFolderError: As :func:`metricfit.store.load`.
+    """
+    path = Path(folder)
+    description, classifier = describe(path), load(path)
+    given, preprocessor = description["notes"].get("input", {}), classifier.preprocessor_
+    formats = preprocessor.formats_ if isinstance(preprocessor, TablePreprocessor) else {}
+    if "formats" in given:
+        formats = formats_from_json(given["formats"])
+    names = description["columns"]["names"] or ()
+    used = {name: formats.get(name, ColumnFormat("number")) for name in names}
+    return SavedModel(path, classifier, description, used, tuple(given.get("missing", ())))
+
+
+@contextmanager
+def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A file to write to, which takes its place only when all is written.
+
+    Args:
+        path: Where the file is to be; its parents are made.
+    """
+    place = Path(path).absolute()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent)
+    os.close(handle)
+    try:
+        yield Path(name)
+        os.chmod(name, 0o644)
+        os.replace(name, place)
+    except BaseException as error:
+        Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise OSError(error.errno, error.strerror, str(place)) from error
+        raise
+
+
+@contextmanager
+def writer(out: str | os.PathLike[str] | None, *, lines: bool = False) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """A function that writes frames one after another to one file.
+
+    Args:
+        out: A .csv, .csv.gz, .parquet or .jsonl file; standard output if it is None.
+        lines: Whether to write JSON lines whatever the name.
+    """
+    if out is None:
+        sys.stdout.flush()
+        yield _TextWriter(sys.stdout, lines)
+        sys.stdout.flush()
+        return
+    suffix = Path(out).suffix
+    with written_whole(out) as path:
+        if suffix == ".parquet":
+            parquet = _ParquetWriter(path)
+            yield parquet
+            parquet.close()
+        else:
+            opened: Any = gzip.open if suffix == ".gz" else open
+            with opened(path, "wt", encoding="utf-8", newline="") as stream:
+                yield _TextWriter(stream, lines or suffix in (".jsonl", ".ndjson"))
+
+
+class _TextWriter:
+    def __init__(self, stream: Any, lines: bool) -> None:
+        self.stream, self.lines, self.first = stream, lines, True
+
+    def __call__(self, frame: pd.DataFrame) -> None:
+        if not self.lines:
+            frame.to_csv(self.stream, index=False, header=self.first, lineterminator="\n")
+        elif len(frame):
+            frame.to_json(self.stream, orient="records", lines=True, force_ascii=False, double_precision=15)
+        self.first = False
+
+
+class _ParquetWriter:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.writer: Any = None
+
+    def __call__(self, frame: pd.DataFrame) -> None:
+        for name in frame.columns:
+            if frame[name].dtype == object:
+                frame[name] = frame[name].astype(str)
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        if self.writer is None:
+            self.writer = pq.ParquetWriter(self.path, table.schema)
+        self.writer.write_table(table.cast(self.writer.schema))
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()

@@ -1,0 +1,47 @@
+"""Comparing methods in Python: the same splits, results that are kept, and what is refused."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metricfit import metrics
+from metricfit.comparison import METHODS, Comparison, Part
+from metricfit.data import BadArgumentError
+
+
+def table(rows=90):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(rows, 2)), columns=["a", "b"])
+    return X, (X["a"] > 0).to_numpy().astype(int)
+
+
+def test_trees_are_tuned_with_few_groups():
+    X, y = table()
+    part = Part(X, y, None, np.arange(90) % 3, X, np.array([0, 1]), metrics.get("f1[1]"), 0, None)
+    assert (METHODS["random-forest-tuned"][1](part)[0] == y).mean() > 0.9
+
+
+def test_results_are_kept_and_reported_one_by_one(tmp_path):
+    X, y = table()
+    told = []
+    first = Comparison(X, y, "f1", methods=["boosting"], splits=2, out=tmp_path / "r.jsonl")
+    board = first.run(progress=told.append)
+    assert [row["split"] for row in told] == [0, 1]
+    assert first.todo == []
+    assert board[0]["mean"] == pytest.approx(np.mean([row["value"] for row in told]))
+    again = Comparison(X, y, "f1", methods=["boosting"], splits=3, out=tmp_path / "r.jsonl")
+    assert again.todo == [(2, "boosting")]
+    assert json.loads((tmp_path / "r.jsonl").read_text().splitlines()[0])["value"] == told[0]["value"]
+    with pytest.raises(BadArgumentError, match="another comparison"):
+        Comparison(X, y, "mcc", methods=["boosting"], out=tmp_path / "r.jsonl")
+
+
+def test_nothing_is_written_without_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = table()
+    labels = pd.DataFrame({"up": y, "down": 1 - y})
+    board = Comparison(X, labels, "f1", methods=["boosting"], splits=2, sample_weight=np.ones(90)).run()
+    assert board[0]["mean"] > 0.9
+    assert list(tmp_path.iterdir()) == []
