@@ -33,7 +33,7 @@ from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
 from metricfit.data.errors import BadArgumentError, close_to
 from metricfit.decisions import InfeasibleError, best_rule
-from metricfit.decisions._samples import UntunableError
+from metricfit.decisions.problem import UntunableError
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric, MetricLike, resolve
 from metricfit.training.recipes import Recipe

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from metricfit import metrics
 from metricfit.decisions import InfeasibleError, best_offsets, offsets
-from metricfit.decisions.goal import goal_of
+from metricfit.decisions.problem import goal_of
 
 SPECS = [
     "f1_macro",

@@ -18,7 +18,7 @@ from metricfit.decisions import (
     best_threshold_of_chunks,
     confusion_of_chunks,
 )
-from metricfit.decisions._samples import UntunableError
+from metricfit.decisions.problem import UntunableError
 
 METRICS = ["f1", "mcc", "accuracy", "balanced_accuracy", "fbeta:beta=2", "kappa", "jaccard", "g_mean"]
 

@@ -3,9 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricfit.decisions._samples import BinarySamples
-from metricfit.decisions.goal import goal_of
-from metricfit.decisions.sweep import Sweep, best_cut
+from metricfit.decisions.problem import BinarySamples, goal_of
+from metricfit.decisions.threshold import Sweep, best_cut
 
 FLOATS = {"float64": 64, "float32": 32, "float16": 16}
 

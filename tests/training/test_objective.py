@@ -5,12 +5,9 @@ import torch
 from torch.nn import functional as F
 
 from metricfit import MetricLoss, metrics
-from metricfit.confusion import hard_confusion_matrix, soft_confusion_matrix
+from metricfit.confusion import ConfusionMatrix
 from metricfit.losses import SurrogateFBetaLoss
-from metricfit.steps import Annealed, Heaviside
-from metricfit.training.constraints import Multipliers
-from metricfit.training.counting import hard_counts, member_probabilities, soft_counts, two_class_counts
-from metricfit.training.objective import MemberObjective, as_matrix
+from metricfit.training.objective import MemberObjective, Multipliers
 from metricfit.training.recipes import Recipe
 
 CLASSES = {"binary": 2, "multiclass": 4, "multilabel": 3}
@@ -38,51 +35,6 @@ def objective(recipe, metric, task, members=3):
     return MemberObjective(recipe, metrics.get(metric), task, members, prior=prior_of(task), labels=labels)
 
 
-@pytest.mark.parametrize("task", CLASSES)
-def test_soft_and_hard_counts_equal_those_of_each_member_alone(task):
-    logits, target, weight = sample(task)
-    p = member_probabilities(logits, task)
-    soft = soft_counts(p, target, weight, task, Annealed())
-    hard = hard_counts(p, target, weight, task)
-    kind = "multilabel" if task == "multilabel" else "multiclass"
-    for k in range(3):
-        options = {"task": kind, "sample_weight": weight[k]}
-        torch.testing.assert_close(soft[k], soft_confusion_matrix(logits[k], target[k], **options).matrix)
-        expected = hard_confusion_matrix(logits[k], target[k], **options).matrix
-        torch.testing.assert_close(hard[k].double(), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("task", CLASSES)
-def test_a_grid_of_thresholds_equals_that_of_each_member_alone(task):
-    logits, target, weight = sample(task)
-    grid = (0.2, 0.5, 0.7)
-    found = soft_counts(member_probabilities(logits, task), target, weight, task, Heaviside(), grid)
-    for k in range(3):
-        if task == "binary":
-            score = logits[k, :, 1] - logits[k, :, 0]
-            alone = soft_confusion_matrix(
-                score, target[k], task=task, step=Heaviside(), thresholds=grid, sample_weight=weight[k]
-            )
-        else:
-            alone = soft_confusion_matrix(
-                logits[k], target[k], task=task, step=Heaviside(), thresholds=grid, sample_weight=weight[k]
-            )
-        torch.testing.assert_close(found[:, k], alone.matrix)
-
-
-@pytest.mark.parametrize("temperature", [1e-3, 0.1, 0.2, 0.4])
-def test_the_two_class_form_equals_the_general_one_in_value_and_gradient(temperature):
-    logits, target, weight = sample("binary", n=200)
-    logits.requires_grad_()
-    step = Annealed(temperature)
-    general = soft_counts(logits.softmax(-1), target, weight, "binary", step)
-    quick = two_class_counts(logits, target, weight, torch.full((3, 1, 1), temperature))
-    torch.testing.assert_close(quick, general, rtol=1e-5, atol=1e-5)
-    direction = torch.randn(general.shape, generator=torch.Generator().manual_seed(1))
-    expected, found = (torch.autograd.grad((c * direction).sum(), logits)[0] for c in (general, quick))
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
-
-
 METRICS = ["f1", "mcc", "0.5*recall[1] + 0.5*precision[1]", "auroc"]
 
 
@@ -96,10 +48,7 @@ def test_losses_and_gradients_equal_metric_loss_member_by_member(task, metric):
     kind = "multilabel" if task == "multilabel" else "multiclass"
     prior = prior_of(task)[:, 1] if task == "multilabel" else prior_of(task)
     spec = {"f1": "f1[1]", "auroc": "auroc[1]"}.get(metric, metric) if task == "binary" else metric
-    alone = [
-        MetricLoss(spec, task=kind, cross_entropy=0.7, balance="sqrt", prior=prior, memory=0.9)
-        for _ in range(3)
-    ]
+    alone = [MetricLoss(spec, task=kind, cross_entropy=0.7, balance="sqrt", prior=prior, memory=0.9) for _ in range(3)]
     for seed in range(3):  # several batches, so that the memory has a past
         logits, target, weight = sample(task, seed=seed)
         logits.requires_grad_()
@@ -127,13 +76,13 @@ def test_a_warm_start_is_cross_entropy_alone():
 
 
 @pytest.mark.parametrize("task", ["binary", "multilabel"])
-def test_the_surrogate_sums_to_that_of_each_member_alone(task):
+def test_the_surrogate_is_that_of_each_member_alone(task):
     logits, target, weight = sample(task)
     losses = objective(Recipe("surrogate_fbeta").complete(), "fbeta:beta=2", task)(logits, target, weight)
     scores = logits if task == "multilabel" else logits[..., 1] - logits[..., 0]
     alone = SurrogateFBetaLoss(2.0, task=task)
-    expected = sum(alone(scores[k], target[k], weight[k]) for k in range(3))
-    torch.testing.assert_close(losses.sum(), expected)
+    expected = torch.stack([alone(scores[k], target[k], weight[k]) for k in range(3)])
+    torch.testing.assert_close(losses, expected)
 
 
 def test_losses_that_need_two_classes_say_so():
@@ -158,18 +107,19 @@ def test_a_temperature_of_its_own_for_each_member():
 def test_multipliers_rise_while_a_constraint_is_missed_and_fall_while_it_holds():
     metric = metrics.get("precision[1] subject to recall[1] >= 0.8")
     multipliers = Multipliers(metric, members=2, rate=0.5)
-    missed = as_matrix(torch.tensor([[90.0, 0.0], [8.0, 2.0]]).expand(2, 2, 2), "binary", None, (0, 1))
-    loss = multipliers(lambda _: missed, lambda _: missed, update=True)
+    missed = ConfusionMatrix(torch.tensor([[90.0, 0.0], [8.0, 2.0]]).expand(2, 2, 2), "binary", (0, 1))
+    loss = multipliers.loss(lambda _: missed)
+    multipliers.update(missed)
     assert loss.tolist() == pytest.approx([0.0, 0.0])  # precision 1, no multiplier yet
     assert multipliers.value.flatten().tolist() == pytest.approx([0.3, 0.3])  # 0.5 * (0.8 - 0.2)
-    loss = multipliers(lambda _: missed, lambda _: missed, update=False)
+    loss = multipliers.loss(lambda _: missed)
     assert loss.tolist() == pytest.approx([0.3 * 0.6 / 1.3] * 2)
-    held = as_matrix(torch.tensor([[90.0, 0.0], [0.0, 10.0]]).expand(2, 2, 2), "binary", None, (0, 1))
+    held = ConfusionMatrix(torch.tensor([[90.0, 0.0], [0.0, 10.0]]).expand(2, 2, 2), "binary", (0, 1))
     for _ in range(200):
-        multipliers(lambda _: held, lambda _: held, update=True)
+        multipliers.update(held)
     assert multipliers.value.tolist() == [[0.0], [0.0]]
     for _ in range(500):
-        multipliers(lambda _: missed, lambda _: missed, update=True)
+        multipliers.update(missed)
     assert multipliers.value.tolist() == [[20.0], [20.0]]
 
 

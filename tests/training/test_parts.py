@@ -53,7 +53,7 @@ def test_recipes_know_their_name_and_can_be_overridden(name):
         ("hidden_sizes", "16", "hidden_sizes: expected a sequence of widths"),
         ("temperature", 0.5, "temperature: expected 0 < T <= 0.4"),
         ("annealing", "plateau", "patience: annealing='plateau' needs a patience"),
-        ("step", "stairs", "step: expected"),
+        ("step", "stairs", "step: unknown name 'stairs'"),
     ],
 )
 def test_a_wrong_part_of_a_recipe_is_named(part, value, message):

@@ -1,5 +1,6 @@
 """What held-out scores are worth: values, the one interval, paired differences and verdicts."""
 
+from metricfit.assess.cutoffs import ThresholdUncertainty, UnstableThresholdWarning, threshold_uncertainty
 from metricfit.assess.intervals import Decided, Estimate, difference, estimate, estimate_classes, over_splits
 from metricfit.assess.leaderboard import leaderboard
 from metricfit.assess.scores import HeldOutScores, scores_of
@@ -11,6 +12,8 @@ __all__ = [
     "Estimate",
     "HeldOutScores",
     "Reached",
+    "ThresholdUncertainty",
+    "UnstableThresholdWarning",
     "Verdict",
     "assess",
     "assess_held_out",
@@ -20,5 +23,6 @@ __all__ = [
     "leaderboard",
     "over_splits",
     "scores_of",
+    "threshold_uncertainty",
     "verdict",
 ]

@@ -29,7 +29,6 @@ from metricfit.metrics import Constrained, Metric
 __all__ = ["Decided", "Estimate", "difference", "estimate", "estimate_classes", "over_splits"]
 
 LEVEL = 0.95
-_TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 _PRIOR = 2.0
 """Weight of the prior, in rows: one half for each cell of a 2 x 2 matrix."""
 _DRAWS, _FEWEST_DRAWS = 2000, 200
@@ -93,19 +92,12 @@ class Decided:
 
 def counted(truth: Codes, decided: Codes, labels: tuple[Any, ...], weight: Array | None = None) -> ConfusionMatrix:
     """The confusion matrix of codes (n,) or of 0/1 indicators (n, labels)."""
-    size = len(labels)
-    if truth.ndim == 2:
-        cells = (np.arange(size) * 4 + truth * 2 + decided).ravel()
-        counts = np.bincount(cells, None if weight is None else np.repeat(weight, size), minlength=4 * size)
-        return ConfusionMatrix(torch.from_numpy(counts.astype(np.float64).reshape(size, 2, 2)), "multilabel", labels)
-    counts = np.bincount(truth * size + decided, weight, minlength=size * size).astype(np.float64)
-    return ConfusionMatrix(
-        torch.from_numpy(counts.reshape(size, size)), "binary" if size == 2 else "multiclass", labels
-    )
+    task: Task | None = "multilabel" if truth.ndim == 2 else None
+    return ConfusionMatrix.from_codes(truth, decided, len(labels), weight, task=task, labels=labels)
 
 
-def estimate(metric: Metric, rows: Decided, *, seed: int = 0) -> Estimate:
-    """The metric (the objective of a constrained one) of decisions, with its 95 % interval.
+def estimate(metric: Metric, rows: Decided, *, level: float | None = None, seed: int = 0) -> Estimate:
+    """The metric (the objective of a constrained one) of decisions, with its interval.
 
     >>> from metricfit import metrics
     >>> truth = np.repeat([0, 1], [80, 20])
@@ -114,7 +106,7 @@ def estimate(metric: Metric, rows: Decided, *, seed: int = 0) -> Estimate:
     (1.0, 0.97, 1.0)
     """
     (values,) = _values(_objective(metric), [rows], seed)
-    return _interval(values)
+    return _interval(values, level)
 
 
 def estimate_classes(metric: Metric, rows: Decided, *, seed: int = 0) -> list[Estimate]:
@@ -148,23 +140,29 @@ def over_splits(values: Sequence[float], test_share: float) -> Estimate:
     if k < 2:
         return Estimate(float(np.mean(values)) if k else math.nan)
     spread = math.sqrt(float(np.var(values, ddof=1)) * (1 / k + test_share / (1 - test_share)))
-    half, mean = float(stats.t.ppf(_TAILS[1], k - 1)) * spread, float(np.mean(values))
+    half, mean = float(stats.t.ppf(_tails()[1], k - 1)) * spread, float(np.mean(values))
     return Estimate(mean, mean - half, mean + half)
+
+
+def _tails(level: float | None = None) -> tuple[float, float]:
+    level = LEVEL if level is None else level
+    return (1 - level) / 2, (1 + level) / 2
 
 
 def _objective(metric: Metric) -> Metric:
     return metric.objective if isinstance(metric, Constrained) else metric
 
 
-def _interval(values: Array) -> Estimate:
+def _interval(values: Array, level: float | None = None) -> Estimate:
     """The first value is that of the rows themselves, the others are those of draws."""
+    tails = _tails(level)
     value, drawn = float(values[0]), values[1:][np.isfinite(values[1:])]
     if not len(drawn) or math.isnan(value):
         return Estimate(value)
     if len(drawn) < _FEWEST_DRAWS // 2:  # too few for quantiles, and so many rows that the values are normal
-        half = float(stats.norm.ppf(_TAILS[1]) * drawn.std(ddof=1)) if len(drawn) > 1 else math.nan
+        half = float(stats.norm.ppf(tails[1]) * drawn.std(ddof=1)) if len(drawn) > 1 else math.nan
         return Estimate(value, value - half, value + half)
-    low, high = np.quantile(drawn, _TAILS)
+    low, high = np.quantile(drawn, tails)
     return Estimate(value, min(float(low), value), max(float(high), value))
 
 

@@ -16,7 +16,7 @@ from metricfit.assess.intervals import Decided, Estimate
 from metricfit.assess.scores import HeldOutScores, codes_of, plain_decisions
 from metricfit.assess.verdicts import PLAIN, TUNED, assess
 from metricfit.decisions import DecisionRule, InfeasibleError, best_rule
-from metricfit.decisions._samples import UntunableError
+from metricfit.decisions.problem import UntunableError
 from metricfit.metrics import Metric
 
 __all__ = ["HeldOut", "argmax_rule", "held_out", "tuned_rule", "validation_report"]

@@ -1,40 +1,24 @@
 """Decision rules: the best cut-off for any metric, exactly, and constraints that hold."""
 
 from metricfit.decisions.areas import AreaBounds, area_of_chunks
-from metricfit.decisions.choose import BestRule, best_rule
-from metricfit.decisions.goal import InfeasibleError
-from metricfit.decisions.multilabel import BestLabelThresholds, best_label_thresholds
-from metricfit.decisions.offsets import BestOffsets, best_offsets
-from metricfit.decisions.rules import CalibratedRule, DecisionRule, bayes_rule
-from metricfit.decisions.search import (
-    BestThreshold,
-    ConstraintValue,
-    ThresholdCurve,
-    best_threshold,
-    score_sweep,
-)
+from metricfit.decisions.multilabel import best_label_thresholds
+from metricfit.decisions.offsets import best_offsets
+from metricfit.decisions.problem import InfeasibleError, UntunableError
+from metricfit.decisions.rules import BestRule, CalibratedRule, ConstraintValue, DecisionRule, bayes_rule
 from metricfit.decisions.streaming import best_threshold_of_chunks, confusion_of_chunks
-from metricfit.decisions.tuned import TunedRuleClassifier
-from metricfit.decisions.uncertainty import (
-    ThresholdUncertainty,
-    UnstableThresholdWarning,
-    threshold_uncertainty,
-)
+from metricfit.decisions.threshold import ThresholdCurve, best_threshold, score_sweep
+from metricfit.decisions.tuned import TunedRuleClassifier, best_rule
 
 __all__ = [
     "AreaBounds",
-    "BestLabelThresholds",
-    "BestOffsets",
     "BestRule",
-    "BestThreshold",
     "CalibratedRule",
     "ConstraintValue",
     "DecisionRule",
     "InfeasibleError",
     "ThresholdCurve",
-    "ThresholdUncertainty",
     "TunedRuleClassifier",
-    "UnstableThresholdWarning",
+    "UntunableError",
     "area_of_chunks",
     "bayes_rule",
     "best_label_thresholds",
@@ -44,5 +28,4 @@ __all__ = [
     "best_threshold_of_chunks",
     "confusion_of_chunks",
     "score_sweep",
-    "threshold_uncertainty",
 ]

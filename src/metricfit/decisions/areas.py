@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricfit import metrics
-from metricfit.decisions._chunks import BITS, Chunk, Stream
+from metricfit.decisions.streaming import BITS, Chunk, Stream
 
 __all__ = ["AreaBounds", "area_of_chunks"]
 

@@ -10,26 +10,37 @@ data, so the test must hold for the chosen one (Angelopoulos et al. 2021, "Learn
   called positive), with Bonferroni's correction over the grid. Given the score at rank m + 1, the samples ranked
   above it are an independent draw from those with a higher score, so the test is exact at each rank; the cut-off
   is placed just above that score.
+* A rule with several parameters is proposed on one half of the data and tested on the other, from cautious to bold.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.goal import InfeasibleError
-from metricfit.decisions.sweep import Sweep
+from metricfit.decisions.problem import Goal, InfeasibleError
 from metricfit.metrics import Constraint
 from metricfit.metrics.averaging import ClassMetric
 
-__all__ = ["CertifiedCuts", "certify_cuts", "check_confidence", "lower_bound", "promised", "rule_passes"]
+if TYPE_CHECKING:
+    from metricfit.decisions.threshold import Sweep
+
+__all__ = [
+    "CertifiedCuts",
+    "certified_rule",
+    "certify_cuts",
+    "check_confidence",
+    "lower_bound",
+    "promised",
+    "stratified_halves",
+]
 
 _TESTABLE = ("recall", "specificity", "fpr", "fnr", "predicted_share", "precision", "npv")
 _GRID_RATIO = 1.5
@@ -59,11 +70,6 @@ def check_confidence(confidence: float, constraints: Sequence[Constraint], weigh
     if weighted:
         raise ValueError("sample_weight: a promise at a confidence needs unweighted samples; leave the weights out.")
     return 1 - confidence
-
-
-def rule_passes(constraint: Constraint, cm: ConfusionMatrix, alpha: float) -> bool:
-    """Whether one fixed rule, judged on data that played no part in its choice, passes at level ``alpha``."""
-    return promised(constraint, cm, alpha)[1]
 
 
 def promised(constraint: Constraint, cm: ConfusionMatrix, alpha: float) -> tuple[float, bool]:
@@ -231,6 +237,89 @@ def _infeasible(tests: Sequence[_CutTest], masks: Sequence[NDArray[np.bool_]], c
         parts.append(text)
     return InfeasibleError(
         f"subject_to: no cut-off keeps the constraints on new data at {confidence:.4g} confidence. "
+        + "; ".join(parts)
+        + ". Relax a bound, lower the confidence or bring more data.",
+        reachable,
+    )
+
+
+Rule = TypeVar("Rule")
+Indices = NDArray[np.intp]
+
+_MARGINS = tuple(np.arange(4.0, -0.01, -0.5))  # standard errors of safety, from cautious to bold
+
+
+def certified_rule(
+    goal: Goal,
+    halves: tuple[Indices, Indices],
+    alpha: float,
+    propose: Callable[[Goal, Indices], Rule],
+    confusion: Callable[[Rule, Indices], ConfusionMatrix],
+) -> tuple[Rule, tuple[float, ...]]:
+    """Learn then Test: rules proposed on one half, tested in order on the other until the first failure.
+
+    The rules do not depend on the testing half and are tested from cautious to bold, so the last one that passes
+    keeps *all* constraints with probability ``1 - alpha``, with no correction for the number of tests.
+
+    Args:
+        goal: Objective and constraints.
+        halves: Samples that propose, samples that test.
+        alpha: The error probability.
+        propose: The best rule for a goal on some samples.
+        confusion: The confusion matrix of a rule on some samples.
+
+    Returns:
+        The rule and, for each constraint, what can be promised.
+    """
+    proposing, testing = halves
+    certified: tuple[Rule, tuple[float, ...]] | None = None
+    first: tuple[float, ...] | None = None
+    for margin in _MARGINS:
+        try:
+            rule = propose(_tightened(goal, margin, len(proposing)), proposing)
+        except InfeasibleError:
+            if margin == 0 and first is None:
+                raise
+            continue
+        cm = confusion(rule, testing)
+        results = [promised(c, cm, alpha) for c in goal.constraints]
+        promises = tuple(value for value, _ in results)
+        first = first or promises
+        if not all(passed for _, passed in results):
+            break
+        certified = (rule, promises)
+    if certified is None:
+        raise _nothing_certified(goal, first or (), 1 - alpha)
+    return certified
+
+
+def stratified_halves(strata: Indices, rng: np.random.Generator) -> tuple[Indices, Indices]:
+    """Two random halves in which every stratum is split evenly."""
+    shuffled = rng.permutation(len(strata))
+    in_strata = shuffled[np.argsort(strata[shuffled], kind="stable")]
+    return np.sort(in_strata[0::2]), np.sort(in_strata[1::2])
+
+
+def _tightened(goal: Goal, margin: float, n: int) -> Goal:
+    def tighter(constraint: Constraint) -> Constraint:
+        lowest, highest = constraint.metric.range
+        share = min(max(constraint.bound, 0.05), 0.95)
+        # A tenth of the samples as the size of the class concerned: only the order of the rules depends on it.
+        step = margin * float(np.sqrt(share * (1 - share) / max(n / 10, 1)))
+        bound = constraint.bound + step if constraint.operator == ">=" else constraint.bound - step
+        return replace(constraint, bound=min(max(bound, lowest), highest))
+
+    return replace(goal, constraints=tuple(tighter(c) for c in goal.constraints))
+
+
+def _nothing_certified(goal: Goal, promises: tuple[float, ...], confidence: float) -> InfeasibleError:
+    reachable = {str(c): p for c, p in zip(goal.constraints, promises, strict=False)}
+    parts = [
+        f"{c}: the best that can be promised is {'at least' if c.operator == '>=' else 'at most'} {p:.4g}"
+        for c, p in zip(goal.constraints, promises, strict=False)
+    ]
+    return InfeasibleError(
+        f"subject_to: no rule keeps the constraints on new data at {confidence:.4g} confidence. "
         + "; ".join(parts)
         + ". Relax a bound, lower the confidence or bring more data.",
         reachable,

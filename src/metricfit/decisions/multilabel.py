@@ -1,9 +1,8 @@
-"""One cut-off a label: each label for itself, or all together for metrics that mix them."""
+"""One cut-off per label: each label for itself, or all together for metrics that mix them."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -12,48 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions._samples import LabelSamples, label_samples
-from metricfit.decisions.confidence import check_confidence
-from metricfit.decisions.goal import ConstraintLike, Goal, goal_of, values_of
-from metricfit.decisions.rules import DecisionRule
-from metricfit.decisions.search import ConstraintValue, infeasible, infeasible_cuts, summary
-from metricfit.decisions.split import certified_rule
-from metricfit.decisions.sweep import CHUNK, Sweep, best_cut
+from metricfit.decisions.confidence import certified_rule, check_confidence
+from metricfit.decisions.problem import ConstraintLike, Goal, LabelSamples, goal_of, label_samples, values_of
+from metricfit.decisions.rules import BestRule, DecisionRule
+from metricfit.decisions.threshold import CHUNK, Sweep, best_cut, infeasible, infeasible_cuts
 from metricfit.metrics import MetricLike
 
-__all__ = ["BestLabelThresholds", "best_label_thresholds"]
+__all__ = ["best_label_thresholds"]
 
 _MOST_PASSES = 50
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class BestLabelThresholds:
-    """A cut-off for each label and what they reach on the data they were chosen on.
-
-    Attributes:
-        thresholds: Label k is given where ``score[:, k] >= thresholds[k]``.
-        value: The metric with them.
-        metric: The spec that was searched for.
-        confusion: The confusion matrices, shape (labels, 2, 2).
-        constraints: How each constraint fares.
-        confidence: The confidence of the promises, if any.
-        rule: The cut-offs as a rule.
-    """
-
-    thresholds: Array
-    value: float
-    metric: str
-    confusion: ConfusionMatrix
-    constraints: tuple[ConstraintValue, ...]
-    confidence: float | None
-    rule: DecisionRule
-
-    def __str__(self) -> str:
-        """The cut-offs, the metric and the constraints in plain lines."""
-        shown = ", ".join(f"{c} {t:.4g}" for c, t in zip(self.rule.classes, self.thresholds, strict=True))
-        return summary(f"cut-offs: {shown}", self.metric, self.value, self.constraints, self.confidence)
 
 
 def best_label_thresholds(
@@ -69,14 +37,14 @@ def best_label_thresholds(
     default: float = 0.5,
     restarts: int = 2,
     random_state: int | np.random.Generator | None = 0,
-) -> BestLabelThresholds:
+) -> BestRule:
     """The best cut-off for every label of a multi-label target.
 
     Args:
         y_true: 0/1 indicators, shape (n, labels).
         score: Scores, shape (n, labels).
         metric: A name, an expression, a spec with ``subject to``, a metric or a function of the confusion matrix.
-        how: ``"joint"`` maximises the metric of all labels together by coordinate ascent with an exact sweep a label
+        how: ``"joint"`` maximises the metric of all labels together by coordinate ascent with an exact sweep per label
             (one pass is exact for a macro average; micro averages and others need several). ``"each"`` maximises the
             metric (and meets the constraints) for each label on its own.
         subject_to: Constraints.
@@ -116,21 +84,11 @@ def best_label_thresholds(
             propose=lambda g, rows: _search(_rows(samples, rows), g, how, default, restarts, rng),
             confusion=lambda found, rows: _confusion(_rows(samples, rows), found),
         )
+    rule = DecisionRule.at_thresholds(thresholds.tolist(), samples.labels, metric=goal.spec)
     cm = _confusion(samples, thresholds)
-    whole = how == "joint"
-    return BestLabelThresholds(
-        thresholds=thresholds,
-        value=float(values_of(goal.metric, cm)),
-        metric=goal.spec,
-        confusion=cm,
-        constraints=tuple(
-            ConstraintValue(c, float(values_of(c.metric, cm)), p)
-            for c, p in zip(goal.constraints, promises, strict=True)
-            if whole
-        ),
-        confidence=confidence,
-        rule=DecisionRule.at_thresholds(thresholds.tolist(), samples.labels, metric=goal.spec),
-    )
+    if how == "each":  # the constraints were met for each label on its own, and have no one value
+        return BestRule(rule, float(values_of(goal.metric, cm)), cm)
+    return BestRule.of(rule, goal, cm, promises, confidence=confidence)
 
 
 def _search(
@@ -222,11 +180,10 @@ def _ascend(
 
 def _confusion(samples: LabelSamples, thresholds: Array) -> ConfusionMatrix:
     decided = samples.score >= thresholds.astype(samples.score.dtype)
-    y = samples.positive
-    weight = np.ones(len(y)) if samples.weight is None else samples.weight
-    cells = [~y & ~decided, ~y & decided, y & ~decided, y & decided]
-    counts = np.stack([weight @ cell.astype(np.float64) for cell in cells], axis=-1).reshape(-1, 2, 2)
-    return ConfusionMatrix(torch.from_numpy(counts), "multilabel", samples.labels)
+    size = decided.shape[1]
+    return ConfusionMatrix.from_codes(
+        samples.positive, decided, size, samples.weight, task="multilabel", labels=samples.labels
+    )
 
 
 def _rows(samples: LabelSamples, rows: NDArray[np.intp]) -> LabelSamples:

@@ -11,16 +11,14 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions._samples import ClassSamples, class_samples
-from metricfit.decisions.confidence import check_confidence
-from metricfit.decisions.goal import ConstraintLike, Goal, goal_of, values_of
-from metricfit.decisions.rules import DecisionRule
-from metricfit.decisions.search import ConstraintValue, infeasible, summary
-from metricfit.decisions.split import certified_rule, stratified_halves
+from metricfit.decisions.confidence import certified_rule, check_confidence, stratified_halves
+from metricfit.decisions.problem import ClassSamples, ConstraintLike, Goal, class_samples, goal_of, values_of
+from metricfit.decisions.rules import BestRule, DecisionRule
+from metricfit.decisions.threshold import infeasible
 from metricfit.inputs import Task
 from metricfit.metrics import Constraint, MetricLike
 
-__all__ = ["BestOffsets", "best_offsets"]
+__all__ = ["best_offsets"]
 
 REGULARISATION = 0.25
 """Chosen by measurement, see benchmarks/decisions/over_tuning.md."""
@@ -35,36 +33,6 @@ Indices = NDArray[np.intp]
 Key = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class BestOffsets:
-    """Class offsets and what they reach on the data they were chosen on.
-
-    Attributes:
-        offsets: One a class, added to the log-probabilities before arg max.
-        value: The metric with them.
-        argmax_value: The metric of plain arg max.
-        metric: The spec that was searched for.
-        confusion: The confusion matrix with the offsets.
-        constraints: How each constraint fares.
-        confidence: The confidence of the promises, if any.
-        rule: The offsets as a rule.
-    """
-
-    offsets: Array
-    value: float
-    argmax_value: float
-    metric: str
-    confusion: ConfusionMatrix
-    constraints: tuple[ConstraintValue, ...]
-    confidence: float | None
-    rule: DecisionRule
-
-    def __str__(self) -> str:
-        """The offsets, the metric and the constraints in plain lines."""
-        shown = ", ".join(f"{c} {o:+.3g}" for c, o in zip(self.rule.classes, self.offsets, strict=True))
-        return summary(f"offsets: {shown}", self.metric, self.value, self.constraints, self.confidence)
-
-
 def best_offsets(
     y_true: ArrayLike,
     proba: ArrayLike,
@@ -77,7 +45,7 @@ def best_offsets(
     regularisation: float = REGULARISATION,
     restarts: int = 3,
     random_state: int | np.random.Generator | None = 0,
-) -> BestOffsets:
+) -> BestRule:
     """Offsets on the log-probabilities whose arg max is best for ``metric``; never below plain arg max here.
 
     One class at a time, all values of its offset that change a decision are compared in one exact sweep of
@@ -130,19 +98,13 @@ def best_offsets(
             propose=lambda g, rows: _search(problem.part(g, rows), int(restarts), rng),
             confusion=lambda found, rows: problem.part(goal, rows).confusion(found),
         )
-    cm = problem.confusion(offsets)
-    return BestOffsets(
-        offsets=offsets,
-        value=float(values_of(goal.metric, cm)),
-        argmax_value=float(values_of(goal.metric, problem.confusion(np.zeros_like(offsets)))),
-        metric=goal.spec,
-        confusion=cm,
-        constraints=tuple(
-            ConstraintValue(c, float(values_of(c.metric, cm)), p)
-            for c, p in zip(goal.constraints, promises, strict=True)
-        ),
+    return BestRule.of(
+        DecisionRule.from_offsets(offsets.tolist(), samples.classes, metric=goal.spec),
+        goal,
+        problem.confusion(offsets),
+        promises,
         confidence=confidence,
-        rule=DecisionRule.from_offsets(offsets.tolist(), samples.classes, metric=goal.spec),
+        argmax_value=float(values_of(goal.metric, problem.confusion(np.zeros_like(offsets)))),
     )
 
 
@@ -184,13 +146,11 @@ class _Problem:
     def confusion(self, offsets: Array) -> ConfusionMatrix:
         """The matrix of the rule itself, so that nothing here depends on how a sweep rounds."""
         rule = DecisionRule.from_offsets(offsets.tolist(), range(self.size))
-        return self.matrices(self.count(rule.decide(self.samples.proba)))
+        return self.count(rule.decide(self.samples.proba))
 
-    def count(self, predicted: NDArray[np.intp]) -> Array:
-        cells = np.bincount(
-            self.samples.target * self.size + predicted, weights=self.samples.weight, minlength=self.size**2
-        )
-        return cells.astype(np.float64).reshape(self.size, self.size)
+    def count(self, predicted: Indices) -> ConfusionMatrix:
+        s = self.samples
+        return ConfusionMatrix.from_codes(s.target, predicted, self.size, s.weight, labels=s.classes)
 
     def penalty(self, offsets: Array) -> float:
         return float((self.price * np.abs(offsets)).sum())
@@ -287,7 +247,7 @@ def _matrices_of(
     cells = problem.size**2
     row = problem.samples.target[order] * problem.size
     leaves, enters, weight = row + rival[order], row + k, problem.samples.weight[order]
-    counts, done = problem.count(rival).ravel(), 0
+    counts, done = problem.count(rival).matrix.numpy().ravel(), 0
     for rows in np.array_split(cuts, math.ceil(len(cuts) * cells / _CELLS)):
         moving = slice(done, int(rows[-1]))
         piece = np.searchsorted(rows, np.arange(moving.start, moving.stop), side="right") * cells

@@ -1,4 +1,4 @@
-"""Decision rules: from scores or probabilities to labels; saved as JSON, folded into probabilities."""
+"""Decision rules: from scores or probabilities to labels; and the result of a search for the best one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit.decisions._samples import _scores, check_probabilities
+from metricfit.confusion import ConfusionMatrix
+from metricfit.decisions.problem import Goal, check_probabilities, score_array, values_of
+from metricfit.metrics import Constraint, ExpectedCost
 
-__all__ = ["CalibratedRule", "DecisionRule", "bayes_rule"]
+__all__ = ["BestRule", "CalibratedRule", "ConstraintValue", "DecisionRule", "bayes_rule"]
 
 _FORMAT = "metricfit.decision_rule"
 _PARAMETER = {
@@ -34,7 +36,7 @@ class DecisionRule:
 
     Attributes:
         kind: "argmax", "threshold" (positive if score >= threshold), "offsets" (arg max of log p + offset), "costs"
-            (least expected cost) or "thresholds" (one a label).
+            (least expected cost) or "thresholds" (one per label).
         classes: The classes in the order of the columns; the labels' names for "thresholds".
         parameter: The threshold, the offsets, the costs or the thresholds; ``None`` for arg max.
         metric: What the rule was chosen for, for information.
@@ -180,7 +182,7 @@ class DecisionRule:
         return np.array(self.classes, dtype=None if len(kinds) == 1 else object)
 
     def _columns(self, score: ArrayLike, *, any_scale: bool) -> NDArray[Any]:
-        scores = _scores(score, "score")
+        scores = score_array(score, "score")
         two = len(self.classes) == 2 and self.kind != "thresholds"
         if self.kind == "threshold" and any_scale:
             if scores.ndim == 2 and scores.shape[1] == 2:
@@ -250,6 +252,104 @@ class CalibratedRule:
         return self.rule.fold(self.calibrate(score))
 
 
+@dataclass(frozen=True)
+class ConstraintValue:
+    """What the chosen rule reaches of a constraint.
+
+    Attributes:
+        constraint: The constraint.
+        value: Its metric on the data given.
+        promised: What can be promised for new data at the confidence asked for; ``None`` without one.
+    """
+
+    constraint: Constraint
+    value: float
+    promised: float | None = None
+
+
+@dataclass(frozen=True)
+class BestRule:
+    """The best rule that a search found, and what it reaches on the data it was chosen on.
+
+    Attributes:
+        rule: The rule, to be applied, saved or folded into probabilities.
+        value: The metric with it.
+        confusion: The confusion matrix with it.
+        constraints: What it reaches of each constraint.
+        confidence: The confidence of the promises, if any.
+        argmax_value: The metric of plain arg max, where the search was for class offsets.
+        cutoffs: How many distinct cut-offs were compared, where the search was for one.
+    """
+
+    rule: DecisionRule
+    value: float
+    confusion: ConfusionMatrix
+    constraints: tuple[ConstraintValue, ...] = ()
+    confidence: float | None = None
+    argmax_value: float | None = None
+    cutoffs: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        rule: DecisionRule,
+        goal: Goal,
+        cm: ConfusionMatrix,
+        promises: Sequence[float | None] | None = None,
+        **more: Any,
+    ) -> BestRule:
+        """The result for a rule with this confusion matrix; ``promises``: one per constraint."""
+        told = (None,) * len(goal.constraints) if promises is None else promises
+        values = tuple(
+            ConstraintValue(c, float(values_of(c.metric, cm)), p) for c, p in zip(goal.constraints, told, strict=True)
+        )
+        return cls(rule, float(values_of(goal.metric, cm)), cm, values, **more)
+
+    @property
+    def metric(self) -> str | None:
+        """The spec that was searched for."""
+        return self.rule.metric
+
+    @property
+    def threshold(self) -> float:
+        """The cut-off of two classes: positive if ``score >= threshold``."""
+        return float(self._parameter("threshold"))
+
+    @property
+    def thresholds(self) -> Array:
+        """One cut-off per label."""
+        return np.asarray(self._parameter("thresholds"))
+
+    @property
+    def offsets(self) -> Array:
+        """One offset per class, added to the log-probabilities before arg max."""
+        return np.asarray(self._parameter("offsets"))
+
+    def _parameter(self, kind: str) -> Any:
+        if self.rule.kind != kind:
+            raise AttributeError(f"a rule of kind {self.rule.kind!r} has no {kind}; see rule.parameter.")
+        return self.rule.parameter
+
+    def __str__(self) -> str:
+        """The rule, the metric and the constraints in a few plain lines."""
+        pairs = {} if self.rule.kind not in ("offsets", "thresholds") else zip(
+            self.rule.classes, self.rule.parameter, strict=True)  # fmt: skip
+        shown = {
+            "threshold": lambda: f"positive from a score of {self.threshold:.4g} on",
+            "thresholds": lambda: "cut-offs: " + ", ".join(f"{c} {t:.4g}" for c, t in pairs),
+            "offsets": lambda: "offsets: " + ", ".join(f"{c} {o:+.3g}" for c, o in pairs),
+        }.get(self.rule.kind, lambda: f"the least expected {self.rule.kind}")
+        lines = [shown(), f"{(self.metric or 'metric').split(' subject to ')[0]} = {self.value:.4g}"]
+        for c in self.constraints:
+            promise = ""
+            if c.promised is not None and self.confidence is not None:
+                word = "at least" if c.constraint.operator == ">=" else "at most"
+                promise = f", on new data {word} {c.promised:.4g} with {100 * self.confidence:g} % confidence"
+            asked = f"(asked for {c.constraint.operator} {c.constraint.bound:g})"
+            lines.append(f"{c.constraint.metric} = {c.value:.4g} {asked}{promise}")
+        return "\n".join(lines)
+
+
 def bayes_rule(costs: ArrayLike, classes: Sequence[Hashable] | None = None) -> DecisionRule:
     """The rule with the least expected cost for probabilities that can be trusted; nothing is tuned.
 
@@ -264,7 +364,7 @@ def bayes_rule(costs: ArrayLike, classes: Sequence[Hashable] | None = None) -> D
     """
     matrix = np.asarray(costs, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
-        raise ValueError(f"costs: expected a square matrix, one row a true class, got shape {matrix.shape}.")
+        raise ValueError(f"costs: expected a square matrix, one row per true class, got shape {matrix.shape}.")
     if not np.isfinite(matrix).all():
         raise ValueError("costs: expected finite numbers.")
     names = tuple(range(len(matrix))) if classes is None else tuple(classes)
@@ -276,8 +376,6 @@ def bayes_rule(costs: ArrayLike, classes: Sequence[Hashable] | None = None) -> D
 
 
 def _cost_spec(matrix: Array) -> str:
-    from metricfit.metrics import ExpectedCost
-
     return str(ExpectedCost(matrix=matrix.tolist()))
 
 

@@ -1,4 +1,4 @@
-"""Any scikit-learn classifier with its decision rule chosen for a metric, on out-of-fold probabilities."""
+"""The best rule for any kind of target, and any scikit-learn classifier with it, chosen out of fold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.linear_model import LogisticRegression
@@ -24,12 +24,69 @@ from sklearn.utils.validation import (
     has_fit_parameter,
 )
 
-from metricfit.decisions.choose import BestRule, best_rule
-from metricfit.decisions.goal import ConstraintLike
-from metricfit.decisions.offsets import REGULARISATION
-from metricfit.metrics import MetricLike
+from metricfit.confusion import ConfusionMatrix
+from metricfit.decisions.multilabel import best_label_thresholds
+from metricfit.decisions.offsets import REGULARISATION, best_offsets
+from metricfit.decisions.problem import ConstraintLike, goal_of, plain_array
+from metricfit.decisions.rules import BestRule, bayes_rule
+from metricfit.decisions.threshold import best_threshold
+from metricfit.metrics import ExpectedCost, MetricLike
 
-__all__ = ["TunedRuleClassifier"]
+__all__ = ["TunedRuleClassifier", "best_rule"]
+
+
+def best_rule(
+    y_true: ArrayLike,
+    proba: ArrayLike,
+    metric: MetricLike,
+    *,
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+    confidence: float | None = None,
+    sample_weight: ArrayLike | None = None,
+    labels: Sequence[Hashable] | None = None,
+    regularisation: float = REGULARISATION,
+    random_state: int | np.random.Generator | None = 0,
+) -> BestRule:
+    """A threshold for two classes, offsets (or the Bayes rule of a cost matrix) for more, thresholds for labels.
+
+    Args:
+        y_true: Labels (n,), or a 0/1 array (n, labels).
+        proba: Probabilities (n,) of the second class, (n, classes) or (n, labels).
+        metric: As for :func:`best_threshold`.
+        subject_to: Constraints.
+        confidence: As for :func:`best_threshold`.
+        sample_weight: Weights.
+        labels: The classes in the order of the columns.
+        regularisation: As for :func:`best_offsets`.
+        random_state: As for :func:`best_offsets`.
+
+    >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
+    DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')
+    """
+    p = plain_array(proba)
+    if np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,)):
+        return best_label_thresholds(
+            y_true, p, metric, subject_to=subject_to, confidence=confidence, sample_weight=sample_weight,
+            labels=labels, random_state=random_state,
+        )  # fmt: skip
+    if p.ndim == 1 or p.shape[1] == 2:
+        return best_threshold(
+            y_true, p if p.ndim == 1 else p[:, 1], metric, subject_to=subject_to, confidence=confidence,
+            sample_weight=sample_weight, labels=labels,
+        )  # fmt: skip
+    found = best_offsets(
+        y_true, p, metric, subject_to=subject_to, confidence=confidence, sample_weight=sample_weight, labels=labels,
+        regularisation=regularisation, random_state=random_state,
+    )  # fmt: skip
+    goal = goal_of(metric, subject_to)
+    if isinstance(goal.metric, ExpectedCost) and not goal.constraints:
+        rule = bayes_rule(goal.metric.matrix, found.rule.classes)
+        cm = ConfusionMatrix.from_labels(y_true, rule.apply(p), labels=found.rule.classes, sample_weight=sample_weight)
+        by_costs = BestRule.of(rule, goal, cm, argmax_value=found.argmax_value)
+        # Tuned offsets must beat what follows from the costs alone; on a tie, nothing was tuned.
+        if by_costs.value <= found.value:
+            return by_costs
+    return found
 
 
 def _gives_probabilities(self: TunedRuleClassifier) -> bool:
@@ -40,7 +97,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     """A classifier whose decision rule is the best one for a metric.
 
     The estimator's probabilities for samples that it was not fitted on (by cross-validation) choose the rule: a
-    threshold for two classes, class offsets for more, a threshold a label for multi-label targets. The estimator is
+    threshold for two classes, class offsets for more, one threshold per label for multi-label targets. The estimator is
     then fitted on everything. ``predict_proba`` has the rule folded in, so that its arg max is ``predict``;
     ``predict_raw_proba`` gives the estimator's own probabilities.
 
@@ -60,7 +117,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         estimator_: The fitted estimator.
         rule_: The decision rule.
         value_: The metric of the rule on the out-of-fold probabilities it was chosen on.
-        search_: The search's own result.
+        search_: The search's result, a :class:`BestRule`.
         classes_: The classes.
 
     >>> from sklearn.datasets import make_classification
@@ -210,7 +267,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             y, proba, self.metric, subject_to=self.subject_to, confidence=self.confidence, sample_weight=weight,
             labels=order, regularisation=self.regularisation, random_state=self.random_state,
         )  # fmt: skip
-        self.rule_, self.value_, self.search_ = found.rule, found.value, found.search
+        self.rule_, self.value_, self.search_ = found.rule, found.value, found
 
     def _in_rule_order(self, proba: NDArray[Any]) -> NDArray[Any]:
         """Columns from the classes' order to the rule's, or back: only two of them are ever exchanged."""
@@ -246,7 +303,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             yield from splitter.split(np.zeros(len(y)), y)
 
     def _probabilities(self, model: Any, X: Any) -> NDArray[np.float64]:
-        """The model's probabilities with a column for each of ``classes_``, or one a label."""
+        """The model's probabilities with a column for each of ``classes_``, or one per label."""
         if hasattr(model, "predict_proba"):
             raw = model.predict_proba(X)
         elif hasattr(model, "decision_function"):

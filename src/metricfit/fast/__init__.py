@@ -125,7 +125,8 @@ def metric_loss(
     losses = call.losses(logits, classes, sample_weight, weight, wants_gradient, validate)
     if losses is None:
         return None
-    losses = losses if members else losses.reshape(())
+    if losses.ndim and not members:
+        losses = losses.reshape(())
     return _tie(input, losses, call, plain) if wants_gradient else losses
 
 
@@ -168,6 +169,10 @@ def five_points(step: Step, members: int = 1) -> Array | None:
     if temperature.requires_grad or temperature.numel() not in (1, members) or not temperature.is_cpu:
         return None
     # Five times it, rounded as the plain formula rounds it.
+    if not temperature.ndim:
+        value = temperature.item()
+        is_single = temperature.dtype is torch.float32
+        return _points((value,), (float(np.float32(5 * value)) if is_single else 5 * value,), members)
     flat = temperature.detach().reshape(-1)
     return _points(tuple(flat.tolist()), tuple((5 * flat).tolist()), members)
 
@@ -209,6 +214,8 @@ class _Call:
         self.labels, self.points, self.ignore, self.detach = labels, points, ignore, detach
         self.skip_absent, self.memory, self.group = skip_absent, memory, group
         self.small: Any = None
+        self.batch: Any = None
+        self.gradient: Any = None
 
     def losses(
         self, logits: Tensor, target: Tensor, sample_weight: Tensor | None, weight: Tensor | None, keeps: bool,
@@ -219,7 +226,7 @@ class _Call:
         self.is_compiled = is_compiled = is_float and logits.is_cpu and numba_is_here()
         form, by_class = self.form, self.form is not None and self.memory is None and self.group is None
         dtype = accumulation_dtype(logits.dtype)
-        target = target.reshape(-1)
+        target = target if target.ndim == 1 else target.reshape(-1)
         sample_weight, weight = _as_vector(sample_weight, dtype), _as_vector(weight, dtype)
         if (
             by_class and is_compiled and logits.numel() <= SERIAL_ELEMENTS and logits.shape[1] < ROWS_FROM
@@ -271,30 +278,35 @@ class _Call:
             self.number, shape[0] // self.number, shape[1], logits.numel() // (shape[0] * shape[1]), self.ignore,
             self.points.astype(np.float32), self.detach, as_array(form.numbers), form.label, self.skip_absent, losses,
         )  # fmt: skip
-        return None if status else torch.from_numpy(losses).float()
+        if status:
+            return None
+        return torch.from_numpy(losses).float() if self.members else torch.scalar_tensor(losses[0])
 
     def pull_back(self, input: Tensor, scale: Tensor) -> Tensor:
         """The gradient with respect to the input, given that of the losses."""
-        logits = _dense_logits(input.detach(), self.task, self.members)
-        scale = scale.reshape(-1, 1, 1)
+        result: Tensor
         if self.small is not None:
             if self.gradient is None:  # an earlier call gave it away
-                self._small_losses(logits, True)
+                self._small_losses(_dense_logits(input.detach(), self.task, self.members), True)
             result, self.gradient = self.gradient, None
-            if self.number > 1:
-                result.view(self.number, -1, 1).mul_(scale)
+            if self.members:
+                result.view(self.number, -1).mul_(scale[:, None])
             elif scale.item() != 1:
-                result.mul_(scale.item())
-        elif self.is_compiled:
+                result.mul_(scale)
+            return self._as_input(result)
+        logits = _dense_logits(input.detach(), self.task, self.members)
+        scale = scale.reshape(-1, 1, 1)
+        if self.is_compiled:
             gradient: Any = np.asarray(self.gradient) * scale.numpy()
             result = self.batch.pull_back(logits, gradient, self.form is not None)
         else:
             result = self.batch.pull_back(logits, torch.as_tensor(self.gradient) * scale, self.form is not None)
+        return self._as_input(result)
+
+    def _as_input(self, result: Tensor) -> Tensor:
         if self.members:
             result = result.unflatten(0, (self.number, -1))
-        if self.task == "binary":
-            result = result.select(2 if self.members else 1, 1)
-        return result  # type: ignore[no-any-return]
+        return result.select(2 if self.members else 1, 1) if self.task == "binary" else result
 
 
 def _dense_logits(input: Tensor, task: Task, members: bool) -> Tensor:

@@ -108,7 +108,8 @@ class CompiledBatch:
             return None
         if len(parts) == self.members:
             return counts
-        return counts.reshape(self.members, -1, *shape).sum(axis=1)
+        summed: Array = counts.reshape(self.members, -1, *shape).sum(axis=1)
+        return summed
 
     def pull_back(self, scores: Tensor, gradient: Array, by_class: bool) -> Tensor:
         """The gradient with respect to the scores.

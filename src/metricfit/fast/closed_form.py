@@ -173,6 +173,8 @@ class TorchBatch:
         self.members, self.points = members, points
         self.ignore, self.is_fixed, self.may_wait = ignore, is_fixed, may_wait
         self.kept: list[Counted | None] = []
+        rows = points.tolist()
+        self.same = Points(*rows[0]) if all(row == rows[0] for row in rows) else None
 
     def count(self, scores: Tensor, by_class: bool, keeps: bool) -> Any:
         """The counts, as of a compiled batch; by_class on a CPU only."""
@@ -215,8 +217,9 @@ class TorchBatch:
         )
         true.index_add_(0, self.all_cells, weights)
         shape = (self.members, classes)
-        counts = torch.stack([hits.reshape(shape), true.reshape(shape), sums.T.double()], dim=1).numpy()
-        return None if counts.sum() != counts.sum() else counts
+        sums_of_classes = torch.stack([hits.reshape(shape), true.reshape(shape), sums.T.double()], dim=1).numpy()
+        total = sums_of_classes.sum()
+        return sums_of_classes if total == total else None
 
     def pull_back(self, scores: Tensor, gradient: Tensor, by_class: bool) -> Tensor:
         """The gradient with respect to the scores, as of a compiled batch."""
@@ -299,10 +302,9 @@ class TorchBatch:
         return counted.inverse if self.weights is None else counted.inverse * self.weights[i]
 
     def _points_of(self, i: int) -> Points:
-        if len(set(map(tuple, self.points.tolist()))) == 1:
-            return Points(*self.points[0].tolist())
-        device = self.labels[i].device
-        table = torch.as_tensor(self.points, dtype=self.dtype, device=device)
+        if self.same is not None:
+            return self.same
+        table = torch.as_tensor(self.points, dtype=self.dtype, device=self.labels[i].device)
         return Points(*table[self.of_member[i]].unbind(-1))
 
     def _gradient_of_counts(self, i: int, gradient: Tensor, by_class: bool, like: Tensor) -> Tensor:

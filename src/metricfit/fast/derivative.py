@@ -74,7 +74,7 @@ def closed_form_of(metric: Metric, task: Task) -> ClosedForm | None:
     return ClosedForm((float(undefined), *found[0], *found[1]), label)
 
 
-def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any) -> float:
+def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any) -> Any:
     """1 - the (mean) fraction; its columns and diagonal into ``gradient``. All 0 without any weight.
 
     Compiled where numba is there, since loops take a fraction of the time that whole arrays take to compile;
@@ -106,7 +106,7 @@ def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any)
     return loss
 
 
-def mcc(sums: Any, form: Any, gradient: Any) -> float:
+def mcc(sums: Any, form: Any, gradient: Any) -> Any:
     """1 - MCC, as :func:`fraction`."""
     hits, true, predicted, columns, diagonal = sums[0], sums[1], sums[2], gradient[0], gradient[1]
     correct = total = 0.0
@@ -194,8 +194,8 @@ def loss_of_matrices(
         The losses (M,) and their gradients: (M, 2, d) as in :func:`loss_of_sums` for a closed form, else (M, d, d).
     """
     absent: Absent = "skip" if skip_absent else "count"
-    totals = counts.sum(dim=(1, 2))
     if form is None:
+        totals = counts.sum(dim=(1, 2))
         with torch.enable_grad():
             leaf = counts.detach().requires_grad_()
             cm = ConfusionMatrix(leaf if members else leaf[0], task, labels, absent)
@@ -206,17 +206,15 @@ def loss_of_matrices(
             (gradient,) = torch.autograd.grad(losses.sum(), leaf)
         has_weight = totals > 0
         return torch.where(has_weight, losses.detach(), 0.0), torch.where(has_weight[:, None, None], gradient, 0.0)
+    array: Array = counts.double().numpy()
+    weights = array.sum(axis=(1, 2), keepdims=True)
+    scale: Any = 1.0
     if memory is not None:
-        with torch.no_grad():
-            cm = memory(ConfusionMatrix(counts if members else counts[0], task, labels, absent))
-            counts = cm.matrix.reshape(counts.shape)
-    sums = torch.stack([counts.diagonal(dim1=1, dim2=2), counts.sum(dim=2), counts.sum(dim=1)], dim=1)
-    values, vectors = loss_of_sums(form, sums.double().numpy(), skip_absent, is_compiled)
-    losses, gradient = torch.from_numpy(values), torch.from_numpy(vectors)
-    if memory is not None:  # the derivative of what it gives with respect to the counts is 1 / their total
-        scale = torch.where(totals > 0, totals, torch.inf).reciprocal().double()
-        losses, gradient = losses * (totals > 0), gradient * scale[:, None, None]
-    return losses, gradient
+        blended, scale = memory.blend(array if members else array[0])
+        array, scale = blended.reshape(array.shape), np.reshape(scale, (-1, 1, 1)) * (weights > 0)
+    sums = np.stack([array.diagonal(axis1=1, axis2=2), array.sum(axis=2), array.sum(axis=1)], axis=1)
+    values, vectors = loss_of_sums(form, sums, skip_absent, is_compiled)
+    return torch.from_numpy(values * (weights[:, 0, 0] > 0)), torch.from_numpy(vectors * scale)
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricfit.assess.shares import share
-from metricfit.decisions.sweep import Sweep
+from metricfit.decisions.threshold import Sweep
 from metricfit.report.formula import number
 
 __all__ = ["calibration", "histogram", "one_class"]

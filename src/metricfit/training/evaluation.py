@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from metricfit.confusion import ConfusionMatrix
+from metricfit.confusion import ConfusionMatrix, Grid, as_confusion_matrix, count_samples, hard_matrix
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric
 from metricfit.metrics.base import MatrixSource
 from metricfit.numerics import safe_divide
-from metricfit.steps import Annealed, Heaviside
+from metricfit.steps import Annealed, Step
 from metricfit.training.batches import TrainingData, take_rows
-from metricfit.training.counting import hard_counts, member_probabilities, soft_counts
-from metricfit.training.objective import Grid, MemberObjective, as_matrix
+from metricfit.training.objective import MemberObjective
 from metricfit.training.splits import strata
 
 __all__ = ["Scores", "Validation", "mean_probabilities"]
@@ -97,7 +96,7 @@ class Validation:
                 target = take_rows(self.data.target, index)
                 p = member_probabilities(logits, objective.task)
                 for half in (0, 1):
-                    sums[half].add(logits, p, target, weights[half])
+                    sums[half].add(logits, target, weights[half])
                 found.append(p)
             scores = _stacked([*sums, sums[0].joined(sums[1])]).scores()
             self._note(torch.cat(found, dim=1), scores.key[:2].double().cpu(), active)
@@ -153,22 +152,24 @@ class _Sums:
     def __init__(self, objective: MemberObjective) -> None:
         self.objective = objective
         recipe = objective.recipe
-        self.step = objective.step
-        if isinstance(self.step, Annealed):
-            self.step = Annealed(recipe.selection_temperature)
+        now = objective.loss.batch(torch.empty(0)).step
+        self.steps: dict[str, Step] = {
+            "soft": Annealed(recipe.selection_temperature) if isinstance(now, Annealed) else now
+        }
         self.follows_loss = recipe.selection == "objective" or recipe.annealing == "plateau"
         self.sums: dict[Any, Tensor] = {}
 
-    def add(self, logits: Tensor, p: Tensor, target: Tensor, weight: Tensor) -> None:
+        if self.follows_loss and recipe.objective == "metric":
+            self.steps["loss"] = now
+
+    def add(self, logits: Tensor, target: Tensor, weight: Tensor) -> None:
         objective, task = self.objective, self.objective.task
+        samples = objective.samples(logits, target, weight)
         for grid in objective.metric.grids():
-            self._add(("soft", grid), soft_counts(p, target, weight, task, self.step, grid).double())
-            exact = partial(hard_counts, p, target, weight, task)
-            hard = exact() if grid is None else soft_counts(p, target, weight, task, Heaviside(), grid)
-            self._add(("hard", grid), hard.double())
-            if self.follows_loss and objective.recipe.objective == "metric":
-                self._add(("loss", grid), soft_counts(p, target, weight, task, objective.step, grid).double())
-        total, mass = objective.cross_entropy_sums(logits, target, weight)
+            for name, step in self.steps.items():
+                self._add((name, grid), count_samples(samples, task, step, threshold=0.5, thresholds=grid).double())
+            self._add(("hard", grid), hard_matrix(samples, task, thresholds=grid).matrix)
+        total, mass = objective.cross_entropy_sums(samples)
         self._add("log_loss", total.double())
         self._add("mass", mass.double())
         if self.follows_loss and objective.recipe.objective == "surrogate_fbeta":
@@ -205,7 +206,7 @@ class _Sums:
         return Scores(soft_value, hard_value, log_loss, key, loss)
 
     def _matrix(self, kind: str, grid: Grid) -> ConfusionMatrix:
-        return as_matrix(self.sums[kind, grid], self.objective.task, grid, self.objective.labels)
+        return as_confusion_matrix(self.sums[kind, grid], self.objective.task, grid, self.objective.labels, "skip")
 
 
 def _stacked(parts: Sequence[_Sums]) -> _Sums:
@@ -228,6 +229,13 @@ def _halves(rows: NDArray[np.intp], target: Tensor, length: int) -> NDArray[np.i
     order = np.argsort(strata(target[torch.from_numpy(rows).to(target.device)].cpu().numpy()), kind="stable")
     half[order] = np.arange(len(rows)) % 2
     return half
+
+
+def member_probabilities(logits: Tensor, task: Task) -> Tensor:
+    """Softmax, or sigmoid for a multi-label task."""
+    if task != "multilabel" and logits.shape[-1] == 2:  # softmax of two takes ten times as long
+        return (logits - logits.flip(-1)).sigmoid()
+    return logits.sigmoid() if task == "multilabel" else logits.softmax(dim=-1)
 
 
 class evaluating:  # noqa: N801 - reads as a statement

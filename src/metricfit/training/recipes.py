@@ -13,7 +13,7 @@ import numpy as np
 from torch import nn
 
 from metricfit.losses.cross_entropy import Balance
-from metricfit.steps import Annealed, check_temperature
+from metricfit.steps import Annealed, Custom, StepLike, check_temperature
 from metricfit.steps import get as get_step
 
 __all__ = ["RECIPES", "Recipe"]
@@ -86,7 +86,7 @@ class Recipe:
     cross_entropy: float = AS_NAMED
     balance: Balance = AS_NAMED
     warm_start_epochs: int = AS_NAMED
-    step: str = AS_NAMED
+    step: StepLike = AS_NAMED
     temperature: float = AS_NAMED
     memory: float = AS_NAMED
     annealing: Annealing = AS_NAMED
@@ -158,6 +158,13 @@ class Recipe:
         usual = RECIPES["default"] | RECIPES[self.name]
         given = {part: value for part, value in self.parts().items() if value is not None and part != "name"}
         filled = {part: _plain(part, value, usual[part]) for part, value in (usual | given).items()}
+        step = get_step(filled["step"])
+        if isinstance(step, Annealed):  # its temperature has a part of its own, since it is cooled
+            if filled["step"] != "annealed":
+                filled["temperature"] = given.get("temperature", step.temperature)
+            filled["step"] = "annealed"
+        elif not isinstance(filled["step"], str) and not isinstance(step, Custom):
+            filled["step"] = str(step)
         recipe = Recipe(self.name, **filled)
         _check(recipe)
         return recipe

@@ -5,13 +5,8 @@ import pytest
 from scipy.stats import ks_2samp
 
 from metricfit import metrics
-from metricfit.decisions import (
-    InfeasibleError,
-    UnstableThresholdWarning,
-    best_threshold,
-    threshold_uncertainty,
-    uncertainty,
-)
+from metricfit.assess import UnstableThresholdWarning, cutoffs, threshold_uncertainty
+from metricfit.decisions import InfeasibleError, best_threshold
 from tests.decisions.gaussians import TwoGaussians
 
 WORLD = TwoGaussians()
@@ -65,7 +60,7 @@ def _quietly(*args, **kwargs):
 def test_many_scores_are_thinned_with_the_best_kept(monkeypatch):
     y, score = WORLD.sample(3000, np.random.default_rng(3))
     exact = best_threshold(y, score, "f1")
-    monkeypatch.setattr(uncertainty, "_MOST_CUTS", 64)
+    monkeypatch.setattr(cutoffs, "_MOST_CUTS", 64)
     few = threshold_uncertainty(y, score, "f1", resamples=300)
     assert (few.threshold, few.value) == (exact.threshold, exact.value)
     monkeypatch.undo()

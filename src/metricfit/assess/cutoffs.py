@@ -1,4 +1,4 @@
-"""How far a chosen cut-off can be trusted: the bootstrap, many resamples at a time."""
+"""How far a chosen cut-off can be trusted: where it would lie on other samples of the same kind."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit.decisions._samples import BinarySamples, binary_samples
-from metricfit.decisions.goal import ConstraintLike, Goal, goal_of
-from metricfit.decisions.search import infeasible_cuts
-from metricfit.decisions.sweep import CHUNK, Sweep, best_cut, best_place
+from metricfit.assess.intervals import Decided, estimate
+from metricfit.decisions.problem import BinarySamples, ConstraintLike, Goal, binary_samples, goal_of
+from metricfit.decisions.threshold import CHUNK, Sweep, best_cut, best_place, infeasible_cuts
 from metricfit.metrics import MetricLike
 
 __all__ = ["ThresholdUncertainty", "UnstableThresholdWarning", "threshold_uncertainty"]
@@ -36,7 +35,7 @@ class ThresholdUncertainty:
         threshold: The best cut-off on all data.
         value: The metric there.
         threshold_interval: Where the best cut-offs of the resamples lie.
-        value_interval: Where the metric of the chosen cut-off lies over the resamples.
+        value_interval: The interval of the metric at the chosen cut-off, see :func:`metricfit.assess.estimate`.
         corrected_value: ``value`` less what choosing the cut-off on the same data adds to it (the optimism).
         level: The level of the intervals.
         thresholds: The best cut-off of each resample that had one.
@@ -106,7 +105,7 @@ def threshold_uncertainty(
     if best.violation > 0:
         raise infeasible_cuts(sweep, goal)
     cuts = _thinned(sweep, best.index)
-    chosen, at_best, optimism = _resample(samples, sweep, goal, cuts, best.index, resamples, random_state)
+    chosen, optimism = _resample(samples, sweep, goal, cuts, resamples, random_state)
     if len(chosen) == 0:
         raise ValueError("resamples: none of them has both classes and meets the constraints; bring more data.")
     sign = 1.0 if goal.metric.greater_is_better else -1.0
@@ -117,11 +116,15 @@ def threshold_uncertainty(
     stable = _is_stable(sweep, chosen, tails) and failed <= _FAILED_SHARE * resamples
     if not stable:
         _warn(interval, level, failed, resamples)
+    threshold = sweep.threshold(best.index)
+    called = samples.score >= np.asarray(threshold, dtype=samples.score.dtype)
+    rows = Decided(samples.positive.astype(np.int64), called.astype(np.int64), samples.classes, weight=samples.weight)
+    found = estimate(goal.metric, rows, level=level)
     return ThresholdUncertainty(
-        threshold=sweep.threshold(best.index),
+        threshold=threshold,
         value=sign * best.gain,
         threshold_interval=(float(interval[0]), float(interval[1])),
-        value_interval=(float(np.quantile(sign * at_best, tails[0])), float(np.quantile(sign * at_best, tails[1]))),
+        value_interval=(found.low, found.high),
         corrected_value=sign * (best.gain - float(optimism.mean())),
         level=level,
         thresholds=thresholds,
@@ -146,16 +149,14 @@ def _resample(
     sweep: Sweep,
     goal: Goal,
     cuts: NDArray[np.intp],
-    best: int,
     resamples: int,
     random_state: int | np.random.Generator | None,
-) -> tuple[NDArray[np.intp], Array, Array]:
-    """For each resample that works: its best cut-off, the gain of the overall best one, the optimism."""
+) -> tuple[NDArray[np.intp], Array]:
+    """For each resample that works: its best cut-off, and the optimism."""
     rng = np.random.default_rng(random_state)
     steps = len(cuts) - 1
-    original = goal.gains(sweep.matrix(_matrices(sweep.tp[cuts][None], sweep.fp[cuts][None])))[0]
-    place_of_best = int(np.searchsorted(cuts, best))
-    chosen, at_best, optimism = [], [], []
+    original = goal.gains(sweep.matrix(sweep.cells(sweep.tp[cuts], sweep.fp[cuts]))).numpy()
+    chosen, optimism = [], []
     for drawn in _draws(samples, sweep, cuts, resamples, max(CHUNK // len(cuts), 1), rng):
         totals = np.concatenate([np.zeros((len(drawn), 1, 2)), drawn.reshape(-1, steps, 2).cumsum(axis=1)], axis=1)
         cm = sweep.matrix(_matrices(totals[..., 1], totals[..., 0]))
@@ -166,10 +167,8 @@ def _resample(
         works = both & (violation.gather(1, place)[:, 0] <= 0)
         found = place[works, 0]
         chosen.append(cuts[found.numpy()])
-        at_best.append(gain[works, place_of_best].numpy())
-        optimism.append((gain[works].gather(1, place[works])[:, 0] - original[found]).numpy())
-    gains = np.concatenate(at_best)
-    return np.concatenate(chosen), gains[np.isfinite(gains)], np.concatenate(optimism)
+        optimism.append(gain[works].gather(1, place[works])[:, 0].numpy() - original[found.numpy()])
+    return np.concatenate(chosen), np.concatenate(optimism)
 
 
 def _draws(

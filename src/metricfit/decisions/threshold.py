@@ -1,0 +1,356 @@
+"""The best cut-off of a score for any metric, exactly: all distinct cut-offs in one sort."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from metricfit.confusion import ConfusionMatrix
+from metricfit.decisions.confidence import certify_cuts, check_confidence
+from metricfit.decisions.problem import (
+    BinarySamples,
+    ConstraintLike,
+    Goal,
+    InfeasibleError,
+    binary_samples,
+    check_decides,
+    goal_of,
+    values_of,
+)
+from metricfit.decisions.rules import BestRule, DecisionRule
+from metricfit.metrics import Constraint, MetricLike
+from metricfit.metrics import get as get_metric
+
+__all__ = ["CHUNK", "Cut", "Sweep", "ThresholdCurve", "best_cut", "best_place", "best_threshold", "score_sweep"]
+
+CHUNK = 8000
+"""Cut-offs whose matrices exist at the same time: 256 kB of counts, whatever the number of samples. So small, they stay
+in the cache and below the size from which torch would start threads, which costs more than it brings here."""
+
+Wrap = Callable[[Tensor], ConfusionMatrix]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The counts at every cut-off; cut-off j calls the j highest distinct scores positive.
+
+    Attributes:
+        scores: The k distinct scores, falling, in the dtype they came in.
+        tp: True positives at the k + 1 cut-offs.
+        fp: False positives at the k + 1 cut-offs.
+        classes: The negative and the positive class.
+    """
+
+    scores: NDArray[Any]
+    tp: NDArray[np.float64]
+    fp: NDArray[np.float64]
+    classes: tuple[Any, ...] | None = None
+
+    @classmethod
+    def of(cls, samples: BinarySamples) -> Sweep:
+        """Sort once, then add up from the highest score down."""
+        return cls.sorted(samples.positive, samples.score, samples.weight, samples.classes)
+
+    @classmethod
+    def sorted(
+        cls,
+        positive: NDArray[np.bool_],
+        score: NDArray[Any],
+        weight: NDArray[np.float64] | None = None,
+        classes: tuple[Any, ...] | None = None,
+    ) -> Sweep:
+        """The same from plain arrays."""
+        order = np.argsort(score)[::-1]
+        ranked = score[order]
+        last_of_tie = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked) - 1)
+        distinct = ranked[last_of_tie]
+        del ranked
+        hit = positive[order]
+        if weight is None:
+            tp = np.cumsum(hit, dtype=np.float64)[last_of_tie]
+            fp = (last_of_tie + 1) - tp
+        else:
+            ordered = weight[order]
+            tp = np.cumsum(np.where(hit, ordered, 0.0))[last_of_tie]
+            fp = np.cumsum(np.where(hit, 0.0, ordered))[last_of_tie]
+        return cls(distinct, np.append(0.0, tp), np.append(0.0, fp), classes)
+
+    def __len__(self) -> int:
+        """The number of cut-offs, "nobody" and "everybody" among them."""
+        return len(self.tp)
+
+    def counts(self, start: int = 0, stop: int | None = None) -> Tensor:
+        """The 2 x 2 counts of cut-offs ``start`` to ``stop``, shape (cut-offs, 2, 2)."""
+        return self.cells(self.tp[start:stop], self.fp[start:stop])
+
+    def cells(self, tp: NDArray[np.float64], fp: NDArray[np.float64]) -> Tensor:
+        """True and false positives as 2 x 2 counts, given all positives and negatives of this sweep."""
+        true, false = torch.from_numpy(tp), torch.from_numpy(fp)
+        cells = torch.stack([float(self.fp[-1]) - false, false, float(self.tp[-1]) - true, true], dim=-1)
+        return cells.reshape(*true.shape, 2, 2)
+
+    def matrix(self, counts: Tensor) -> ConfusionMatrix:
+        """Counts as binary confusion matrices of this sweep's classes."""
+        return ConfusionMatrix(counts, "binary", self.classes)
+
+    def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, Tensor]]:
+        """The counts of all cut-offs, a bounded number at a time, each with the index of its first."""
+        for start in range(0, len(self), size):
+            yield start, self.counts(start, start + size)
+
+    def threshold(self, index: int, *, low: bool = False) -> float:
+        """The number t for which ``score >= t`` is exactly cut-off ``index``, see :meth:`thresholds`."""
+        return float(self.thresholds(np.array([index]), low=low)[0])
+
+    def thresholds(self, indices: NDArray[np.intp], *, low: bool = False) -> NDArray[Any]:
+        """The numbers t for which ``score >= t`` is exactly each of these cut-offs.
+
+        They lie midway between the two scores that they separate, or on the upper one where no number of the
+        scores' dtype lies between; for "everybody" on the lowest score, for "nobody" just above the highest.
+
+        Args:
+            indices: The cut-offs.
+            low: Place them just above the lower score instead.
+        """
+        last = len(self.scores) - 1
+        upper = self.scores[np.maximum(indices - 1, 0)]
+        lower = self.scores[np.minimum(indices, last)]
+        between = _just_above(lower) if low else lower / 2 + upper / 2
+        between = np.where((lower < between) & (between <= upper), between, upper)
+        return np.where(indices == 0, _just_above(upper), between)
+
+    def index_of(self, threshold: float) -> int:
+        """The cut-off that a threshold makes: how many distinct scores reach it."""
+        return int(np.searchsorted(-self.scores, -np.asarray(threshold, dtype=self.scores.dtype), side="right"))
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One cut-off of a sweep and its worth.
+
+    Attributes:
+        index: The cut-off.
+        violation: The largest violation of a constraint.
+        gain: The objective, more is better.
+        correct: The weight of correct decisions, which decides between equals.
+    """
+
+    index: int
+    violation: float
+    gain: float
+    correct: float
+
+    @property
+    def key(self) -> tuple[float, float, float]:
+        """Larger is better."""
+        return (-self.violation, self.gain, self.correct)
+
+
+def best_cut(
+    sweep: Sweep,
+    goal: Goal,
+    *,
+    wrap: Wrap | None = None,
+    allowed: NDArray[np.bool_] | None = None,
+    chunk: int = CHUNK,
+) -> Cut | None:
+    """The best of all cut-offs: least violation, then the highest gain, then most decisions correct.
+
+    Args:
+        sweep: The cut-offs.
+        goal: What is wanted.
+        wrap: Makes confusion matrices of the sweep's counts; binary ones if not given.
+        allowed: Which cut-offs may be chosen.
+        chunk: How many matrices may exist at the same time.
+
+    Returns:
+        The best one; ``None`` where none is allowed or the metric is undefined at all of them.
+    """
+    best: Cut | None = None
+    for start, counts in sweep.chunks(chunk):
+        violation, gain = goal.keys((wrap or sweep.matrix)(counts))
+        if allowed is not None:
+            gain = torch.where(torch.from_numpy(allowed[start : start + len(counts)]), gain, -torch.inf)
+        violation = torch.where(gain == -torch.inf, torch.inf, violation)
+        correct = counts[:, 0, 0] + counts[:, 1, 1]
+        place = int(best_place(violation, gain, correct))
+        if violation[place] == torch.inf:
+            continue
+        found = Cut(start + place, float(violation[place]), float(gain[place]), float(correct[place]))
+        if best is None or found.key > best.key:
+            best = found
+    return best
+
+
+def _just_above(scores: NDArray[Any]) -> NDArray[Any]:
+    """The next number of the scores' dtype; infinity after the last one."""
+    with np.errstate(over="ignore"):
+        above: NDArray[Any] = np.nextafter(scores, np.array(np.inf, dtype=scores.dtype))
+    return above
+
+
+def best_place(violation: Tensor, gain: Tensor, correct: Tensor) -> Tensor:
+    """Along the last dimension, the place with the least violation, then the highest gain, then most correct."""
+    gain = torch.where(violation == violation.amin(dim=-1, keepdim=True), gain, -torch.inf)
+    return torch.where(gain == gain.amax(dim=-1, keepdim=True), correct, -torch.inf).argmax(dim=-1)
+
+
+def best_threshold(
+    y_true: ArrayLike,
+    score: ArrayLike,
+    metric: MetricLike,
+    *,
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+    confidence: float | None = None,
+    sample_weight: ArrayLike | None = None,
+    labels: Sequence[Hashable] | None = None,
+    pos_label: Hashable | None = None,
+) -> BestRule:
+    """The cut-off with the best value of ``metric`` among *all* distinct ones, in O(n log n).
+
+    Equal values go to the cut-off with more correct decisions.
+
+    Args:
+        y_true: Labels of two classes, shape (n,).
+        score: Any score that rises with the positive class, shape (n,): a probability, a logit, a vote.
+        metric: A name, an expression, a spec with ``subject to``, a metric or a function of the confusion matrix.
+        subject_to: Constraints, such as ``"recall[1] >= 0.9"``; they add to those of ``metric``.
+        confidence: If given, the constraints hold on new data from the same source with this probability. It
+            speaks of recall, specificity, precision, npv, fpr, fnr and predicted_share of a class.
+        sample_weight: Weights, shape (n,).
+        labels: The two classes, negative first, where sorted order is not wanted.
+        pos_label: The positive class, by default the second one.
+
+    Raises:
+        InfeasibleError: If no cut-off meets the constraints; it says the best reachable value.
+
+    >>> best = best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], "f1")
+    >>> best.threshold, best.value
+    (0.275, 0.8571428571428571)
+    >>> best_threshold(
+    ...     [0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], "recall subject to precision >= 1"
+    ... ).threshold
+    0.5
+    """
+    goal = goal_of(metric, subject_to)
+    samples = binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
+    sweep = Sweep.of(samples)
+    certified = None
+    if confidence is not None:
+        alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
+        certified = certify_cuts(sweep, goal.constraints, alpha)
+    cut = best_cut(sweep, goal, allowed=None if certified is None else certified.allowed)
+    if cut is None:
+        raise ValueError(f"metric: {goal.metric} is undefined (NaN) at every cut-off.")
+    if cut.violation > 0:
+        raise infeasible_cuts(sweep, goal)
+    cm = sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0])
+    threshold = sweep.threshold(cut.index, low=certified is not None)
+    return BestRule.of(
+        DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec),
+        goal,
+        cm,
+        None if certified is None else certified.promises(cut.index),
+        confidence=confidence,
+        cutoffs=len(sweep),
+    )
+
+
+def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what: str = "cut-off") -> InfeasibleError:
+    """The error that says how far each constraint can be met, beside the others or on its own."""
+    reachable = {}
+    for constraint in goal.constraints:
+        others = tuple(c for c in goal.constraints if c is not constraint)
+        best = _best_of(sweep, constraint, others, wrap)
+        alone = best is None or best.violation > 0
+        if alone:
+            best = _best_of(sweep, constraint, (), wrap)
+        if best is not None:
+            value = best.gain if constraint.operator == ">=" else -best.gain
+            reachable[constraint] = (value, " on its own" if alone else " beside the others" if others else "")
+    return infeasible(goal, reachable, what)
+
+
+def infeasible(goal: Goal, reachable: Mapping[Constraint, tuple[float, str]], what: str) -> InfeasibleError:
+    """The error for constraints that cannot be met, from the best value of each and under which condition."""
+    parts = [f"{c}: the best reachable value{given} is {value:.4g}" for c, (value, given) in reachable.items()]
+    return InfeasibleError(
+        f"subject_to: no {what} meets {' and '.join(str(c) for c in goal.constraints)}. " + "; ".join(parts) + ".",
+        {str(c): value for c, (value, _) in reachable.items()},
+    )
+
+
+def _best_of(sweep: Sweep, constraint: Constraint, others: tuple[Constraint, ...], wrap: Wrap | None) -> Cut | None:
+    return best_cut(sweep, Goal(constraint.metric, others, maximise=constraint.operator == ">="), wrap=wrap)
+
+
+@dataclass(frozen=True)
+class ThresholdCurve:
+    """Metrics over the cut-off, for a plot or a table.
+
+    Attributes:
+        thresholds: Rising cut-offs.
+        values: For each metric (by its spec) its values at them.
+        predicted_share: The share of samples called positive.
+    """
+
+    thresholds: NDArray[np.float64]
+    values: dict[str, NDArray[np.float64]]
+    predicted_share: NDArray[np.float64]
+
+
+def score_sweep(
+    y_true: ArrayLike,
+    score: ArrayLike,
+    metric: MetricLike | Sequence[MetricLike],
+    *,
+    points: int | None = 1000,
+    sample_weight: ArrayLike | None = None,
+    labels: Sequence[Hashable] | None = None,
+    pos_label: Hashable | None = None,
+) -> ThresholdCurve:
+    """The value of one or several metrics over the cut-off.
+
+    Args:
+        y_true: Labels of two classes.
+        score: Scores of the positive class.
+        metric: One metric or several.
+        points: At most so many cut-offs, evenly spread over the ranks of the scores; ``None`` for all of them.
+        sample_weight: Weights.
+        labels: The two classes.
+        pos_label: The positive class.
+
+    >>> curve = score_sweep([0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], ["recall", "precision"])
+    >>> curve.thresholds
+    array([0.1 , 0.25, 0.5 , 0.75, 0.9 ])
+    >>> curve.values["recall"]
+    array([1. , 1. , 0.5, 0.5, 0. ])
+    """
+    several = list(metric) if isinstance(metric, Sequence) and not isinstance(metric, str) else [metric]
+    wanted = [get_metric(m) for m in several]
+    if not wanted:
+        raise ValueError("metric: expected at least one metric, got none.")
+    for m in wanted:
+        check_decides(m)
+    if twice := [str(m) for i, m in enumerate(wanted) if m not in wanted[:i] and str(m) in map(str, wanted[:i])]:
+        raise ValueError(f"metric: two metrics are called {twice[0]}; sweep one at a time, or name the functions.")
+    if points is not None and points < 2:
+        raise ValueError(f"points: expected at least 2, or None for all cut-offs, got {points}.")
+    sweep = Sweep.of(binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label))
+    last = len(sweep) - 1
+    few = points is not None and points <= last
+    chosen = np.unique(np.linspace(0, last, points).round().astype(int)) if few else np.arange(last + 1)  # type: ignore[arg-type]
+    chosen = chosen[::-1]
+    tp, fp = sweep.tp[chosen], sweep.fp[chosen]
+    cm = sweep.matrix(sweep.cells(tp, fp))
+    return ThresholdCurve(
+        thresholds=sweep.thresholds(chosen).astype(np.float64),
+        values={str(m): values_of(m, cm).numpy() for m in wanted},
+        predicted_share=(tp + fp) / (sweep.tp[-1] + sweep.fp[-1]),
+    )
