@@ -34,6 +34,7 @@ from metricfit.data import TablePreprocessor
 from metricfit.data.errors import BadArgumentError, close_to
 from metricfit.decisions import InfeasibleError, best_rule
 from metricfit.decisions.problem import UntunableError
+from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric, MetricLike, resolve
 from metricfit.training.recipes import Recipe
 from metricfit.training.splits import split_rows
@@ -119,7 +120,7 @@ class Comparison:
         labels = y.columns.to_numpy(dtype=object) if isinstance(y, pd.DataFrame) else None
         truth = np.asarray(y)
         classes = np.unique(truth) if labels is None else labels
-        self.task: Any = "multilabel" if labels is not None else "binary" if len(classes) == 2 else "multiclass"
+        self.task: Task = "multilabel" if labels is not None else "binary" if len(classes) == 2 else "multiclass"
         self.metric = resolve(metric, tuple(classes.tolist()), self.task)[0]
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         rows = None if groups is None else np.asarray(groups)

@@ -179,8 +179,10 @@ def roles_of(options: dict[str, Any], file: TableFile) -> Roles:
     """Which column of the file is what, by the options of train and compare."""
     from metricfit.data import Roles
 
-    several = {name: columns_of(options[name], file.columns) for name in ("target", "ignore", "use", "categorical")}
-    single = {name: options.get(name) for name in ("group", "time", "weight")}
+    several: dict[str, Any] = {
+        name: columns_of(options[name], file.columns) for name in ("target", "ignore", "use", "categorical")
+    }
+    single: dict[str, Any] = {name: options.get(name) for name in ("group", "time", "weight")}
     return Roles(**several, **single, missing=options["missing"] or [])
 
 

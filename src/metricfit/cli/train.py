@@ -154,19 +154,20 @@ def command(
 
 def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool, quiet: bool) -> None:
     """Train with the options; together, where torchrun started several processes."""
+    output = Output(as_json, quiet)
     from metricfit.assess import scores_of
     from metricfit.classifier import MetricClassifier
     from metricfit.cli.errors import wrong_use
     from metricfit.data import BadDataError
     from metricfit.data.columns import formats_to_json
     from metricfit.distributed import is_first_process, join_processes, wait_for_all
-    from metricfit.report.about import describe_table
     from metricfit.training import TimeLimit
     from metricfit.training.recipes import Recipe
 
     join_processes()
     first = is_first_process()
-    output = Output(as_json and first, quiet or not first)
+    if not first:
+        output.as_json, output.quiet = False, True
     out = Path(options["out"])
     spec, limit = checked_metric(options["metric"]), seconds(options["max_time"])
     shorter = {} if options["max_epochs"] is None else {"max_epochs": options["max_epochs"], "min_updates": 0}
@@ -212,6 +213,9 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
         source = _source(options)
         classifier.held_out_ = scores_of(classifier, held.X, held.y, held.weight, source=source, baseline=usual)
     rows, verdict = _measured(classifier, measured=held is not None)
+    from metricfit import save
+    from metricfit.report.about import describe_table
+
     count = max((row["rows"] for row in rows), default=0)
     notes: dict[str, Any] = {
         "choices": [*choices, *decided],
@@ -223,8 +227,6 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
     }
     if not first:
         return
-    from metricfit import save
-
     save(classifier, out, overwrite=overwrite, notes=notes, files={_SETTINGS: to_toml(options).encode()})
     shutil.rmtree(checkpoint, ignore_errors=True)
     metric_text, page = str(classifier.metric_), out / "report.html"
@@ -369,7 +371,8 @@ def _measured(classifier: MetricClassifier, *, measured: bool) -> tuple[list[dic
     verdict = str(verdicts[-1]) if verdicts else ""
     if not measured:
         names = ["model", "value", "low", "high", "rows", "note"]
-        return report.dropna(subset=["value"])[names].to_dict(orient="records"), verdict
-    found = [*(v.rival for v in verdicts), replace(model, name="trained on the metric")]
-    rows = [{"model": a.name, **asdict(a.estimate), "rows": a.rows, "note": a.note} for a in found]
+        found = report.dropna(subset=["value"])[names]
+        return [dict(zip(names, row, strict=True)) for row in found.itertuples(index=False)], verdict
+    assessed = [*(v.rival for v in verdicts), replace(model, name="trained on the metric")]
+    rows = [{"model": a.name, **asdict(a.estimate), "rows": a.rows, "note": a.note} for a in assessed]
     return rows, verdict
