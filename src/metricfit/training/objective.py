@@ -133,7 +133,7 @@ class MemberObjective(nn.Module):
         else:
             scores = logits[..., self._positive] - logits[..., 1 - self._positive]
             target = (target == self._positive).to(target.dtype)
-        value: Tensor = self.surrogate_loss(scores, target, weight)
+        value: Tensor = self.surrogate_loss(scores, target, weight)  # type: ignore[misc]
         return value
 
 

@@ -108,13 +108,15 @@ def confusion_of_shards(
     classes = classifier.classes_
     wanted = [*getattr(classifier, "feature_names_in_", [c for c in shards.columns if c != target]), target]
     _check_columns(shards, wanted)
-    matrix = np.zeros((len(classes), len(classes)))
+    task: Task = "binary" if len(classes) == 2 else "multiclass"
+    labels = tuple(classes.tolist())
+    matrix = ConfusionMatrix(torch.zeros(len(classes), len(classes), dtype=torch.float64), task, labels)
     for frame in _frames(shards, wanted, rows_at_once):
         true = _codes(frame[target], classes, target)
         proba = classifier.predict_proba(frame.drop(columns=target))
-        np.add.at(matrix, (true, proba.argmax(axis=1)), 1.0)
-    task: Task = "binary" if len(classes) == 2 else "multiclass"
-    return ConfusionMatrix(torch.from_numpy(matrix), task, tuple(classes.tolist()))
+        predicted = torch.from_numpy(proba.argmax(axis=1))
+        matrix += ConfusionMatrix.from_codes(torch.from_numpy(true), predicted, len(classes), task=task, labels=labels)
+    return matrix
 
 
 class _Stream:
