@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -20,7 +19,6 @@ __all__ = [
     "NumericMode",
     "calendar_parts",
     "normal_score_curve",
-    "row_chunks",
     "target_scores",
 ]
 
@@ -35,15 +33,6 @@ _PRIOR_ROWS = 10.0
 _LEAST_REPEATED = 0.25
 _TARGET_LIMIT = 10.0
 _EPOCH = np.datetime64("2000-01-01", "us")
-
-
-def row_chunks(rows: int) -> Iterator[slice]:
-    """Slices of some ten thousand rows, so that temporary arrays stay small whatever the size of the table.
-
-    >>> list(row_chunks(3))
-    [slice(0, 3, None)]
-    """
-    return (slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS))
 
 
 def normal_score_curve(sample: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -95,35 +84,36 @@ class NumberEncoder:
 
     @classmethod
     def fit(
-        cls,
-        values: NDArray[Any],
-        sample_rows: NDArray[np.intp] | None,
-        *,
-        name: str,
-        mode: NumericMode,
-        integer_levels: int,
+        cls, values: NDArray[Any], rows: NDArray[np.intp] | None, *, name: str, mode: NumericMode, integer_levels: int
     ) -> Self:
         """Learn the features of a column.
 
         Args:
             values: Finite numbers and NaN.
-            sample_rows: Rows to take the quantiles of; None for all.
+            rows: Rows to take the quantiles of; None for all.
             name: Name of the column, for errors.
             mode: See the class.
             integer_levels: Columns of at most so many distinct whole numbers, in at least ten times as many rows,
                 get indicators of them.
         """
-        encoder = cls(mode=mode)
-        low, high, encoder.centre, encoder.scale, gaps = _moments(values)
-        check_finite(np.array([low, high]), name)
-        encoder.indicator = gaps > 0
-        if not low < high:
-            encoder.scale = 0.0
-            encoder.fill = low
+        gap = np.isnan(values)
+        present = values[~gap].astype(np.float64)
+        encoder = cls(mode, indicator=len(present) < len(values))
+        if not len(present):
             return encoder
-        sample = _present_sample(values, sample_rows)
+        low, high = float(present.min()), float(present.max())
+        _check_finite(np.array([low, high]), name)
+        encoder.centre = encoder.fill = low
+        if low == high:
+            return encoder
+        # Relative to the largest magnitude, sums cannot overflow.
+        unit = max(abs(low), abs(high))
+        encoder.centre, encoder.scale = float((present / unit).mean()) * unit, float((present / unit).std()) * unit
+        sample = present if rows is None else values[rows][~gap[rows]].astype(np.float64)
+        if rows is not None and len(sample) < _KNOTS:
+            sample = present[: len(rows)]  # nearly all gaps: the few values there are must all count
         encoder.fill = float(np.median(sample))
-        few = _few_distinct(values, max(2, integer_levels))
+        few = _few_distinct(present, max(2, integer_levels))
         if few is None or len(few) > 2:
             if mode != "standard":
                 encoder.knots, encoder.scores = normal_score_curve(sample)
@@ -144,78 +134,38 @@ class NumberEncoder:
 
     def write(self, values: NDArray[Any], out: NDArray[np.float32], name: str) -> None:
         """Write the features of ``values`` into the columns of ``out``."""
-        for rows in row_chunks(len(values)):
+        for start in range(0, len(values), _ROWS):  # so that temporary arrays stay small
+            rows = slice(start, start + _ROWS)
             self._write_rows(np.array(values[rows], dtype=np.float64), out[rows], name)
 
     def _write_rows(self, x: NDArray[np.float64], out: NDArray[np.float32], name: str) -> None:
         gap = np.isnan(x)
-        has_gaps = bool(gap.any())
-        if has_gaps:
-            x[gap] = self.fill
-        check_finite(x, name)
-        place = 0
+        x[gap] = self.fill
+        _check_finite(x, name)
+        parts: list[NDArray[Any]] = []
         if self.scale > 0.0 and not (self.mode == "quantile" and len(self.knots)):
             # Divided first: a difference of two huge values may be infinite.
-            out[:, place] = np.clip(x / self.scale - self.centre / self.scale, -STANDARD_LIMIT, STANDARD_LIMIT)
-            place += 1
+            parts.append(np.clip(x / self.scale - self.centre / self.scale, -STANDARD_LIMIT, STANDARD_LIMIT))
         if len(self.knots):
-            out[:, place] = np.interp(x, self.knots, self.scores)
-            place += 1
-        if len(self.levels):
-            out[:, place : place + len(self.levels)] = x[:, None] == self.levels
-            if has_gaps:
-                out[gap, place : place + len(self.levels)] = 0.0
-            place += len(self.levels)
+            parts.append(np.interp(x, self.knots, self.scores))
+        parts += [(x == level) & ~gap for level in self.levels]
         if self.indicator:
-            out[:, place] = gap
+            parts.append(gap)
+        for place, part in enumerate(parts):
+            out[:, place] = part
 
 
-def check_finite(x: NDArray[np.float64], name: str) -> None:
-    """Raise, naming the column, if there is an infinity."""
+def _check_finite(x: NDArray[np.float64], name: str) -> None:
     if not np.isfinite(x).all():
         raise ValueError(
             f"X: column {name!r} contains infinity; replace it by a number, or by NaN if the value is unknown."
         )
 
 
-def _moments(values: NDArray[Any]) -> tuple[float, float, float, float, int]:
-    """Smallest, largest, mean and standard deviation of the values that are there, and the number of gaps."""
-    low, high, gaps = np.inf, -np.inf, 0
-    for rows in row_chunks(len(values)):
-        x = values[rows].astype(np.float64)
-        x = x[~np.isnan(x)]
-        gaps += rows.stop - rows.start - len(x)
-        if len(x):
-            low, high = min(low, float(x.min())), max(high, float(x.max()))
-    count = len(values) - gaps
-    if not count:
-        return 0.0, 0.0, 0.0, 0.0, gaps
-    if not low < high or np.isinf(low) or np.isinf(high):
-        return low, high, low, 0.0, gaps
-    # Sums relative to the largest magnitude cannot overflow, and two passes keep the digits of a far-off mean.
-    unit = max(abs(low), abs(high))
-    centre = sum(float(np.nansum(values[rows].astype(np.float64) / unit)) for rows in row_chunks(len(values))) / count
-    square = sum(
-        float(np.nansum((values[rows].astype(np.float64) / unit - centre) ** 2)) for rows in row_chunks(len(values))
-    )
-    return low, high, centre * unit, float(np.sqrt(square / count)) * unit, gaps
-
-
-def _present_sample(values: NDArray[Any], rows: NDArray[np.intp] | None) -> NDArray[np.float64]:
-    sample = (values if rows is None else values[rows]).astype(np.float64)
-    sample = sample[~np.isnan(sample)]
-    if rows is not None and len(sample) < _KNOTS:
-        # Nearly all gaps: the few values there are must all count.
-        sample = values[~np.isnan(values)][: len(rows)].astype(np.float64)
-    return np.asarray(sample)
-
-
-def _few_distinct(values: NDArray[Any], most: int) -> NDArray[np.float64] | None:
-    """The distinct values in order, or None if there are more than ``most``."""
-    distinct = np.empty(0)
-    for rows in (slice(0, 1000), *row_chunks(len(values))):
-        x = values[rows].astype(np.float64)
-        distinct = np.union1d(distinct, x[~np.isnan(x)])
+def _few_distinct(values: NDArray[np.float64], most: int) -> NDArray[np.float64] | None:
+    """The distinct values in order, or None if there are more than ``most``; the first settle nearly every column."""
+    for some in (values[:1000], values):
+        distinct = np.sort(pd.unique(some))
         if len(distinct) > most:
             return None
     return distinct
@@ -229,15 +179,9 @@ def calendar_parts(dates: NDArray[np.datetime64]) -> dict[str, NDArray[np.float6
     {'days': 8825.5, 'year': 2024.0, 'month': 2.0, 'day': 29.0, 'weekday': 3.0, 'hour': 12.0}
     """
     index = pd.DatetimeIndex(dates)
-    days = (dates - _EPOCH) / np.timedelta64(1, "D")
-    parts = {
-        "year": index.year,
-        "month": index.month,
-        "day": index.day,
-        "weekday": index.day_of_week,
-        "hour": index.hour,
-    }
-    return {"days": days, **{name: np.asarray(part, dtype=np.float64) for name, part in parts.items()}}
+    parts = {"days": (dates - _EPOCH) / np.timedelta64(1, "D"), "year": index.year, "month": index.month}
+    parts |= {"day": index.day, "weekday": index.day_of_week, "hour": index.hour}
+    return {name: np.asarray(part, dtype=np.float64) for name, part in parts.items()}
 
 
 @dataclass
@@ -248,22 +192,14 @@ class DateEncoder:
     indicator: bool = False
 
     @classmethod
-    def fit(
-        cls,
-        dates: NDArray[np.datetime64],
-        sample_rows: NDArray[np.intp] | None,
-        *,
-        name: str,
-        mode: NumericMode,
-        integer_levels: int,
-    ) -> Self:
+    def fit(cls, dates: NDArray[np.datetime64], rows: NDArray[np.intp] | None, **details: Any) -> Self:
         """Learn the features of a column of dates; arguments as for :meth:`NumberEncoder.fit`."""
         encoder = cls(indicator=bool(np.isnat(dates).any()))
-        for part_name, values in calendar_parts(dates).items():
-            part = NumberEncoder.fit(values, sample_rows, name=name, mode=mode, integer_levels=integer_levels)
+        for name, values in calendar_parts(dates).items():
+            part = NumberEncoder.fit(values, rows, **details)
             part.indicator = False  # one indicator for the date serves all its parts
             if part.suffixes:
-                encoder.parts[part_name] = part
+                encoder.parts[name] = part
         return encoder
 
     @property
@@ -376,37 +312,21 @@ class CategoryEncoder:
         if encoder.shown == 0 or counts[counts > 1].sum() < _LEAST_REPEATED * counts.sum():
             # Identifiers or free text: what is seen once says nothing about new rows.
             return cls(indicator=encoder.indicator)
+        # A level seen once says no more than an unknown one.
+        known = max(encoder.shown, int((counts > 1).sum())) if encoder.rare else len(order)
         if frequency:
-            encoder._fit_frequency(counts)
+            logs = np.log(counts)
+            mean = np.average(logs, weights=counts)
+            deviation = float(np.sqrt(np.average((logs - mean) ** 2, weights=counts)))
+            if deviation > 1e-6:
+                encoder.log_count = ((np.append(logs[:known], 0.0) - mean) / deviation).astype(np.float32)
         if folds is not None:
-            encoder._fit_target(encoder.find(codes, keys), counts, folds)
-        if not frequency and folds is None:
-            encoder.levels = encoder.levels[: encoder.shown]
-        elif encoder.rare:
-            # A level seen once says no more than an unknown one.
-            encoder._keep(max(encoder.shown, int((counts > 1).sum())))
+            scores = _scores_of_levels(encoder.find(codes, keys), len(order), folds.indicator, folds)
+            deviation_of = np.sqrt(np.average(scores[:-1] ** 2, axis=0, weights=counts))
+            encoder.target_scale = np.where(deviation_of > 1e-6, deviation_of, 1.0)
+            encoder.target, encoder.target_names = encoder._scaled(scores[[*range(known), -1]]), folds.names
+        encoder.levels = encoder.levels[: known if frequency or folds is not None else encoder.shown]
         return encoder
-
-    def _keep(self, levels: int) -> None:
-        self.levels = self.levels[:levels]
-        if len(self.log_count):
-            self.log_count = np.append(self.log_count[:levels], self.log_count[-1])
-        self.target = np.concatenate([self.target[:levels], self.target[-1:]])
-
-    def _fit_frequency(self, counts: NDArray[np.intp]) -> None:
-        logs = np.append(np.log(counts), 0.0)
-        mean = np.average(logs[:-1], weights=counts)
-        deviation = float(np.sqrt(np.average((logs[:-1] - mean) ** 2, weights=counts)))
-        if deviation > 1e-6:
-            self.log_count = ((logs - mean) / deviation).astype(np.float32)
-
-    def _fit_target(self, level: NDArray[np.intp], counts: NDArray[np.intp], folds: Folds) -> None:
-        hits = _hits(level, len(counts), folds.indicator)
-        scores = target_scores(hits, counts, _prior(folds.indicator))
-        deviation = np.sqrt(np.average(scores**2, axis=0, weights=counts))
-        self.target_scale = np.where(deviation > 1e-6, deviation, 1.0)
-        self.target = self._scaled(np.vstack([scores, np.zeros(scores.shape[1])]))
-        self.target_names = folds.names
 
     def _scaled(self, scores: NDArray[np.float64]) -> NDArray[np.float32]:
         return np.clip(scores / self.target_scale, -_TARGET_LIMIT, _TARGET_LIMIT).astype(np.float32)
@@ -441,8 +361,9 @@ class CategoryEncoder:
             folds: Given for the training rows: their target rates are then taken from the other parts only.
         """
         level = self.find(codes, keys)
-        first = 1 if len(self._indicated) < self.shown else 0
+        known = np.maximum(level, -1)
         place = len(self._indicated)
+        first = self.shown - place
         out[:, :place] = 0.0
         rows = np.flatnonzero((level >= first) & (level < self.shown))
         out[rows, level[rows] - first] = 1.0
@@ -450,28 +371,19 @@ class CategoryEncoder:
             out[:, place] = (level >= self.shown) | (level == -1)
             place += 1
         if len(self.log_count):
-            out[:, place] = np.where(level == -2, np.float32(0.0), self.log_count[np.maximum(level, -1)])
+            out[:, place] = np.where(level == -2, np.float32(0.0), self.log_count[known])
             place += 1
         if self.target_names:
-            stop = place + len(self.target_names)
+            target = out[:, place : place + len(self.target_names)]
+            place += len(self.target_names)
             if folds is None:
-                out[:, place:stop] = self.target[np.maximum(level, -1)]
+                target[:] = self.target[known]
             else:
-                self._write_cross_fitted(level, out[:, place:stop], folds)
-            place = stop
+                for here in (folds.fold == part for part in range(folds.parts)):
+                    scores = _scores_of_levels(level[~here], len(self.levels), folds.indicator[~here], folds)
+                    target[here] = self._scaled(scores)[known[here]]
         if self.indicator:
             out[:, place] = level == -2
-
-    def _write_cross_fitted(self, level: NDArray[np.intp], out: NDArray[np.float32], folds: Folds) -> None:
-        size = len(self.levels)
-        prior = _prior(folds.indicator)
-        for part in range(folds.parts):
-            here = folds.fold == part
-            others = level[~here]
-            counts = np.bincount(others[others >= 0], minlength=size)
-            scores = target_scores(_hits(others, size, folds.indicator[~here]), counts, prior)
-            table = self._scaled(np.vstack([scores, np.zeros(scores.shape[1])]))
-            out[here] = table[np.maximum(level[here], -1)]
 
     def __getstate__(self) -> dict[str, Any]:
         """The levels as one piece of JSON: savers that write every string apart take long over many levels."""
@@ -482,11 +394,12 @@ class CategoryEncoder:
         self.levels = np.array(json.loads(state["levels"]), dtype=object)
 
 
-def _prior(indicator: NDArray[np.bool_]) -> NDArray[np.float64]:
-    # Half a row more of each kind keeps the log-odds finite for a label that all rows have.
-    return np.asarray((indicator.sum(axis=0) + 0.5) / (len(indicator) + 1.0))
-
-
-def _hits(level: NDArray[np.intp], size: int, indicator: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _scores_of_levels(
+    level: NDArray[np.intp], size: int, indicator: NDArray[np.bool_], folds: Folds
+) -> NDArray[np.float64]:
+    """Target scores of each level, from some of the rows, and zeros as a last row for unknown levels."""
     hits = [np.bincount(level[column & (level >= 0)], minlength=size) for column in indicator.T]
-    return np.stack(hits, axis=1).astype(np.float64)
+    # Half a row more of each kind keeps the log-odds finite for a label that all rows have.
+    prior = (folds.indicator.sum(axis=0) + 0.5) / (len(folds.indicator) + 1.0)
+    scores = target_scores(np.stack(hits, axis=1), np.bincount(level[level >= 0], minlength=size), prior)
+    return np.vstack([scores, np.zeros(scores.shape[1])])

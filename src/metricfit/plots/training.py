@@ -160,9 +160,7 @@ class StepDisplay:
         return self
 
     @classmethod
-    def from_step(
-        cls, step: StepLike = "annealed", *, tau: float = 0.5, ax: Any = None, **kwargs: Any
-    ) -> Self:
+    def from_step(cls, step: StepLike = "annealed", *, tau: float = 0.5, ax: Any = None, **kwargs: Any) -> Self:
         """Draw a step.
 
         Args:
