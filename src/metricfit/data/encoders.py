@@ -41,18 +41,12 @@ def normal_score_curve(sample: NDArray[Any]) -> tuple[NDArray[np.float64], NDArr
     Score of a value = Φ⁻¹(its rank in [0, 1]); tied values share the mean of their ranks, so that a value that most
     rows have lies near the middle of its ranks and not at an end.
 
-    Args:
-        sample: Finite values, at least one.
-
-    Example:
-        >>> x, score = normal_score_curve(np.array([1.0, 2.0, 3.0]))
-        >>> x, score
-        (array([1., 2., 3.]), array([-3., 0., 3.]))
+    >>> normal_score_curve(np.array([1.0, 2.0, 3.0]))
+    (array([1., 2., 3.]), array([-3., 0., 3.]))
     """
     ranks = np.linspace(0.0, 1.0, min(_KNOTS, len(sample)))
-    quantiles = np.quantile(sample, ranks)
     # Rounding in the interpolation must not break the order.
-    quantiles = np.maximum.accumulate(quantiles)
+    quantiles = np.maximum.accumulate(np.quantile(sample, ranks))
     x, group = np.unique(quantiles, return_inverse=True)
     mean_rank = np.bincount(group, weights=ranks) / np.bincount(group)
     return x, np.clip(ndtri(mean_rank), -SCORE_LIMIT, SCORE_LIMIT)
@@ -60,41 +54,25 @@ def normal_score_curve(sample: NDArray[Any]) -> tuple[NDArray[np.float64], NDArr
 
 @dataclass
 class NumberEncoder:
-    """Features of one column of numbers.
-
-    Attributes:
-        mode: Which of the two continuous features to give.
-        centre: Mean of the values.
-        scale: Standard deviation of the values; 0 for a constant column, which has no continuous feature.
-        fill: Median, in place of gaps.
-        knots: Where the map to normal scores bends; empty where it would only repeat the standardised values.
-        scores: Normal scores at the knots.
-        levels: Whole numbers with an indicator each; empty unless the column has few.
-        indicator: Whether there is an indicator of gaps.
-    """
+    """Features of one column of numbers."""
 
     mode: NumericMode = "both"
     centre: float = 0.0
-    scale: float = 0.0
-    fill: float = 0.0
+    scale: float = 0.0  # standard deviation; 0 for a constant column, which has no continuous feature
+    fill: float = 0.0  # median, in place of gaps
+    # The map to normal scores; empty where it would only repeat the standardised values.
     knots: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     scores: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    levels: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    indicator: bool = False
+    levels: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # whole numbers with an indicator each
+    indicator: bool = False  # of gaps
 
     @classmethod
     def fit(
         cls, values: NDArray[Any], rows: NDArray[np.intp] | None, *, name: str, mode: NumericMode, integer_levels: int
     ) -> Self:
-        """Learn the features of a column.
+        """Learn the features of finite numbers and NaN; the quantiles from some of the rows, if they are given.
 
-        Args:
-            values: Finite numbers and NaN.
-            rows: Rows to take the quantiles of; None for all.
-            name: Name of the column, for errors.
-            mode: See the class.
-            integer_levels: Columns of at most so many distinct whole numbers, in at least ten times as many rows,
-                get indicators of them.
+        At most ``integer_levels`` distinct whole numbers, in at least ten times as many rows, get indicators.
         """
         gap = np.isnan(values)
         present = values[~gap].astype(np.float64)
@@ -222,18 +200,11 @@ class DateEncoder:
 
 @dataclass(frozen=True)
 class Folds:
-    """The target of the training rows and a partition of them, for cross-fitted target rates.
+    """The target of the training rows and a partition of them, for cross-fitted target rates."""
 
-    Attributes:
-        indicator: Whether a row belongs to a class, shape (n, classes).
-        names: Names of the classes.
-        fold: Part of each row, shape (n,).
-        parts: Number of parts.
-    """
-
-    indicator: NDArray[np.bool_]
-    names: list[str]
-    fold: NDArray[np.int8]
+    indicator: NDArray[np.bool_]  # (n, classes)
+    names: list[str]  # of the classes
+    fold: NDArray[np.int8]  # part of each row, (n,)
     parts: int
 
 
@@ -242,14 +213,10 @@ def target_scores(hits: NDArray[Any], counts: NDArray[Any], prior: NDArray[Any])
 
     The rate of a level is shrunk to the prior as if ten more rows had been seen: (hits + 10·prior) / (count + 10).
 
-    Args:
-        hits: Rows of each class in each level, shape (levels, classes).
-        counts: Rows in each level, shape (levels,).
-        prior: Overall rate of each class, shape (classes,), each strictly between 0 and 1.
+    Shapes are (levels, classes), (levels,) and (classes,); priors lie strictly between 0 and 1.
 
-    Example:
-        >>> target_scores(np.array([[0.0]]), np.array([0.0]), np.array([0.3]))
-        array([[0.]])
+    >>> target_scores(np.array([[0.0]]), np.array([0.0]), np.array([0.3]))
+    array([[0.]])
     """
     rate = (hits + _PRIOR_ROWS * prior) / (counts[:, None] + _PRIOR_ROWS)
     return np.asarray(np.log(rate / (1 - rate)) - np.log(prior / (1 - prior)))
@@ -257,23 +224,14 @@ def target_scores(hits: NDArray[Any], counts: NDArray[Any], prior: NDArray[Any])
 
 @dataclass
 class CategoryEncoder:
-    """Features of one column of categories.
+    """Features of one column of categories; those that are not given are empty."""
 
-    Attributes:
-        levels: Known levels as text keys, the most frequent first.
-        shown: How many of them, from the first, have an indicator each.
-        rare: Whether one indicator stands for all other levels, those never seen included.
-        indicator: Whether there is an indicator of gaps.
-        log_count: Standardised log-frequency of each level, the last entry for unknown ones; empty if not a feature.
-        target: Target scores of each level and class, the last row (zeros) for unknown ones; no columns if unused.
-        target_scale: What the target scores were divided by, shape (classes,).
-        target_names: Classes of the target scores.
-    """
-
-    levels: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=object))
-    shown: int = 0
-    rare: bool = False
-    indicator: bool = False
+    levels: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=object))  # the most frequent first
+    shown: int = 0  # levels, from the first, with an indicator each
+    rare: bool = False  # whether one indicator stands for all other levels, those never seen included
+    indicator: bool = False  # of gaps
+    # Standardised log-frequency of each level; target scores (levels, classes) and what they were divided by. The last
+    # entry is for unknown levels.
     log_count: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, dtype=np.float32))
     target: NDArray[np.float32] = field(default_factory=lambda: np.empty((1, 0), dtype=np.float32))
     target_scale: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
@@ -290,15 +248,10 @@ class CategoryEncoder:
         frequency: bool,
         folds: Folds | None,
     ) -> Self:
-        """Learn the features of a column.
+        """Learn the features of a column: the place of each row's key among the keys, -1 for a gap.
 
-        Args:
-            codes: Position of each row's key, -1 for a gap.
-            keys: Distinct keys.
-            max_one_hot: At most so many indicators of levels.
-            min_frequency: Levels with fewer rows have no indicator of their own.
-            frequency: Whether to give the log-frequency of the level.
-            folds: The target, for target rates; None for none.
+        At most ``max_one_hot`` levels, of at least ``min_frequency`` rows, have an indicator. ``frequency`` adds the
+        log-frequency of the level, ``folds`` the target rates.
         """
         encoder = cls(indicator=bool((codes < 0).any()))
         counts = np.bincount(codes[codes >= 0], minlength=len(keys))
@@ -352,14 +305,7 @@ class CategoryEncoder:
     def write(
         self, codes: NDArray[np.intp], keys: NDArray[Any], out: NDArray[np.float32], folds: Folds | None = None
     ) -> None:
-        """Write the features into the columns of ``out``.
-
-        Args:
-            codes: Position of each row's key, -1 for a gap.
-            keys: Distinct keys.
-            out: Shape (n, features).
-            folds: Given for the training rows: their target rates are then taken from the other parts only.
-        """
+        """Write the features into ``out``; ``folds``, given for the training rows, cross-fit the target rates."""
         level = self.find(codes, keys)
         known = np.maximum(level, -1)
         place = len(self._indicated)

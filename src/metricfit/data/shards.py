@@ -30,13 +30,7 @@ _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive rows of one piece of the table.
-
-    Attributes:
-        piece: Number of the piece.
-        start: Place of the first row in the piece.
-        rows: The rows.
-    """
+    """Consecutive rows of one piece of the table; ``start`` is the place of the first one in the piece."""
 
     piece: int
     start: int
@@ -88,14 +82,7 @@ class Shards:
         open_pieces: int = 1,
         rows: int = ROWS_AT_ONCE,
     ) -> Iterator[Chunk]:
-        """All rows, a bounded number at a time.
-
-        Args:
-            columns: The columns wanted; all by default.
-            order: Numbers of the pieces, in the order in which they are opened; all of them, in turn, by default.
-            open_pieces: How many pieces are read in turn.
-            rows: How many rows come at once, at most.
-        """
+        """All rows, at most ``rows`` at a time; pieces are opened in the order given and so many are read in turn."""
         waiting = deque(range(len(self.pieces)) if order is None else order)
         opened: deque[Iterator[Chunk]] = deque()
         while waiting or opened:
