@@ -234,11 +234,12 @@ def as_keys(values: Column, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
     >>> codes.tolist(), keys.tolist()
     ([0, -1, 1], ['1', '2.5'])
     """
+    distinct: Any
     text = _as_text(values)
     if text is not None:
         values = pd.Series(pc.dictionary_encode(without_gaps(text)).to_pandas())
     if isinstance(values, pd.Series) and isinstance(values.dtype, pd.CategoricalDtype):
-        codes, distinct = values.cat.codes.to_numpy(), list(values.cat.categories)
+        codes, distinct = values.cat.codes.to_numpy(), values.cat.categories
     else:
         try:
             codes, distinct = pd.factorize(values)

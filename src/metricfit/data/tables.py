@@ -59,18 +59,19 @@ class Table:
             raise ValueError(f"X: found 0 {what} {shape} while a minimum of 1 is required.")
         if self.names is not None and (twice := repeated(self.names)):
             raise ValueError(f"X: column names must be distinct, got {twice[0]!r} twice; rename one of them.")
-        self._data = X
+        self._data: Any = X
 
     def column(self, position: int) -> Column:
         """The values of one column."""
-        if isinstance(self._data, pd.DataFrame):
-            return _plain(self._data.iloc[:, position])
-        if isinstance(self._data, np.ndarray):
-            values = self._data[:, position]
+        data = self._data
+        if isinstance(data, pd.DataFrame):
+            return _plain(data.iloc[:, position])
+        if isinstance(data, np.ndarray):
+            values = data[:, position]
             return values if values.dtype.kind in "biuf" else _plain(pd.Series(values, copy=False))
-        if sparse.issparse(self._data):
+        if isinstance(data, sparse.sparray | sparse.spmatrix):
             return np.asarray(self._data[:, [position]].toarray()[:, 0])
-        return from_arrow(self._data[:, position].to_arrow())
+        return from_arrow(data[:, position].to_arrow())
 
     def positions(self, names: list[str]) -> list[int]:
         """Where the named columns are; the order in the frame does not matter, further columns are ignored."""

@@ -285,7 +285,7 @@ def indicators_of_rows(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int
     """0/1 columns of the rows that have a value in each of them (present, columns), and which rows these are."""
     expected = "0 or 1, as one of several target columns"
     columns = np.stack([_matched(rows, name, _INDICATORS, expected) for name in names], axis=1)
-    present = ~pd.isna(columns).any(axis=1)
+    present = np.asarray(~pd.isna(columns).any(axis=1))
     return columns[present].astype(np.int64), present
 
 
