@@ -32,7 +32,6 @@ class Constraint:
     bound: float
 
     def __post_init__(self) -> None:
-        """Check the operator and that the bound can be met at all."""
         if self.operator not in (">=", "<="):
             raise ValueError(f"a constraint compares with >= or <=, got {self.operator!r}.")
         if isinstance(self.bound, bool) or not isinstance(self.bound, Real):
@@ -53,18 +52,15 @@ class Constraint:
         return (self.bound - value if self.operator == ">=" else value - self.bound).clamp_min(0)
 
     def __bool__(self) -> bool:
-        """Refuse: of ``a and b`` and ``0.2 <= metric <= 0.9`` Python would keep the last constraint alone."""
         raise TypeError(
             f"{self}: is not true or false; Python's 'and', 'or' and chained comparisons would drop constraints. Give "
             "them one by one: subject_to(Recall(1) >= 0.9, Precision(1) >= 0.5)."
         )
 
     def __str__(self) -> str:
-        """The constraint as in a spec."""
         return f"{self.metric} {self.operator} {spell(self.bound)}"
 
     def __repr__(self) -> str:
-        """The constraint as in a spec, named."""
         return f"Constraint({self})"
 
 
@@ -82,7 +78,6 @@ class Constrained(Metric):
     penalty: float = field(default=10.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check that there are constraints."""
         object.__setattr__(self, "constraints", tuple(self.constraints))
         if not self.constraints:
             raise ValueError("subject_to: expected at least one constraint, such as Recall(1) >= 0.9.")
@@ -145,5 +140,4 @@ class Constrained(Metric):
         return replace(self, objective=self.objective.resolve(labels, task), constraints=constraints)
 
     def __str__(self) -> str:
-        """The spec of objective and constraints."""
         return f"{self.objective} subject to " + " and ".join(str(c) for c in self.constraints)

@@ -19,7 +19,6 @@ from metricfit.numerics import safe_divide
 
 __all__ = ["AUPRC", "AUROC", "ThresholdMean"]
 
-
 _MOST_THRESHOLDS = 10_000
 
 
@@ -158,7 +157,6 @@ class ThresholdMean(Metric):
     reference: ClassVar[str] = "Tsoi et al. 2022, evaluation over τ = 0.1 … 0.9"
 
     def __post_init__(self) -> None:
-        """Read a spec; check that the metric is of one decision."""
         if isinstance(self.metric, str):
             object.__setattr__(self, "metric", get(self.metric))
         if not isinstance(self.metric, Metric):
@@ -198,6 +196,5 @@ class ThresholdMean(Metric):
         return self._inner.compute(cm).mean(dim=0)
 
     def __str__(self) -> str:
-        """The spec; a metric that is more than a name stands in quotes."""
         text = str(self.metric)
         return f"{self.name}:metric={text if text.isidentifier() else quote(text)},grid={spell(self.grid)}"

@@ -22,6 +22,7 @@ from metricfit.metrics import (
     Metric,
     ThresholdMean,
 )
+from metricfit.metrics.translation import javascript
 
 __all__ = ["every_metric", "formulas", "in_words", "number", "tree"]
 
@@ -109,7 +110,7 @@ def formulas() -> str:
     """
     found = ((name, metrics.metric_class(name)) for name in metrics.available())
     lines = [
-        f"  {json.dumps(name)}: {{ whole: {json.dumps(cls.whole)}, value: {cls.program.javascript} }},"
+        f"  {json.dumps(name)}: {{ whole: {json.dumps(cls.whole)}, value: {javascript(cls.program)} }},"
         for name, cls in found
         if issubclass(cls, FormulaMetric)
     ]
