@@ -163,13 +163,8 @@ class Combination(Metric):
         joined: Tensor = _NUMBERS[self.operator](left, right)
         return joined
 
-    def grids(self) -> set[tuple[float, ...] | None]:
-        """The grids of both parts."""
-        return self.left.grids() | self.right.grids()
-
-    def score_grids(self) -> set[tuple[float, ...] | None]:
-        """The grids of both parts' scores."""
-        return self.left.score_grids() | self.right.score_grids()
+    def _parts(self) -> tuple[Metric, ...]:
+        return self.left, self.right
 
     def resolve(self, labels: tuple[Any, ...], task: Task) -> Combination:
         """The combination of the resolved parts."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from metricfit.metrics.constraints import Constrained, Constraint
     from metricfit.metrics.translation import Fraction
 
-__all__ = ["EVERY_CUT_OFF", "CallableMetric", "MatrixSource", "Metric"]
+__all__ = ["EVERY_CUT_OFF", "CallableMetric", "DerivedMetric", "MatrixSource", "Metric"]
 
 MatrixSource = Callable[[tuple[float, ...] | None], ConfusionMatrix]
 """Gives the confusion matrix at the decision (``None``) or over a grid of thresholds."""
@@ -118,13 +118,18 @@ class Metric(Operators["Metric"], ABC):
         value = self.evaluate(lambda _: cm)
         return value.item() if value.ndim == 0 else value.numpy()
 
+    def _parts(self) -> tuple[Metric, ...]:
+        return ()
+
     def grids(self) -> set[tuple[float, ...] | None]:
         """All threshold grids that the metric asks its source for; ``None`` is the decision itself."""
-        return {self.thresholds}
+        parts = self._parts()
+        return {self.thresholds} if not parts else {grid for part in parts for grid in part.grids()}
 
     def score_grids(self) -> set[tuple[float, ...] | None]:
         """The grids on which :meth:`score` takes the metric: its own, or every cut-off of the scores."""
-        return self.grids()
+        parts = self._parts()
+        return self.grids() if not parts else {grid for part in parts for grid in part.score_grids()}
 
     def fraction(self) -> Fraction | None:
         """The coefficients of (tp, fp, fn, tn) above and below, if a class's value is a quotient of linear forms."""
@@ -181,6 +186,18 @@ class Metric(Operators["Metric"], ABC):
         from metricfit.metrics.arithmetic import combine
 
         return combine(operator, left, right)
+
+
+class DerivedMetric(Metric):
+    """A metric that has its range, its direction and its best value from another."""
+
+    @property
+    @abstractmethod
+    def _inner(self) -> Metric: ...
+
+    range = property(lambda self: self._inner.range)  # type: ignore[assignment]
+    greater_is_better = property(lambda self: self._inner.greater_is_better)  # type: ignore[assignment]
+    perfect = property(lambda self: self._inner.perfect)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
 from metricfit.metrics.averaging import ClassMetric, spell
-from metricfit.metrics.base import MatrixSource, Metric
+from metricfit.metrics.base import DerivedMetric, MatrixSource, Metric
 
 __all__ = ["Constrained", "Constraint"]
 
@@ -65,7 +65,7 @@ class Constraint:
 
 
 @dataclass(frozen=True)
-class Constrained(Metric):
+class Constrained(DerivedMetric):
     """An objective under constraints.
 
     As a score: the objective's value where every constraint holds; otherwise the worst value the objective can
@@ -92,19 +92,8 @@ class Constrained(Metric):
             raise ValueError(f"penalty: expected a number > 0, got {self.penalty}.")
 
     @property
-    def range(self) -> tuple[float, float]:  # type: ignore[override]
-        """The objective's range."""
-        return self.objective.range
-
-    @property
-    def greater_is_better(self) -> bool | None:  # type: ignore[override]
-        """The objective's direction."""
-        return self.objective.greater_is_better
-
-    @property
-    def perfect(self) -> float:
-        """The objective's best value."""
-        return self.objective.perfect
+    def _inner(self) -> Metric:
+        return self.objective
 
     def violations(self, source: MatrixSource) -> list[Tensor]:
         """The violation of each constraint."""
@@ -126,13 +115,8 @@ class Constrained(Metric):
         distance = self.objective.distance(self.objective.evaluate(source))
         return distance + self.penalty * torch.stack(self.violations(source)).sum(dim=0)
 
-    def grids(self) -> set[tuple[float, ...] | None]:
-        """The grids of the objective and of the constraints."""
-        return self.objective.grids().union(*(c.metric.grids() for c in self.constraints))
-
-    def score_grids(self) -> set[tuple[float, ...] | None]:
-        """The grids of the scores of the objective and of the constraints."""
-        return self.objective.score_grids().union(*(c.metric.score_grids() for c in self.constraints))
+    def _parts(self) -> tuple[Metric, ...]:
+        return self.objective, *(c.metric for c in self.constraints)
 
     def resolve(self, labels: tuple[Any, ...], task: Task) -> Constrained:
         """The resolved objective under resolved constraints."""

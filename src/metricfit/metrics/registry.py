@@ -121,6 +121,7 @@ def register(*aliases: Aliases) -> Callable[[M], M]:
 
 def unregister(name: str) -> None:
     """Forget a metric and its aliases."""
+    _load_all()
     del _CLASSES[name]
     for alias in aliases_of(name):
         del _ALIASES[alias]
