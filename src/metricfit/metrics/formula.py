@@ -170,10 +170,10 @@ def _degree(name: str, arguments: list[Any], degrees: list[float], steps: list[t
 
 
 class _Value(NamedTuple):
-    """The value of a step, and where it is 0/0."""
+    """The value of a step, and where it is 0/0: a mask, or False."""
 
     value: Any
-    undefined: Tensor | None = None
+    undefined: Any = False
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class Formula:
                 found = _OVER_CLASSES[name](values[arguments[0]])
             values.append(found)
         value, where = values[-1]
-        result: Tensor = value if where is None else value.masked_fill(where, undefined)
+        result: Tensor = value if where is False else value.masked_fill(where, undefined)
         return result
 
 
@@ -262,19 +262,13 @@ def _weighted(expected: bool, weights: Any, cm: ConfusionMatrix) -> Tensor:
     return (weight * cells).sum(dim=(-1, -2))[..., None]
 
 
-def _either(first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    if first is None or second is None:
-        return second if first is None else first
-    return first | second
-
-
 def _divide(above: _Value, below: _Value) -> _Value:
-    where = _either(above.undefined, below.undefined)
+    where = above.undefined | below.undefined
     if not isinstance(below.value, Tensor):
         return _Value(above.value / below.value, where)
     # The denominator is replaced before the division: a single choice afterwards has a NaN gradient at 0/0.
     vanishes = below.value.abs() <= torch.finfo(below.value.dtype).tiny
-    return _Value(above.value / below.value.masked_fill(vanishes, 1.0), _either(where, vanishes))
+    return _Value(above.value / below.value.masked_fill(vanishes, 1.0), where | vanishes)
 
 
 def _power(base: _Value, exponent: _Value) -> _Value:
@@ -286,12 +280,12 @@ def _power(base: _Value, exponent: _Value) -> _Value:
 
 
 def _sum(each: _Value) -> _Value:
-    where = None if each.undefined is None else each.undefined.any(dim=-1, keepdim=True)
+    where = each.undefined is not False and each.undefined.any(dim=-1, keepdim=True)
     return _Value(each.value.sum(dim=-1, keepdim=True), where)
 
 
 def _mean(each: _Value) -> _Value:
-    if each.undefined is None:
+    if each.undefined is False:
         return _Value(each.value.mean(dim=-1, keepdim=True))
     number = (~each.undefined).sum(dim=-1, keepdim=True)
     total = each.value.masked_fill(each.undefined, 0.0).sum(dim=-1, keepdim=True)
@@ -301,14 +295,14 @@ def _mean(each: _Value) -> _Value:
 def _geometric_mean(each: _Value) -> _Value:
     vanishes = each.value <= torch.finfo(each.value.dtype).tiny
     logs = _mean(_Value(each.value.masked_fill(vanishes, 1.0).log(), each.undefined))
-    missed = vanishes if each.undefined is None else vanishes & ~each.undefined
+    missed = vanishes & ~torch.as_tensor(each.undefined, device=vanishes.device)
     return _Value(logs.value.exp().masked_fill(missed.any(dim=-1, keepdim=True), 0.0), logs.undefined)
 
 
 _ARITHMETIC: dict[str, Callable[..., _Value]] = {
-    "+": lambda a, b: _Value(a.value + b.value, _either(a.undefined, b.undefined)),
-    "-": lambda a, b: _Value(a.value - b.value, _either(a.undefined, b.undefined)),
-    "*": lambda a, b: _Value(a.value * b.value, _either(a.undefined, b.undefined)),
+    "+": lambda a, b: _Value(a.value + b.value, a.undefined | b.undefined),
+    "-": lambda a, b: _Value(a.value - b.value, a.undefined | b.undefined),
+    "*": lambda a, b: _Value(a.value * b.value, a.undefined | b.undefined),
     "/": _divide,
     "**": _power,
 }

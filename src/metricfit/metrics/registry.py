@@ -133,11 +133,7 @@ def aliases_of(name: str) -> list[str]:
 
 
 def available() -> list[str]:
-    """The names of all metrics, sorted; aliases are not listed.
-
-    >>> "mcc" in available()
-    True
-    """
+    """The names of all metrics, sorted; aliases are not listed."""
     _load_all()
     return sorted(_CLASSES)
 
@@ -193,11 +189,7 @@ def resolve(spec: MetricLike, labels: tuple[Any, ...], task: Task) -> tuple[Metr
 
 
 def metric_class(name: str) -> Any:
-    """The class behind a name or alias.
-
-    >>> metric_class("matthews_corrcoef").__name__
-    'MCC'
-    """
+    """The class behind a name or alias: ``metric_class("dice")`` is F1."""
     return _CLASSES[_resolve(name)[0]]
 
 
@@ -222,10 +214,8 @@ def _resolve(name: str) -> tuple[str, dict[str, Any]]:
         return averages[name]
     known = [*_CLASSES, *_ALIASES, *averages]
     close = [repr(match) for match in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)]
-    if close:
-        hint = "did you mean " + (" or ".join([", ".join(close[:-1]), close[-1]]) if close[1:] else close[0]) + "?"
-    else:
-        hint = f"the names are {', '.join(available())}."
+    nearest = " or ".join(filter(None, [", ".join(close[:-1]), *close[-1:]]))
+    hint = f"did you mean {nearest}?" if close else f"the names are {', '.join(available())}."
     raise ValueError(f"metric: unknown name {name!r}; {hint}")
 
 
