@@ -140,7 +140,7 @@ class FormulaMetric(ClassMetric):
     """
 
     program: ClassVar[Formula]
-    formula = _FormulaText()  # type: ignore[assignment]
+    formula = _FormulaText()
     check_parameters: ClassVar[Callable[[Any], None] | None] = None
 
     if TYPE_CHECKING:

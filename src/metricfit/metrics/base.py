@@ -195,9 +195,20 @@ class DerivedMetric(Metric):
     @abstractmethod
     def _inner(self) -> Metric: ...
 
-    range = property(lambda self: self._inner.range)  # type: ignore[assignment]
-    greater_is_better = property(lambda self: self._inner.greater_is_better)  # type: ignore[assignment]
-    perfect = property(lambda self: self._inner.perfect)
+    @property
+    def range(self) -> tuple[float, float]:  # type: ignore[override]
+        """The other's range."""
+        return self._inner.range
+
+    @property
+    def greater_is_better(self) -> bool | None:  # type: ignore[override]
+        """The other's direction."""
+        return self._inner.greater_is_better
+
+    @property
+    def perfect(self) -> float:
+        """The other's best value."""
+        return self._inner.perfect
 
 
 @dataclass(frozen=True)

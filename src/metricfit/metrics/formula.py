@@ -139,6 +139,7 @@ def trace(function: Callable[..., Any], parameters: tuple[str, ...] = ()) -> For
         if index in needed:
             needed.update(place for place in recorded[index][1:] if isinstance(place, int))
     places = {old: new for new, old in enumerate(sorted(needed))}
+    steps: list[tuple[Any, ...]]
     steps = [tuple(places[a] if isinstance(a, int) else a for a in recorded[index]) for index in places]
     names = {step[0] for step in steps}
     degrees: list[float] = []
