@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.plots.axes import axes_for, merged
-from metricfit.report.training import coolings
+from metricfit.report.sections import coolings
 from metricfit.steps import Annealed, Step, StepLike
 from metricfit.steps import get as get_step
 
