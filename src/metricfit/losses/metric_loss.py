@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,6 @@ from metricfit.losses.cross_entropy import Balance, cross_entropy_of_sums, cross
 from metricfit.losses.memory import ConfusionMemory
 from metricfit.losses.options import (
     LossOptions,
-    Options,
     as_weights,
     check_sizes,
     checked_prior,
@@ -129,7 +128,7 @@ class Batch:
             memory=self.memories[0] if self.memories else None,
             group=self.group,
             validate=options.validate,
-            plain=self.metric_alone(),
+            plain=partial(_metric_alone, self, [memory.matrix for memory in self.memories]),
             labels=options.labels,
         )
 
@@ -187,10 +186,6 @@ class Batch:
             made[grid] = memory(made[grid])
         return made.__getitem__
 
-    def metric_alone(self) -> partial[Tensor]:
-        """The metric's part as a function of the input along the plain formulas, with the memories as they are now."""
-        return partial(_metric_alone, self, [memory.matrix for memory in self.memories])
-
     def _cross_entropy_sums(self, samples: Samples) -> Tensor:
         options, prior = self.options, self.prior
         if prior is not None and options.task == "multilabel":
@@ -207,6 +202,7 @@ class Batch:
 
 
 def _metric_alone(batch: Batch, remembered: list[Tensor], input: Tensor) -> Tensor:
+    """The metric's part along the plain formulas, with the memories as they were then: for second derivatives."""
     past = [memory.matrix for memory in batch.memories]
     try:
         for memory, matrix in zip(batch.memories, remembered, strict=True):
@@ -233,7 +229,7 @@ def metric_loss(
     weight: Tensor | None = None,
     prior: Tensor | None = None,
     sync: Sync = "auto",
-    **options: Unpack[Options],
+    **options: Any,
 ) -> Tensor:
     """The functional form of :class:`MetricLoss`, without memory; arguments as there.
 
@@ -241,7 +237,7 @@ def metric_loss(
     >>> metric_loss(logits, torch.tensor([0, 1, 1]), "accuracy")
     tensor(0.3381)
     """
-    checked = LossOptions.checked(metric, temperature=temperature, threshold=threshold, prior=prior, **options)
+    checked = LossOptions(cast("Any", metric), temperature=temperature, threshold=threshold, prior=prior, **options)
     batch = Batch(
         checked,
         target,
@@ -334,23 +330,13 @@ class MetricLoss(nn.Module):
         validate: bool = True,
     ) -> None:
         super().__init__()
-        self.options = LossOptions.checked(
-            metric,
-            temperature=temperature,
-            threshold=threshold,
-            prior=prior,
-            average=average,
-            task=task,
-            step=step,
-            ignore_index=ignore_index,
-            absent=absent,
-            labels=labels,
-            detach_threshold=detach_threshold,
-            from_probabilities=from_probabilities,
-            cross_entropy=cross_entropy,
-            balance=balance,
-            members=members,
-            validate=validate,
+        given: Any = {
+            "average": average, "task": task, "step": step, "ignore_index": ignore_index, "absent": absent,
+            "labels": labels, "detach_threshold": detach_threshold, "from_probabilities": from_probabilities,
+            "cross_entropy": cross_entropy, "balance": balance, "members": members, "validate": validate,
+        }  # fmt: skip
+        self.options = LossOptions(
+            cast("Any", metric), temperature=temperature, threshold=threshold, prior=prior, **given
         )
         self.sync = check_sync(sync)
         start = checked_temperature(temperature, step, members, look=True)
