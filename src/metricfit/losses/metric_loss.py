@@ -80,8 +80,10 @@ class Batch:
 
     def loss(self, input: Tensor) -> Tensor:
         """The loss, a scalar or one per member."""
+        import metricfit.fast  # only here: importing the losses needs none of it
+
         options = self.options
-        fused = self._fast_loss(input)
+        fused = metricfit.fast.metric_loss(self, input)
         if fused is not None and not options.cross_entropy:
             return fused
         with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
@@ -104,34 +106,6 @@ class Batch:
             if cross_entropy is not None:
                 loss = loss + options.cross_entropy * cross_entropy
             return torch.where(weight > 0, loss, torch.zeros_like(loss))
-
-    def _fast_loss(self, input: Tensor) -> Tensor | None:
-        """The metric's part by compiled loops or a closed form; None where the formulas below must serve."""
-        from metricfit import fast
-
-        options = self.options
-        if options.from_probabilities or len(self.memories) > 1 or not options.decides:
-            return None
-        if self.group is not None and options.cross_entropy:
-            return None  # all processes have to send the same messages, also one that cannot take this way
-        return fast.metric_loss(
-            input,
-            self.target,
-            self.sample_weight,
-            metric=options.metric,
-            step=self.step,
-            task=options.task,
-            members=options.members is not None,
-            weight=self.weight,
-            ignore_index=options.ignore_index,
-            skip_absent=options.absent == "skip",
-            detach_threshold=options.detach_threshold,
-            memory=self.memories[0] if self.memories else None,
-            group=self.group,
-            validate=options.validate,
-            plain=self.metric_alone(),
-            labels=options.labels,
-        )
 
     def samples(self, input: Tensor) -> Samples:
         """The checked and flattened samples."""
