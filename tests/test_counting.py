@@ -1,7 +1,6 @@
 import math
 from functools import partial
 
-import metricfit.confusion
 import numpy as np
 import pytest
 import sklearn.metrics
@@ -9,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import metricfit.confusion
 from metricfit import metrics
 from metricfit.confusion import hard_confusion_matrix, soft_confusion_matrix
 from metricfit.steps import (

@@ -7,10 +7,10 @@ import sklearn.metrics as sk
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from metricfit.steps import Annealed, get
 
 from metricfit import ConfusionMatrix, MetricLoss, losses, metrics
 from metricfit.confusion import soft_confusion_matrix
+from metricfit.steps import Annealed, get
 
 
 @given(

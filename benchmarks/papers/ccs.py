@@ -5,7 +5,7 @@ s the number of labels. Each is estimated by its own logistic regression, a conv
 then takes for each size m the m labels with the largest Σ_k 2 P(y_j = 1, |y| = k) / (m + k), and the best m.
 
 East uses the method on data where each sample has exactly one class. Written as indicators, |y| = 1 always, so that
-only d of the d² + 1 regressions remain, one a class against the rest; and the best single class is the one with the
+only d of the d² + 1 regressions remain, one per class against the rest; and the best single class is the one with the
 largest probability, whatever the weights of the decoding. So on such data this is one-versus-rest logistic regression.
 """
 

@@ -1,4 +1,4 @@
-"""The declarative files: one a table or figure, and one for each protocol that several of them share."""
+"""The declarative files: one per table or figure, and one for each protocol that several of them share."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def _epoch(
 ) -> None:
     network.train()
     order = torch.randperm(len(y), device=y.device)
-    # Shuffled once an epoch, so that each batch is a slice: indexing costs more than such a network.
+    # Shuffled once per epoch, so that each batch is a slice: indexing costs more than such a network.
     batches = zip(X[order].split(settings.batch_size), y[order].split(settings.batch_size), strict=True)
     for features, target in batches:
         if len(target) < 2:  # batch normalisation needs two rows, and one row has no metric to speak of

@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 IMAGES = HERE.parents[1] / "docs" / "images"
 
 ROWS = 10**10
-BANDWIDTH = 12.5e9  # bytes a second: 100 Gbit
+BANDWIDTH = 12.5e9  # bytes per second: 100 Gbit
 LATENCY = 15e-6  # seconds a message
 SPEED = 5e13  # floating-point operations a second and process, reached, not peak
 NUMBER = 8  # bytes: statistics travel in float64

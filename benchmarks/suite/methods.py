@@ -130,7 +130,7 @@ def _plain(build: Build, part: Part, seed: int, threads: int, metric: str) -> Pr
 
 
 def _cross_fitted(build: Build, part: Part, seed: int, threads: int, metric: str) -> Prediction:
-    """An ensemble of one model a fold: test probabilities averaged, each training row predicted by the other four."""
+    """An ensemble of one model per fold: test probabilities averaged, each training row predicted by the other four."""
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     test, rows, held = [], [], []
     for train, validation in folds.split(part.X_train, part.y_train):

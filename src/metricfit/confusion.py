@@ -371,8 +371,8 @@ def soft_confusion_matrix(
     if detach_threshold and (task != "multiclass" or thresholds is not None):
         raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
     matrix = count_samples(
-        samples, task, step or Annealed(), threshold=threshold, thresholds=thresholds, detach_threshold=detach_threshold,
-        from_probabilities=from_probabilities,
+        samples, task, step or Annealed(), threshold=threshold, thresholds=thresholds,
+        detach_threshold=detach_threshold, from_probabilities=from_probabilities,
     )  # fmt: skip
     return as_confusion_matrix(matrix, task, thresholds, labels, absent)
 
@@ -490,7 +490,7 @@ def count_samples(
     detach_threshold: bool = False,
     from_probabilities: bool = False,
 ) -> Tensor:
-    """The soft counts (…, d, d) at a dynamic threshold, else (…, L, 2, 2); a grid of thresholds leads all dimensions."""
+    """The soft counts (…, d, d) at a dynamic threshold, else (…, L, 2, 2); a grid of thresholds leads all."""
     count = partial(
         _count_block,
         task=task,

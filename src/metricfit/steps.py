@@ -162,7 +162,7 @@ class Sigmoid(Step):
         return torch.sigmoid(self.k * (p - tau))
 
     def lipschitz(self, tau: float = 0.5) -> float:
-        """k / 4, at the threshold."""
+        """K / 4, at the threshold."""
         return self.k / 4
 
 

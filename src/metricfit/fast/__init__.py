@@ -100,13 +100,12 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
         return None
     call = _Call(batch, form, points)
     wants_gradient = input.requires_grad and torch.is_grad_enabled()
-    plain = batch.metric_alone() if wants_gradient else None  # with the memory as it is before this batch
     losses = call.losses(input, classes, sample_weight, wants_gradient)
     if losses is None:
         return None
     if losses.ndim and members is None:
         losses = losses.reshape(())
-    return _tie(input, losses, call, plain) if wants_gradient else losses
+    return _tie(input, losses, call) if wants_gradient else losses
 
 
 def is_ordinary(*tensors: Tensor | None) -> bool:
@@ -192,11 +191,23 @@ def _closed_form(metric: Metric, task: Task) -> ClosedForm | None:
 class _Call:
     """One batch: its losses, and their gradient with respect to the logits."""
 
-    __slots__ = ("batch", "counted", "form", "gradient", "members", "number", "options", "points", "small")
+    __slots__ = (
+        "batch",
+        "counted",
+        "form",
+        "gradient",
+        "members",
+        "number",
+        "options",
+        "points",
+        "remembered",
+        "small",
+    )
 
     def __init__(self, batch: Batch, form: ClosedForm | None, points: Array) -> None:
         self.batch, self.options, self.form, self.points = batch, batch.options, form, points
         self.members, self.number = batch.options.members is not None, len(points)
+        self.remembered = [memory.matrix for memory in batch.memories]  # before this batch
         self.small = self.counted = self.gradient = None  # type: Any
 
     def losses(self, input: Tensor, target: Tensor, sample_weight: Tensor | None, keeps: bool) -> Tensor | None:
@@ -308,8 +319,8 @@ class FastLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
-        """Arguments: input, losses, call, plain."""
-        input, losses, ctx.call, ctx.plain = arguments
+        """Arguments: input, losses, call."""
+        input, losses, ctx.call = arguments
         ctx.save_for_backward(input)
         result: Tensor = losses
         return result
@@ -319,10 +330,11 @@ class FastLoss(torch.autograd.Function):
         """The gradient of the input alone; one that can be differentiated again goes through the plain formulas."""
         (input,) = ctx.saved_tensors
         if torch.is_grad_enabled():
-            (gradient,) = torch.autograd.grad(ctx.plain(input), input, gradients[0], create_graph=True)
+            plain = ctx.call.batch.metric_alone(ctx.call.remembered, input)
+            (gradient,) = torch.autograd.grad(plain, input, gradients[0], create_graph=True)
         else:
             gradient = ctx.call.pull_back(input, gradients[0])
-        return gradient, None, None, None
+        return gradient, None, None
 
 
 # Function.apply first looks for function transforms; an ordinary tensor has none, and here it would cost a tenth.

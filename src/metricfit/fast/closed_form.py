@@ -351,13 +351,13 @@ class TwoClasses(TorchBatch):
         edge = torch.copysign(torch.full_like(q[:1, :1], 0.5), q)  # exact at the ends, where p is 0 or 1
         c = torch.where(self.is_inside, q * middle, edge - (edge - q).mul_(low))
         self.q, self.true = q, labels.reshape(self.members, -1).to(self.dtype)
-        self.weights = None if weights is None else weights.reshape(self.members, -1)
+        self.of_samples = None if weights is None else weights.reshape(self.members, -1)
         total = true = self.true.double()
         shared = wide = c.double()
-        if self.weights is None:
+        if self.of_samples is None:
             total = torch.ones_like(true[:, :1]).mul_(true.shape[1])
         else:
-            total = self.weights.double()
+            total = self.of_samples.double()
             true, wide = true * total, wide * total
             total = total.sum(dim=1, keepdim=True)
         shared = (shared * true).sum(dim=1)
@@ -384,8 +384,8 @@ class TwoClasses(TorchBatch):
         low, middle, _ = self._slopes(self.q)
         g = self.is_inside.to(self.dtype).mul_(middle - low).add_(low)
         g.mul_((self.q * self.q).neg_().add_(0.25)).mul_(torch.addcmul(zero, self.true, one - zero))
-        if self.weights is not None:
-            g.mul_(self.weights)
+        if self.of_samples is not None:
+            g.mul_(self.of_samples)
         result = torch.empty_like(scores)
         g = g.reshape(result[:, 1].shape)
         result[:, 1] = g

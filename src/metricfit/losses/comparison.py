@@ -74,7 +74,7 @@ def sample_loss(
     task = options.setdefault("task", "multiclass")
     check_task(task)
     with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
-        samples = flatten_inputs(input, target, sample_weight=sample_weight, allow_empty=group is not None, **options)  # type: ignore[misc]
+        samples = flatten_inputs(input, target, sample_weight=sample_weight, allow_empty=group is not None, **options)
         loss = formula(samples, task, options.get("from_probabilities", False), group)
         (weight,) = sum_over_processes([samples.total], group)
         return torch.where(weight > 0, loss, torch.zeros_like(loss))
@@ -100,8 +100,8 @@ class SampleLoss(nn.Module):
 
     def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The loss of a batch, a scalar; 0 where everything is ignored."""
-        options = self.options
-        return sample_loss(self.formula, input, target, sample_weight, weight=self.weight, group=self.group, **options)
+        options: SampleOptions = {**self.options, "weight": self.weight}
+        return sample_loss(self.formula, input, target, sample_weight, group=self.group, **options)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +23,6 @@ from metricfit.losses.cross_entropy import Balance, cross_entropy_of_sums, cross
 from metricfit.losses.memory import ConfusionMemory
 from metricfit.losses.options import (
     LossOptions,
-    Options,
     as_weights,
     check_sizes,
     checked_prior,
@@ -161,9 +159,22 @@ class Batch:
             made[grid] = memory(made[grid])
         return made.__getitem__
 
-    def metric_alone(self) -> partial[Tensor]:
-        """The metric's part as a function of the input along the plain formulas, with the memories as they are now."""
-        return partial(_metric_alone, self, [memory.matrix for memory in self.memories])
+    def metric_alone(self, remembered: Sequence[Tensor], input: Tensor) -> Tensor:
+        """The metric's part along the plain formulas, given what the memories held before this self."""
+        """The metric's part along the plain formulas, with the memories as they were then: for second derivatives."""
+        past = [memory.matrix for memory in self.memories]
+        try:
+            for memory, matrix in zip(self.memories, remembered, strict=True):
+                memory.matrix = matrix
+            with torch.autocast(input.device.type, enabled=False):
+                samples = self.samples(input)
+                counts = [self.counts(samples, grid) for grid in self.options.grids]
+                weight, *counts = sum_over_processes([samples.total, *counts], self.group)
+                value = self.options.metric.loss(self.source(counts))
+                return torch.where(weight > 0, value, torch.zeros_like(value))
+        finally:
+            for memory, matrix in zip(self.memories, past, strict=True):
+                memory.matrix = matrix
 
     def _cross_entropy_sums(self, samples: Samples) -> Tensor:
         options, prior = self.options, self.prior
@@ -180,22 +191,6 @@ class Batch:
         )
 
 
-def _metric_alone(batch: Batch, remembered: list[Tensor], input: Tensor) -> Tensor:
-    past = [memory.matrix for memory in batch.memories]
-    try:
-        for memory, matrix in zip(batch.memories, remembered, strict=True):
-            memory.matrix = matrix
-        with torch.autocast(input.device.type, enabled=False):
-            samples = batch.samples(input)
-            counts = [batch.counts(samples, grid) for grid in batch.options.grids]
-            weight, *counts = sum_over_processes([samples.total, *counts], batch.group)
-            value = batch.options.metric.loss(batch.source(counts))
-            return torch.where(weight > 0, value, torch.zeros_like(value))
-    finally:
-        for memory, matrix in zip(batch.memories, past, strict=True):
-            memory.matrix = matrix
-
-
 def metric_loss(
     input: Tensor,
     target: Tensor,
@@ -207,7 +202,7 @@ def metric_loss(
     weight: Tensor | None = None,
     prior: Tensor | None = None,
     sync: Sync = "auto",
-    **options: Unpack[Options],
+    **options: Any,
 ) -> Tensor:
     """The functional form of :class:`MetricLoss`, without memory; arguments as there.
 
@@ -215,7 +210,7 @@ def metric_loss(
     >>> metric_loss(logits, torch.tensor([0, 1, 1]), "accuracy")
     tensor(0.3381)
     """
-    checked = LossOptions.checked(metric, temperature=temperature, threshold=threshold, prior=prior, **options)
+    checked = LossOptions(cast("Any", metric), temperature=temperature, threshold=threshold, prior=prior, **options)
     batch = Batch(
         checked,
         target,
@@ -308,23 +303,13 @@ class MetricLoss(nn.Module):
         validate: bool = True,
     ) -> None:
         super().__init__()
-        self.options = LossOptions.checked(
-            metric,
-            temperature=temperature,
-            threshold=threshold,
-            prior=prior,
-            average=average,
-            task=task,
-            step=step,
-            ignore_index=ignore_index,
-            absent=absent,
-            labels=labels,
-            detach_threshold=detach_threshold,
-            from_probabilities=from_probabilities,
-            cross_entropy=cross_entropy,
-            balance=balance,
-            members=members,
-            validate=validate,
+        given: Any = {
+            "average": average, "task": task, "step": step, "ignore_index": ignore_index, "absent": absent,
+            "labels": labels, "detach_threshold": detach_threshold, "from_probabilities": from_probabilities,
+            "cross_entropy": cross_entropy, "balance": balance, "members": members, "validate": validate,
+        }  # fmt: skip
+        self.options = LossOptions(
+            cast("Any", metric), temperature=temperature, threshold=threshold, prior=prior, **given
         )
         self.sync = check_sync(sync)
         start = checked_temperature(temperature, step, members, look=True)

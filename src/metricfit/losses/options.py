@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypedDict, get_args
+from dataclasses import InitVar, dataclass, field, replace
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -12,13 +12,12 @@ from torch import Tensor
 from metricfit.confusion import Absent, Grid
 from metricfit.inputs import Task, check_ignore_index, check_task
 from metricfit.losses.cross_entropy import Balance
-from metricfit.metrics import ClassMetric, Metric, MetricLike, get
+from metricfit.metrics import ClassMetric, Metric, get
 from metricfit.steps import HIGHEST_TEMPERATURE, Amplifier, Annealed, Step, StepLike, check_temperature
 from metricfit.steps import get as get_step
 
 __all__ = [
     "LossOptions",
-    "Options",
     "as_weights",
     "check_sizes",
     "checked_prior",
@@ -27,127 +26,85 @@ __all__ = [
 ]
 
 
-class Options(TypedDict, total=False):
-    """Options that are no tensors, with the meaning they have in :class:`metricfit.MetricLoss`."""
-
-    average: str | int | None
-    task: Task
-    step: StepLike | None
-    ignore_index: int
-    absent: Absent
-    labels: Sequence[Hashable] | None
-    detach_threshold: bool
-    from_probabilities: bool
-    cross_entropy: float
-    balance: Balance
-    members: int | None
-    validate: bool
-
-
 @dataclass(frozen=True)
 class LossOptions:
-    """What does not change from batch to batch; made by :meth:`checked`.
+    """What does not change from batch to batch, validated; see :class:`metricfit.MetricLoss` for the options.
+
+    After construction ``metric`` has its average and ``step`` is None for the annealed step, whose temperature changes.
 
     Attributes:
-        metric: The metric, with its average.
-        step: The step; None for the annealed one, whose temperature changes.
         grids: The threshold grids of the metric, sorted.
         decides: Whether the metric is one of a single decision, without a grid, at the usual threshold.
-
-    The other attributes are those of :class:`metricfit.MetricLoss`.
     """
 
     metric: Metric
-    task: Task
-    step: Step | None
-    ignore_index: int
-    absent: Absent
-    labels: tuple[Hashable, ...] | None
-    detach_threshold: bool
-    from_probabilities: bool
-    cross_entropy: float
-    balance: Balance
-    members: int | None
-    validate: bool
-    grids: tuple[Grid, ...]
-    decides: bool
+    average: str | int | None = None
+    task: Task = "multiclass"
+    step: Step | None = None
+    ignore_index: int = -100
+    absent: Absent = "skip"
+    labels: tuple[Hashable, ...] | None = None
+    detach_threshold: bool = False
+    from_probabilities: bool = False
+    cross_entropy: float = 0.0
+    balance: Balance = "none"
+    members: int | None = None
+    validate: bool = True
+    temperature: InitVar[Any] = 0.2
+    threshold: InitVar[Any] = 0.5
+    prior: InitVar[Any] = None
+    grids: tuple[Grid, ...] = field(init=False)
+    decides: bool = field(init=False)
 
-    @classmethod
-    def checked(
-        cls,
-        metric: MetricLike,
-        *,
-        temperature: float | Tensor | Sequence[float] = 0.2,
-        threshold: object = 0.5,
-        prior: object = None,
-        average: str | int | None = None,
-        task: Task = "multiclass",
-        step: StepLike | None = None,
-        ignore_index: int = -100,
-        absent: Absent = "skip",
-        labels: Sequence[Hashable] | None = None,
-        detach_threshold: bool = False,
-        from_probabilities: bool = False,
-        cross_entropy: float = 0.0,
-        balance: Balance = "none",
-        members: int | None = None,
-        validate: bool = True,
-    ) -> LossOptions:
+    def __post_init__(self, temperature: Any, threshold: Any, prior: Any) -> None:
         """Raise an error for options out of range, and for those that would have no effect."""
-        check_task(task)
-        found = with_average(get(metric), average)
-        chosen = Annealed() if step is None else get_step(step)
-        if isinstance(chosen, Annealed) and not isinstance(chosen.temperature, Tensor) and step is not None:
-            if not _is_default(temperature):
-                raise ValueError("temperature: the step has one already; give it once.")
-        elif not isinstance(chosen, Annealed) and not _is_default(temperature):
-            raise ValueError(f"temperature: has no effect with step={str(chosen)!r}.")
-        if isinstance(found, ClassMetric) and found.average == "none":
+        check_task(self.task)
+        metric = with_average(get(self.metric), self.average)
+        step = Annealed() if self.step is None else get_step(self.step)
+        annealed = isinstance(step, Annealed)
+        if self.step is not None and not _is(temperature, 0.2):
+            raise ValueError(
+                "temperature: the step has one already; give it once."
+                if annealed
+                else f"temperature: has no effect with step={str(step)!r}."
+            )
+        if isinstance(metric, ClassMetric) and metric.average == "none":
             raise ValueError("average: 'none' gives one value per class; a loss needs one number, choose another.")
-        if absent not in get_args(Absent):
-            raise ValueError(f"absent: expected 'skip' or 'count', got {absent!r}.")
-        if balance not in get_args(Balance):
-            raise ValueError(f"balance: expected 'none', 'sqrt' or 'full', got {balance!r}.")
-        if not 0 <= cross_entropy < float("inf"):
-            raise ValueError(f"cross_entropy: expected a weight >= 0, got {cross_entropy}.")
-        if not cross_entropy and balance != "none":
+        if self.absent not in get_args(Absent):
+            raise ValueError(f"absent: expected 'skip' or 'count', got {self.absent!r}.")
+        if self.balance not in get_args(Balance):
+            raise ValueError(f"balance: expected 'none', 'sqrt' or 'full', got {self.balance!r}.")
+        if not 0 <= self.cross_entropy < float("inf"):
+            raise ValueError(f"cross_entropy: expected a weight >= 0, got {self.cross_entropy}.")
+        if not self.cross_entropy and self.balance != "none":
             raise ValueError("balance: has no effect without cross_entropy; give cross_entropy a weight.")
-        if prior is not None and balance == "none":
+        if prior is not None and self.balance == "none":
             raise ValueError("prior: has no effect without balance='sqrt' or 'full'.")
+        members = self.members
         if members is not None and (isinstance(members, bool) or not isinstance(members, int) or members < 1):
             raise ValueError(f"members: expected a whole number >= 1, or None for no such dimension, got {members!r}.")
-        check_ignore_index(ignore_index)
-        grids = tuple(sorted(found.grids(), key=lambda grid: grid or ()))
-        _check_threshold_matters(found, chosen, task, threshold, detach_threshold)
-        return cls(
-            metric=found,
-            task=task,
-            step=None if isinstance(chosen, Annealed) else chosen,
-            ignore_index=ignore_index,
-            absent=absent,
-            labels=None if labels is None else tuple(labels),
-            detach_threshold=detach_threshold,
-            from_probabilities=from_probabilities,
-            cross_entropy=float(cross_entropy),
-            balance=balance,
-            members=members,
-            validate=validate,
-            grids=grids,
-            decides=grids == (None,) and (task == "multiclass" or _is_half(threshold)),
-        )
+        check_ignore_index(self.ignore_index)
+        _check_threshold_matters(metric, step, self.task, threshold, self.detach_threshold)
+        grids = tuple(sorted(metric.grids(), key=lambda grid: grid or ()))
+        found: dict[str, Any] = {
+            "metric": metric,
+            "step": None if annealed else step,
+            "labels": None if self.labels is None else tuple(self.labels),
+            "cross_entropy": float(self.cross_entropy),
+            "grids": grids,
+            "decides": grids == (None,) and (self.task == "multiclass" or _is(threshold, 0.5)),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
 
-def _is_default(temperature: Any) -> bool:
-    return isinstance(temperature, int | float) and temperature == 0.2
-
-
-def _is_half(threshold: object) -> bool:
-    return isinstance(threshold, int | float) and threshold == 0.5
+def _is(given: Any, default: float) -> bool:
+    return isinstance(given, int | float) and given == default
 
 
 def _check_threshold_matters(metric: Metric, step: Step, task: Task, threshold: object, detach_threshold: bool) -> None:
     only_grids = None not in metric.grids()
-    if not _is_half(threshold) and (only_grids or task == "multiclass" or not step.has_threshold):
+    if not _is(threshold, 0.5) and (only_grids or task == "multiclass" or not step.has_threshold):
         fixed = "a multiclass task, whose threshold is dynamic" if task == "multiclass" else f"step={str(step)!r}"
         fixed = f"{metric}, which has a grid of thresholds" if only_grids else fixed
         raise ValueError(f"threshold: has no effect with {fixed}.")

@@ -106,7 +106,8 @@ class SurrogateFBetaLoss(SampleLoss):
     def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The loss of a batch, a scalar, or one per member; 0 where everything is ignored."""
         formula = replace(self.formula, positive_share=self.positive_share)  # type: ignore[type-var]
-        return sample_loss(formula, input, target, sample_weight, weight=self.weight, group=self.group, **self.options)
+        options: SampleOptions = {**self.options, "weight": self.weight}
+        return sample_loss(formula, input, target, sample_weight, group=self.group, **options)
 
 
 def surrogate_fbeta_loss(
