@@ -22,6 +22,7 @@ from metricfit.metrics import (
     Metric,
     ThresholdMean,
 )
+from metricfit.metrics.translation import javascript
 
 __all__ = ["every_metric", "formulas", "in_words", "number", "tree"]
 
@@ -98,7 +99,7 @@ def formulas() -> str:
       "recall": { whole: false, value: (c, p) => divide(c.tp, c.tp + c.fn) },
     """
     lines = [
-        f"  {json.dumps(name)}: {{ whole: {json.dumps(cls.whole)}, value: {cls.program.javascript} }},"
+        f"  {json.dumps(name)}: {{ whole: {json.dumps(cls.whole)}, value: {javascript(cls.program)} }},"
         for name in metrics.available()
         if issubclass(cls := metrics.metric_class(name), FormulaMetric)
     ]
