@@ -170,7 +170,7 @@ def alignment(history: pd.DataFrame) -> dict[str, Any]:
     known = history[["epoch", "soft_metric", "hard_metric", "temperature"]].replace([np.inf, -np.inf], np.nan).dropna()
     pair = known[["soft_metric", "hard_metric"]]
     enough = len(known) > 2 and bool((pair.std(ddof=0) > 1e-12).all())
-    r, ranks = (float(p.corr().iloc[0, 1]) if enough else math.nan for p in (pair, pair.rank()))
+    r, ranks = (float(np.corrcoef(p.to_numpy().T)[0, 1]) if enough else math.nan for p in (pair, pair.rank()))
     text = "One point per validated epoch: the surrogate in the loss against the exact metric."
     if math.isnan(r):
         text += " There are too few different values for a correlation."

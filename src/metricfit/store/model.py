@@ -169,12 +169,8 @@ class SavedModel:
     def change_rule(self, rule: DecisionRule, choice: Choice, *, metric: Metric | None = None) -> None:
         """Give the model another decision rule; the network stays, the old rule is kept in its notes.
 
-        Write it with ``metricfit.save(model.classifier, folder, notes=model.notes, files=model.files)``.
-
-        Args:
-            rule: The rule.
-            choice: How it was chosen.
-            metric: What it was chosen for, if that is another metric.
+        Write it with ``metricfit.save(model.classifier, folder, notes=model.notes, files=model.files)``. ``choice``
+        says how the rule was chosen, ``metric`` what for, if that is another metric.
         """
         classifier = self.classifier
         old, judged = classifier.decision_rule_, classifier.metric_
