@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from metricfit.losses.cross_entropy import cross_entropy_of_sums, cross_entropy_
 from metricfit.losses.memory import ConfusionMemory
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.losses.surrogate_fbeta import SurrogateFBetaLoss
-from metricfit.metrics import Constrained, FBeta, Metric
+from metricfit.metrics import ClassMetric, Constrained, FBeta, Metric
 from metricfit.metrics.base import MatrixSource
 from metricfit.steps import Amplifier, Annealed, Sigmoid
 from metricfit.steps import get as get_step
@@ -62,8 +62,9 @@ class MemberObjective(nn.Module):
         constrained = recipe.objective == "metric" and isinstance(self.metric, Constrained)
         self.multipliers = Multipliers(self.metric, members) if constrained else None  # type: ignore[arg-type]
         balanced = bool(recipe.cross_entropy) and recipe.balance != "none"
+        judge, names = _with_numbers(self.metric, labels)
         self.loss = MetricLoss(
-            self.metric if self.multipliers is None else self.multipliers.lagrangian(),
+            judge if self.multipliers is None else self.multipliers.lagrangian(),
             task=self.task,
             cross_entropy=recipe.cross_entropy,
             balance=recipe.balance if balanced else "none",
@@ -72,7 +73,7 @@ class MemberObjective(nn.Module):
             # cost more precision at a given recall than the memory gained.
             memory=0.0 if constrained or recipe.objective != "metric" else recipe.memory,
             members=members,
-            labels=labels,
+            labels=names,
             sync=False,
             validate=False,
             **({"temperature": recipe.temperature} if isinstance(step, Annealed) else {"step": step}),
@@ -133,7 +134,7 @@ class MemberObjective(nn.Module):
         else:
             scores = logits[..., self._positive] - logits[..., 1 - self._positive]
             target = (target == self._positive).to(target.dtype)
-        value: Tensor = self.surrogate_loss(scores, target, weight)  # type: ignore[misc]
+        value: Tensor = self.surrogate_loss(scores, target, weight)
         return value
 
 
@@ -202,6 +203,13 @@ class _Lagrangian(Constrained):
         """The Lagrangian, one per member."""
         value: Tensor = self.multipliers.loss(source)
         return value
+
+
+def _with_numbers(metric: Metric, labels: tuple[Hashable, ...]) -> tuple[Metric, tuple[Hashable, ...] | None]:
+    """A metric of one class with the class's number in place of its name, which has a closed form."""
+    if isinstance(metric, ClassMetric) and metric.label in labels:
+        return replace(metric, label=labels.index(metric.label)), None
+    return metric, labels
 
 
 def _surrogate(recipe: Recipe, metric: Metric, task: Task, members: int) -> SurrogateFBetaLoss | None:
