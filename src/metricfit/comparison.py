@@ -37,7 +37,7 @@ from metricfit.decisions.problem import UntunableError
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric, MetricLike, resolve
 from metricfit.training.recipes import Recipe
-from metricfit.training.splits import split_rows
+from metricfit.training.rows import split_rows
 
 __all__ = ["METHODS", "Comparison", "available_methods"]
 

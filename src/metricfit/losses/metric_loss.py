@@ -20,7 +20,7 @@ from metricfit.confusion import (
 )
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
 from metricfit.inputs import Samples, Task, flatten_inputs, values_can_be_inspected
-from metricfit.losses.cross_entropy import Balance, cross_entropy_of_sums, cross_entropy_sums
+from metricfit.losses.cross_entropy import Balance, class_weights, cross_entropy_of_sums, cross_entropy_sums
 from metricfit.losses.memory import ConfusionMemory
 from metricfit.losses.options import (
     LossOptions,
@@ -55,6 +55,7 @@ class Batch:
         threshold: The fixed threshold of binary and multi-label tasks.
         weight: Class weights.
         prior: Class shares for the balance of the cross-entropy.
+        class_weights: The weights of the classes that follow from them.
         memories: One memory per grid of the metric, used and updated; empty for none.
         group: The processes whose statistics are added up.
     """
@@ -66,6 +67,7 @@ class Batch:
     threshold: Tensor
     weight: Tensor | None
     prior: Tensor | None
+    class_weights: Tensor | None
     memories: Sequence[ConfusionMemory] = ()
     group: Any = None
 
@@ -106,14 +108,14 @@ class Batch:
 
     def _fast_loss(self, input: Tensor) -> Tensor | None:
         """The metric's part by compiled loops or a closed form; None where the formulas below must serve."""
-        from metricfit import fast
+        from metricfit.fast import metric_loss as fast_loss  # nothing else knows the room
 
         options = self.options
         if options.from_probabilities or len(self.memories) > 1 or not options.decides:
             return None
         if self.group is not None and options.cross_entropy:
             return None  # all processes have to send the same messages, also one that cannot take this way
-        return fast.metric_loss(
+        return fast_loss(
             input,
             self.target,
             self.sample_weight,
@@ -187,18 +189,23 @@ class Batch:
         return made.__getitem__
 
     def _cross_entropy_sums(self, samples: Samples) -> Tensor:
-        options, prior = self.options, self.prior
-        if prior is not None and options.task == "multilabel":
-            prior = torch.stack([1 - prior, prior], dim=-1)
-        elif prior is not None and options.task == "binary":
-            prior = prior[None, :]
+        options = self.options
         return cross_entropy_sums(
             samples,
             task=options.task,
             balance=options.balance,
-            prior=prior,
+            weights=self.class_weights,
             from_probabilities=options.from_probabilities,
         )
+
+
+def _weights_of(prior: Tensor | None, options: LossOptions) -> Tensor | None:
+    """Class weights of the added cross-entropy where the class shares are given; else each batch has its own."""
+    if prior is None or options.balance == "none":
+        return None
+    if options.task == "multilabel":
+        prior = torch.stack([1 - prior, prior], dim=-1)
+    return class_weights(prior[None, :] if options.task == "binary" else prior, options.balance)
 
 
 def _metric_alone(batch: Batch, remembered: list[Tensor], input: Tensor) -> Tensor:
@@ -247,7 +254,8 @@ def metric_loss(
         ),
         checked_threshold(threshold),
         None if weight is None else as_weights(weight, "weight"),
-        checked_prior(prior, checked.task),
+        shares := checked_prior(prior, checked.task),
+        _weights_of(shares, checked),
         group=group_of(check_sync(sync), training=True),
     )
     return batch.loss(input)
@@ -347,6 +355,7 @@ class MetricLoss(nn.Module):
         if task == "binary":
             check_sizes(self.options, 1, self.threshold, self.prior)
         self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self.options.grids) if memory else None
+        self.register_buffer("class_weights", _weights_of(self.prior, self.options), persistent=False)
 
     @property
     def metric(self) -> Metric:
@@ -385,6 +394,7 @@ class MetricLoss(nn.Module):
             buffers["threshold"],  # type: ignore[arg-type]
             buffers["weight"],
             buffers["prior"],
+            buffers["class_weights"],
             self.memories if remember and self.memories is not None else (),  # type: ignore[arg-type]
             group_of(self.sync, self.training),
         )

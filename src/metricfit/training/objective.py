@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from metricfit.confusion import ConfusionMatrix, hard_matrix
 from metricfit.distributed import sum_over_processes
 from metricfit.inputs import Samples, Task
-from metricfit.losses.cross_entropy import cross_entropy_of_sums, cross_entropy_sums
+from metricfit.losses.cross_entropy import class_weights, cross_entropy_of_sums, cross_entropy_sums
 from metricfit.losses.memory import ConfusionMemory
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.losses.surrogate_fbeta import SurrogateFBetaLoss
@@ -39,7 +39,7 @@ class MemberObjective(nn.Module):
         labels: Class names for the metric.
     """
 
-    prior: Tensor
+    class_weights: Tensor | None
 
     def __init__(
         self, recipe: Recipe, metric: Metric, task: Task, members: int, *, prior: Tensor, labels: tuple[Hashable, ...]
@@ -50,7 +50,6 @@ class MemberObjective(nn.Module):
         self.task: Task = "multilabel" if task == "multilabel" else "multiclass"
         self.warming = False
         self.group: Any = None
-        self.register_buffer("prior", prior, persistent=False)
         step = get_step(recipe.step)
         if isinstance(step, Amplifier) and task != "multilabel":
             if task == "multiclass":
@@ -78,6 +77,8 @@ class MemberObjective(nn.Module):
             validate=False,
             **({"temperature": recipe.temperature} if isinstance(step, Annealed) else {"step": step}),
         )
+        weights = None if recipe.balance == "none" else class_weights(prior, recipe.balance)
+        self.register_buffer("class_weights", weights, persistent=False)
         self.surrogate_loss = _surrogate(recipe, self.metric, task, members)
         # The surrogate is of positives against negatives; the metric names which class is which.
         self._positive = 1 if getattr(self.metric, "label", None) != labels[0] else 0
@@ -124,7 +125,7 @@ class MemberObjective(nn.Module):
 
     def cross_entropy_sums(self, samples: Samples) -> Tensor:
         """Weighted sums of the cross-entropies of each member, and sums of the weights, (2, members)."""
-        return cross_entropy_sums(samples, task=self.task, balance=self.recipe.balance, prior=self.prior)
+        return cross_entropy_sums(samples, task=self.task, balance=self.recipe.balance, weights=self.class_weights)
 
     def surrogate(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """The surrogate F-beta loss of each member."""
