@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -81,8 +80,10 @@ class Batch:
 
     def loss(self, input: Tensor) -> Tensor:
         """The loss, a scalar or one per member."""
+        import metricfit.fast  # only here: importing the losses needs none of it
+
         options = self.options
-        fused = self._fast_loss(input)
+        fused = metricfit.fast.metric_loss(self, input)
         if fused is not None and not options.cross_entropy:
             return fused
         with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
@@ -105,34 +106,6 @@ class Batch:
             if cross_entropy is not None:
                 loss = loss + options.cross_entropy * cross_entropy
             return torch.where(weight > 0, loss, torch.zeros_like(loss))
-
-    def _fast_loss(self, input: Tensor) -> Tensor | None:
-        """The metric's part by compiled loops or a closed form; None where the formulas below must serve."""
-        from metricfit.fast import metric_loss as fast_loss  # nothing else knows the room
-
-        options = self.options
-        if options.from_probabilities or len(self.memories) > 1 or not options.decides:
-            return None
-        if self.group is not None and options.cross_entropy:
-            return None  # all processes have to send the same messages, also one that cannot take this way
-        return fast_loss(
-            input,
-            self.target,
-            self.sample_weight,
-            metric=options.metric,
-            step=self.step,
-            task=options.task,
-            members=options.members is not None,
-            weight=self.weight,
-            ignore_index=options.ignore_index,
-            skip_absent=options.absent == "skip",
-            detach_threshold=options.detach_threshold,
-            memory=self.memories[0] if self.memories else None,
-            group=self.group,
-            validate=options.validate,
-            plain=partial(_metric_alone, self, [memory.matrix for memory in self.memories]),
-            labels=options.labels,
-        )
 
     def samples(self, input: Tensor) -> Samples:
         """The checked and flattened samples."""
@@ -188,6 +161,22 @@ class Batch:
             made[grid] = memory(made[grid])
         return made.__getitem__
 
+    def metric_alone(self, remembered: Sequence[Tensor], input: Tensor) -> Tensor:
+        """The metric's part along the plain formulas, with the memories as they were then: for second derivatives."""
+        past = [memory.matrix for memory in self.memories]
+        try:
+            for memory, matrix in zip(self.memories, remembered, strict=True):
+                memory.matrix = matrix
+            with torch.autocast(input.device.type, enabled=False):
+                samples = self.samples(input)
+                counts = [self.counts(samples, grid) for grid in self.options.grids]
+                weight, *counts = sum_over_processes([samples.total, *counts], self.group)
+                value = self.options.metric.loss(self.source(counts))
+                return torch.where(weight > 0, value, torch.zeros_like(value))
+        finally:
+            for memory, matrix in zip(self.memories, past, strict=True):
+                memory.matrix = matrix
+
     def _cross_entropy_sums(self, samples: Samples) -> Tensor:
         options = self.options
         return cross_entropy_sums(
@@ -206,23 +195,6 @@ def _weights_of(prior: Tensor | None, options: LossOptions) -> Tensor | None:
     if options.task == "multilabel":
         prior = torch.stack([1 - prior, prior], dim=-1)
     return class_weights(prior[None, :] if options.task == "binary" else prior, options.balance)
-
-
-def _metric_alone(batch: Batch, remembered: list[Tensor], input: Tensor) -> Tensor:
-    """The metric's part along the plain formulas, with the memories as they were then: for second derivatives."""
-    past = [memory.matrix for memory in batch.memories]
-    try:
-        for memory, matrix in zip(batch.memories, remembered, strict=True):
-            memory.matrix = matrix
-        with torch.autocast(input.device.type, enabled=False):
-            samples = batch.samples(input)
-            counts = [batch.counts(samples, grid) for grid in batch.options.grids]
-            weight, *counts = sum_over_processes([samples.total, *counts], batch.group)
-            value = batch.options.metric.loss(batch.source(counts))
-            return torch.where(weight > 0, value, torch.zeros_like(value))
-    finally:
-        for memory, matrix in zip(batch.memories, past, strict=True):
-            memory.matrix = matrix
 
 
 def metric_loss(
