@@ -15,7 +15,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -28,12 +28,11 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.assess import leaderboard
-from metricfit.assess.validation import argmax_rule
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
 from metricfit.data.errors import BadArgumentError, close_to
-from metricfit.decisions import InfeasibleError, best_rule
-from metricfit.decisions.problem import UntunableError
+from metricfit.decisions.rules import argmax_rule
+from metricfit.decisions.threshold import tuned_rule
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric, MetricLike, resolve
 from metricfit.training.recipes import Recipe
@@ -335,9 +334,7 @@ def _trees(build: Callable[[int], Any], *, tuned: bool) -> Method:
             random = np.random.default_rng(part.seed)
             for split in split_rows(codes, part.folds, members=1, groups=part.groups, random=random):
                 held[split.validation] = probabilities(split.train, X[split.validation])
-            # Where no rule can be tuned or meets the constraints it stays arg max, as the network's does.
-            with suppress(InfeasibleError, UntunableError):
-                rule = best_rule(part.y, held, part.metric, labels=labels, sample_weight=part.weight).rule
+            rule = tuned_rule(part.y, held, part.metric, labels, part.weight)
         return rule.apply(proba), proba
 
     return fit

@@ -15,7 +15,7 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import Goal, check_probabilities, score_array, values_of
 from metricfit.metrics import Constraint, ExpectedCost
 
-__all__ = ["BestRule", "CalibratedRule", "ConstraintValue", "DecisionRule", "bayes_rule"]
+__all__ = ["BestRule", "CalibratedRule", "ConstraintValue", "DecisionRule", "argmax_rule", "bayes_rule"]
 
 _FORMAT = "metricfit.decision_rule"
 _PARAMETER = {
@@ -348,6 +348,13 @@ class BestRule:
             asked = f"(asked for {c.constraint.operator} {c.constraint.bound:g})"
             lines.append(f"{c.constraint.metric} = {c.value:.4g} {asked}{promise}")
         return "\n".join(lines)
+
+
+def argmax_rule(y: NDArray[Any], classes: Sequence[Hashable]) -> DecisionRule:
+    """Arg max; one half for every label of a multi-label target ``y``."""
+    if np.ndim(y) == 2:
+        return DecisionRule.at_thresholds([0.5] * len(classes), classes)
+    return DecisionRule.argmax(classes)
 
 
 def bayes_rule(costs: ArrayLike, classes: Sequence[Hashable] | None = None) -> DecisionRule:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.assess.shares import share
+from metricfit.assess.intervals import share
 from metricfit.decisions.threshold import Sweep
 from metricfit.report.formula import number
 
