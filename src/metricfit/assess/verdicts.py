@@ -209,9 +209,9 @@ def held_out(
         members: How many members share each split.
     """
     first = range(0, len(validation), members)
-    rows = np.concatenate([validation[k] for k in first])
-    if not len(rows):
+    if not any(len(rows) for rows in validation):
         return None
+    rows = np.concatenate([validation[k] for k in first])
     fold = np.repeat(range(len(first)), [len(validation[k]) for k in first])
     together = [np.mean(probabilities[k : k + members], axis=0) for k in first]
     single = np.concatenate([probabilities[k] for k in first])

@@ -92,9 +92,7 @@ def best_label_thresholds(
 
 def _search(samples: Samples, goal: Goal, how: str, default: float, restarts: int, rng: np.random.Generator) -> Array:
     weight = samples.weight
-    sweeps = [
-        Sweep.of(Samples(*columns, weight, None)) for columns in zip(samples.target.T, samples.score.T, strict=True)
-    ]
+    sweeps = [Sweep.of(Samples(*columns, weight)) for columns in zip(samples.target.T, samples.score.T, strict=True)]
     plain = [sweep.index_of(default) for sweep in sweeps]
     if how == "each":
         cuts = _each(sweeps, goal, plain, must_hold=True)

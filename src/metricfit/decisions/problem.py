@@ -42,13 +42,13 @@ class Samples:
         target: Positive or not, (n,) or (n, labels); or class codes (n,).
         score: A score each, higher ones mean positive; or probabilities (n, classes).
         weight: Weights (n,), or None.
-        classes: The classes, negative first, or the names of the labels.
+        classes: A tuple of the classes, negative first, or of the labels' names, if they have any.
     """
 
     target: NDArray[Any]
     score: NDArray[Any]
     weight: NDArray[np.float64] | None
-    classes: tuple[Any, ...] | None
+    classes: Any = None
 
     def take(self, rows: Any) -> Samples:
         """Some of the samples."""
@@ -238,8 +238,9 @@ def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[Constraint
     'precision[1] subject to recall[1] >= 0.9 and predicted_share[1] <= 0.2'
     """
     found = metrics.get(metric)
-    whole = isinstance(found, Constrained)
-    objective, constraints = (found.objective, list(found.constraints)) if whole else (found, [])
+    objective, constraints = found, list[Constraint]()
+    if isinstance(found, Constrained):
+        objective, constraints = found.objective, list(found.constraints)
     for item in [subject_to] if isinstance(subject_to, (str, Constraint)) else subject_to:
         if isinstance(item, str):
             parsed = metrics.get(f"accuracy subject to {item}")

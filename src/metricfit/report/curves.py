@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricfit.assess.intervals import share
+from metricfit.decisions.problem import Samples
 from metricfit.decisions.threshold import Sweep
 from metricfit.report.formula import number
 
@@ -39,7 +40,7 @@ def one_class(
         ``cuts`` (rising thresholds) with the exact ``tp`` and ``fp`` of each, the distinct ``scores`` if these are all
         the cut-offs there are, the totals, both areas, calibration and histogram.
     """
-    sweep = Sweep.sorted(positive, score.astype(np.float64), weight)
+    sweep = Sweep.of(Samples(positive, score.astype(np.float64), weight))
     cuts, complete = _cuts(sweep, points, marks)
     at = np.searchsorted(-sweep.scores, -np.asarray(cuts), side="left" if strict else "right")
     tp, fp = sweep.tp, sweep.fp
