@@ -103,7 +103,11 @@ class Verdict:
         return "model" if self.gain.low > 0 else "rival" if self.gain.high < 0 else "level"
 
     def __str__(self) -> str:
-        """The verdict in one sentence."""
+        """The verdict in one sentence, with advice for Python."""
+        return self.sentence("recipe=Recipe('log_loss', rule='tuned')")
+
+    def sentence(self, advice: str) -> str:
+        """The verdict in one sentence; ``advice`` is what to try where the rival did better."""
         rival = in_words(self.rival.name)
         between = f" (paired 95 % interval {self.gain.low:+.4f} to {self.gain.high:+.4f})"
         if self.better == "misses":
@@ -115,10 +119,7 @@ class Verdict:
         if self.better == "model":
             return f"The model gained {self.gain.value:.4f} over {rival}{between}."
         if self.better == "rival":
-            return (
-                f"{rival[0].upper()}{rival[1:]} did better here, by {-self.gain.value:.4f}{between}: try "
-                "recipe=Recipe('log_loss', rule='tuned')."
-            )
+            return f"{rival[0].upper()}{rival[1:]} did better here, by {-self.gain.value:.4f}{between}: try {advice}."
         return f"The difference to {rival} is within the noise{between}."
 
 

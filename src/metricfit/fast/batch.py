@@ -57,7 +57,7 @@ class CompiledBatch:
     Between the two passes the memory of the gradient holds the batch in units of its thresholds.
 
     Args:
-        target: Class indices int64 of the samples in order; contiguous.
+        target: Class indices int64 of the samples in order.
         weight: Weights of the samples, in the dtype of the scores, or None.
         class_weight: (d,), or None.
         members: How many members the samples are divided into.
@@ -70,7 +70,7 @@ class CompiledBatch:
         self, target: Tensor, weight: Tensor | None, class_weight: Tensor | None, *, members: int, points: Array,
         ignore: int, is_fixed: bool,
     ) -> None:  # fmt: skip
-        self.target = target.numpy()
+        self.target = target.contiguous().numpy()
         self.weight, self.class_weight = weight, class_weight
         self.members = members
         self.points = points
@@ -111,7 +111,7 @@ class CompiledBatch:
         summed: Array = counts.reshape(self.members, -1, *shape).sum(axis=1)
         return summed
 
-    def pull_back(self, scores: Tensor, gradient: Array, by_class: bool) -> Tensor:
+    def pull_back(self, scores: Tensor, gradient: Tensor, by_class: bool) -> Tensor:
         """The gradient with respect to the scores.
 
         Args:
@@ -124,10 +124,9 @@ class CompiledBatch:
         result: Tensor
         result, self.gradient = self.gradient, None  # type: ignore[assignment]
         out = samples_and_classes(result)
-        gradient = gradient.astype(out.dtype, copy=False)
         kernel = _kernels(out.ndim == 2)[1]
         arguments = (self.target, self.points, self.parts)
-        others = (by_class, gradient, self.is_fixed, self.kept, self.places, out)
+        others = (by_class, gradient.to(result.dtype).numpy(), self.is_fixed, self.kept, self.places, out)
         run(lambda begin, end: kernel(*arguments, begin, end, *others), out.size, len(self.parts))
         return result
 

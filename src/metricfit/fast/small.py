@@ -48,9 +48,8 @@ def losses_of_sums(sums: Any, form: Any, label: int, skip_absent: bool, losses: 
 
 @compiled()
 def losses_and_gradient(
-    scores_at: int, target_at: int, weight_at: int, class_weight_at: int, gradient_at: int, members: int, size: int,
-    classes: int, length: int, ignore: int, points: Any, is_fixed: bool, form: Any, label: int, skip_absent: bool,
-    losses: Any,
+    scores_at: int, target_at: int, weight_at: int, class_weight_at: int, gradient_at: int, losses_at: int, size: int,
+    classes: int, length: int, ignore: int, knots: Any, is_fixed: bool, form: Any, label: int, skip_absent: bool,
 ) -> int:  # fmt: skip
     """The losses of contiguous float32 scores (members · size, classes, length), unless something is wrong.
 
@@ -60,18 +59,18 @@ def losses_and_gradient(
         weight_at: Of the sample weights; 0 where there are none.
         class_weight_at: Of the class weights; 0 where there are none.
         gradient_at: Where the gradient of each member's loss goes; 0 if none is wanted.
-        members: M.
+        losses_at: Where the losses go, (M,).
         size: N.
         classes: C.
         length: Positions of one of N.
         ignore: The label of samples that do not count.
-        points: The step of each member, (M, 5).
+        knots: The step of each member, (M, 5).
         is_fixed: Whether no gradient flows through the threshold.
         form: The metric, from ``ClosedForm``.
         label: The class; -1 for the macro average.
         skip_absent: Whether averages leave out classes without support.
-        losses: Where the losses go, (M,).
     """
+    members, points = len(knots), knots.astype(np.float32)
     shape, samples = (members * size, classes, length), members * size * length
     scores = carray(_floats(scores_at), shape)
     target = carray(_integers(target_at), (samples,))
@@ -89,7 +88,7 @@ def losses_and_gradient(
     if status:
         return status
     vectors = np.zeros((members, 2, classes))
-    losses_of_sums(sums, form, label, skip_absent, losses, vectors)
+    losses_of_sums(sums, form, label, skip_absent, carray(_floats(losses_at), (members,)), vectors)
     if gradient_at:
         gradient = vectors.astype(np.float32)
         pull_back_lanes(target, points, parts, 0, members, True, gradient, is_fixed, kept, places, out)

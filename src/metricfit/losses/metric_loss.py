@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -79,8 +78,10 @@ class Batch:
 
     def loss(self, input: Tensor) -> Tensor:
         """The loss, a scalar or one per member."""
+        import metricfit.fast  # only here: importing the losses needs none of it
+
         options = self.options
-        fused = self._fast_loss(input)
+        fused = metricfit.fast.metric_loss(self, input)
         if fused is not None and not options.cross_entropy:
             return fused
         with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
@@ -103,34 +104,6 @@ class Batch:
             if cross_entropy is not None:
                 loss = loss + options.cross_entropy * cross_entropy
             return torch.where(weight > 0, loss, torch.zeros_like(loss))
-
-    def _fast_loss(self, input: Tensor) -> Tensor | None:
-        """The metric's part by compiled loops or a closed form; None where the formulas below must serve."""
-        from metricfit import fast
-
-        options = self.options
-        if options.from_probabilities or len(self.memories) > 1 or not options.decides:
-            return None
-        if self.group is not None and options.cross_entropy:
-            return None  # all processes have to send the same messages, also one that cannot take this way
-        return fast.metric_loss(
-            input,
-            self.target,
-            self.sample_weight,
-            metric=options.metric,
-            step=self.step,
-            task=options.task,
-            members=options.members is not None,
-            weight=self.weight,
-            ignore_index=options.ignore_index,
-            skip_absent=options.absent == "skip",
-            detach_threshold=options.detach_threshold,
-            memory=self.memories[0] if self.memories else None,
-            group=self.group,
-            validate=options.validate,
-            plain=partial(_metric_alone, self, [memory.matrix for memory in self.memories]),
-            labels=options.labels,
-        )
 
     def samples(self, input: Tensor) -> Samples:
         """The checked and flattened samples."""
@@ -186,6 +159,23 @@ class Batch:
             made[grid] = memory(made[grid])
         return made.__getitem__
 
+    def metric_alone(self, remembered: Sequence[Tensor], input: Tensor) -> Tensor:
+        """The metric's part along the plain formulas, given what the memories held before this self."""
+        """The metric's part along the plain formulas, with the memories as they were then: for second derivatives."""
+        past = [memory.matrix for memory in self.memories]
+        try:
+            for memory, matrix in zip(self.memories, remembered, strict=True):
+                memory.matrix = matrix
+            with torch.autocast(input.device.type, enabled=False):
+                samples = self.samples(input)
+                counts = [self.counts(samples, grid) for grid in self.options.grids]
+                weight, *counts = sum_over_processes([samples.total, *counts], self.group)
+                value = self.options.metric.loss(self.source(counts))
+                return torch.where(weight > 0, value, torch.zeros_like(value))
+        finally:
+            for memory, matrix in zip(self.memories, past, strict=True):
+                memory.matrix = matrix
+
     def _cross_entropy_sums(self, samples: Samples) -> Tensor:
         options, prior = self.options, self.prior
         if prior is not None and options.task == "multilabel":
@@ -199,23 +189,6 @@ class Batch:
             prior=prior,
             from_probabilities=options.from_probabilities,
         )
-
-
-def _metric_alone(batch: Batch, remembered: list[Tensor], input: Tensor) -> Tensor:
-    """The metric's part along the plain formulas, with the memories as they were then: for second derivatives."""
-    past = [memory.matrix for memory in batch.memories]
-    try:
-        for memory, matrix in zip(batch.memories, remembered, strict=True):
-            memory.matrix = matrix
-        with torch.autocast(input.device.type, enabled=False):
-            samples = batch.samples(input)
-            counts = [batch.counts(samples, grid) for grid in batch.options.grids]
-            weight, *counts = sum_over_processes([samples.total, *counts], batch.group)
-            value = batch.options.metric.loss(batch.source(counts))
-            return torch.where(weight > 0, value, torch.zeros_like(value))
-    finally:
-        for memory, matrix in zip(batch.memories, past, strict=True):
-            memory.matrix = matrix
 
 
 def metric_loss(
