@@ -118,14 +118,9 @@ def _over(largest: Tensor, total: Tensor, points: Points) -> tuple[Tensor, Tenso
 
 
 def pull_back_block(g: Tensor, share: Tensor, block: Counted, points: Points, *, is_fixed: bool) -> Tensor:
-    """The gradient of the logits, given that of the memberships.
+    """The gradient of the logits, given that of the memberships; it and the steps of the block are overwritten.
 
-    Args:
-        g: The gradient of the memberships; overwritten.
-        share: Weights divided by the sums of steps, (b, 1, l).
-        block: The block; its steps are overwritten.
-        points: The step.
-        is_fixed: Whether no gradient flows through the threshold.
+    ``share`` holds weights divided by the sums of steps, (b, 1, l).
     """
     u, largest, total = block.u, block.largest, block.total
     over, above = _over(largest, total, points)
@@ -152,17 +147,9 @@ def _number(value: Any, like: Tensor) -> Tensor:
 
 
 class TorchBatch:
-    """Counts a batch and takes its gradient without autograd; :class:`metricfit.fast.batch.CompiledBatch` in torch.
+    """:class:`metricfit.fast.batch.CompiledBatch` in torch, without autograd; arguments as there.
 
-    Args:
-        target: Class indices int64 of the samples in order.
-        weight: Weights of the samples, or None.
-        class_weight: (d,), or None.
-        members: How many members the samples are divided into.
-        points: The step of each member, (M, 5).
-        ignore: The label of samples that do not count.
-        is_fixed: Whether no gradient flows through the threshold.
-        may_wait: Whether values may be looked at, for which a device has to finish.
+    ``may_wait`` says whether values may be looked at, for which a device has to finish.
     """
 
     def __init__(

@@ -172,24 +172,14 @@ def count_lanes(
     scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, begin: int,
     end: int, by_class: bool, counts: Any, keeps: bool, out: Any, kept: Any, places: Any,
 ) -> int:  # fmt: skip
-    """Count the samples of some parts, unless labels, weights or scores are wrong.
+    """Count the samples of the parts from ``begin`` to ``end``, unless labels, weights or scores are wrong.
 
     Args:
-        scores: Logits (N, d, L).
-        target: Class indices of the N·L samples.
-        weight: Their weights, or empty.
-        class_weight: (d,), or empty.
-        ignore: The label of samples that do not count.
-        points: The step of each member, (M, 5).
-        parts: First sample, last sample + 1 and member of each part, (P, 3).
-        begin: The first part to be counted.
-        end: The last part + 1.
+        scores: Logits (N, d, L); target and weights belong to the N·L samples, and weights may be empty.
+        parts: First sample, last sample + 1 and member of each part, (P, 3); points are one row per member.
         by_class: Whether counts are hits, true and predicted weights, (P, 3, d) in float64, or matrices (P, d, d).
-        counts: Where they are added.
-        keeps: Whether a gradient will be wanted.
-        out: The memory of the gradient, like scores: holds u until then.
-        kept: (N·L, 4), for the gradient.
-        places: (N·L, 2): where the two largest are.
+        out: If ``keeps``, the memory of the gradient, like scores: holds u until then.
+        kept: (N·L, 4), for the gradient; places are (N·L, 2): where the two largest are.
     """
     classes, length = scores.shape[1], scores.shape[2]
     number = points.dtype.type
@@ -286,20 +276,10 @@ def pull_back_lanes(
     target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, is_fixed: bool,
     kept: Any, places: Any, out: Any,
 ) -> int:  # fmt: skip
-    """The gradient of the samples of some parts, in the place of what was kept there.
+    """The gradient of the samples of some parts, in the place of u; arguments as in :func:`count_lanes`.
 
-    Args:
-        target: As in :func:`count_lanes`; so are the others.
-        points: The step of each member.
-        parts: The parts.
-        begin: The first part.
-        end: The last part + 1.
-        by_class: Whether the gradient of the counts has the form G[t, k] = columns[k] + (t = k) diagonal[k].
-        gradient: These two, (M, 2, d), or G, (M, d, d).
-        is_fixed: Whether no gradient flows through the threshold.
-        kept: From the counting.
-        places: From the counting.
-        out: Holds u, and then the gradient.
+    The gradient of the counts is G (M, d, d); ``by_class`` it is columns and diagonal (M, 2, d) of the form
+    G[t, k] = columns[k] + (t = k) diagonal[k]. ``is_fixed`` lets none flow through the threshold.
     """
     classes, length = out.shape[1], out.shape[2]
     number = points.dtype.type

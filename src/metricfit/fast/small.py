@@ -53,22 +53,8 @@ def losses_and_gradient(
 ) -> int:  # fmt: skip
     """The losses of contiguous float32 scores (members · size, classes, length), unless something is wrong.
 
-    Args:
-        scores_at: Address of the logits.
-        target_at: Of the class indices, int64.
-        weight_at: Of the sample weights; 0 where there are none.
-        class_weight_at: Of the class weights; 0 where there are none.
-        gradient_at: Where the gradient of each member's loss goes; 0 if none is wanted.
-        losses_at: Where the losses go, (M,).
-        size: N.
-        classes: C.
-        length: Positions of one of N.
-        ignore: The label of samples that do not count.
-        knots: The step of each member, (M, 5).
-        is_fixed: Whether no gradient flows through the threshold.
-        form: The metric, from ``ClosedForm``.
-        label: The class; -1 for the macro average.
-        skip_absent: Whether averages leave out classes without support.
+    Args end in ``_at`` where they are addresses; 0 is none. ``form`` and ``label`` are those of ``ClosedForm``; knots
+    are the step of each member, (M, 5).
     """
     members, points = len(knots), knots.astype(np.float32)
     shape, samples = (members * size, classes, length), members * size * length
