@@ -335,24 +335,22 @@ class TwoClasses(TorchBatch):
         q = (scores[:, 1] - scores[:, 0]).reshape(self.members, -1).mul_(0.5).tanh_().mul_(0.5)
         low, middle, end = self._slopes(q)
         self.is_inside = q.abs() <= end
-        edge = torch.copysign(torch.full_like(q[:1, :1], 0.5), q)  # exact at the ends, where p is 0 or 1
-        c = torch.where(self.is_inside, q * middle, edge - (edge - q).mul_(low))
+        edge = q.sign().mul_(0.5)  # so that it is exact at the ends, where p is 0 or 1
+        c = torch.where(self.is_inside, q * middle, edge - (edge - q).mul_(low)).double()
         self.q, self.true = q, labels.reshape(self.members, -1).to(self.dtype)
         self.of_samples = None if weights is None else weights.reshape(self.members, -1)
-        total = true = self.true.double()
-        shared = wide = c.double()
+        true = self.true.double()
+        shared = c * true
         if self.of_samples is None:
-            total = torch.ones_like(true[:, :1]).mul_(true.shape[1])
+            total = true.new_full((self.members,), true.shape[1])
         else:
-            total = self.of_samples.double()
-            true, wide = true * total, wide * total
-            total = total.sum(dim=1, keepdim=True)
-        shared = (shared * true).sum(dim=1)
-        sums: Any = torch.stack([true.sum(dim=1), wide.sum(dim=1), shared, total[:, 0]])
+            share = self.of_samples.double()
+            true, c, shared, total = true * share, c * share, shared * share, share.sum(dim=1)
+        sums: Any = torch.stack([true.sum(dim=1), c.sum(dim=1), shared.sum(dim=1), total])
         if self.may_wait and sums[1].sum().isnan().item():
             return None
-        true, wide, shared, total = sums.numpy() if by_class else sums
-        hits, predicted = true / 2 + shared, total / 2 + wide
+        true, c, shared, total = sums.numpy() if by_class else sums
+        hits, predicted = true / 2 + shared, total / 2 + c
         others = (total - true - predicted + hits).clip(min=0)  # the hits of class 0
         if by_class:
             pairs = [[others, hits], [total - true, true], [total - predicted, predicted]]

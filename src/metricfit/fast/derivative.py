@@ -143,7 +143,7 @@ def loss_of_sums(form: ClosedForm, sums: Array, skip_absent: bool, is_compiled: 
     """
     losses, gradient = np.empty(len(sums)), np.zeros((len(sums), 2, sums.shape[2]))
     if is_compiled:
-        from metricfit.fast.small import losses_of_sums  # brings numba
+        from metricfit.fast.lanes import losses_of_sums  # brings numba
 
         losses_of_sums(sums, as_array(form.numbers), form.label, skip_absent, losses, gradient)
         return losses, gradient
