@@ -14,6 +14,7 @@ from metricfit.numerics import accumulation_dtype, safe_divide
 __all__ = ["Samples", "Task", "check_ignore_index", "check_task", "flatten_inputs", "values_can_be_inspected"]
 
 Task = Literal["multiclass", "binary", "multilabel"]
+"""One of several classes, one of two, or any of several labels."""
 
 
 def check_task(task: str) -> None:

@@ -28,16 +28,7 @@ from metricfit.metrics.rates import predicted_share as PredictedShare
 from metricfit.metrics.rates import recall as Recall
 from metricfit.metrics.rates import specificity as Specificity
 from metricfit.metrics.rates import true_skill_statistic as TrueSkillStatistic
-from metricfit.metrics.registry import (
-    MetricLike,
-    available,
-    get,
-    metric,
-    metric_class,
-    register,
-    resolve,
-    unregister,
-)
+from metricfit.metrics.registry import MetricLike, available, get, metric, metric_class, register, resolve, unregister
 
 if TYPE_CHECKING:
     from metricfit.metrics.arithmetic import Combination, Constant

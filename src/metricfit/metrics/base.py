@@ -39,8 +39,6 @@ class Metric(Operators["Metric"], ABC):
     Attributes:
         range: Smallest and largest value.
         greater_is_better: The direction; ``None`` for a constant.
-        perfect: The value of a perfect prediction: where the loss is 0.
-        thresholds: The grid a ranking metric needs; ``None`` for metrics of one decision.
         formula: The definition in one line.
         reference: Where it comes from.
     """
@@ -52,12 +50,12 @@ class Metric(Operators["Metric"], ABC):
 
     @property
     def thresholds(self) -> tuple[float, ...] | None:
-        """The grid of thresholds the metric is taken over, if any."""
+        """The grid of thresholds that a ranking metric is taken over; ``None`` for metrics of one decision."""
         return None
 
     @property
     def perfect(self) -> float:
-        """The value of a perfect prediction."""
+        """The value of a perfect prediction: where the loss is 0."""
         return self.range[1] if self.greater_is_better else self.range[0]
 
     @abstractmethod
@@ -157,7 +155,12 @@ class Metric(Operators["Metric"], ABC):
 
     @property
     def judges_scores(self) -> bool:
-        """Whether it judges scores, as the area under a curve does, instead of decisions."""
+        """Whether it judges scores, as the area under a curve does, instead of decisions.
+
+        >>> from metricfit import metrics
+        >>> metrics.get("auroc").judges_scores, metrics.get("f1").judges_scores
+        (True, False)
+        """
         return self.grids() != {None}
 
     @property

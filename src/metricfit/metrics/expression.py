@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 from metricfit.metrics.arithmetic import Constant, combine
 from metricfit.metrics.base import Metric
@@ -37,13 +37,13 @@ class _Token(NamedTuple):
 
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _TOKENS = re.compile(
-    rf"""(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
+    rf"""\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
       | (?P<quoted>{_QUOTED})
       | (?P<word>[^\W\d]\w*)
       | (?P<compare>>=|<=)
       | (?P<symbol>[-+*/()\[\]:,=])
-      | (?P<space>\s+)
-      | (?P<other>.)""",
+      | (?P<other>.)
+      | (?P<end>\Z))""",
     re.VERBOSE | re.DOTALL,
 )
 _LABEL = re.compile(rf"\[\s*(?:(?P<quoted>{_QUOTED})|(?P<bare>[^\[\]]*?))\s*\]", re.DOTALL)
@@ -181,12 +181,9 @@ class _Parser:
         return float(self.need("a number", "number"))
 
     def peek(self) -> _Token:
-        position = self.position
-        while match := _TOKENS.match(self.text, position):
-            if match.lastgroup != "space":
-                return _Token(match.lastgroup or "other", match.group(), position)
-            position = match.end()
-        return _Token("end", "", position)
+        match = cast("re.Match[str]", _TOKENS.match(self.text, self.position))  # any character matches, and the end
+        kind = cast("str", match.lastgroup)
+        return _Token(kind, match[kind], match.start(kind))
 
     def take(self, kind: str, *texts: str) -> str:
         """Go past the next token if it is of that kind and one of those texts; "" if it is not."""

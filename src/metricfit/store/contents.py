@@ -8,6 +8,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -115,20 +116,15 @@ def load(folder: str | os.PathLike[str]) -> MetricClassifier:
     description, contents = read_folder(path)
     try:
         return _rebuild(path, description, contents)
-    except ModelFolderError:
-        raise
     except Exception as error:
+        if isinstance(error, ModelFolderError):
+            raise
         # Whatever a crafted file makes a reader trip over, the user gets one clear error.
         raise ModelFolderError(f"{path}: the files of this model do not fit together ({error}).") from error
 
 
 def description_of(classifier: MetricClassifier, notes: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The description of a fitted classifier as plain values: what ``model.json`` will hold, without its checksums.
-
-    Args:
-        classifier: The classifier; an error if it cannot be saved.
-        notes: What to keep under ``"notes"``.
-    """
+    """What ``model.json`` of a fitted classifier will hold, without its checksums; an error if it cannot be saved."""
     check_is_fitted(classifier)
     network = classifier.network_
     if not isinstance(network, MemberMLP):
@@ -192,10 +188,9 @@ def _rebuild(path: Path, description: dict[str, Any], contents: dict[str, bytes]
     if columns["names"] is not None:
         classifier.feature_names_in_ = np.array(columns["names"], dtype=object)
     classifier.history_ = pq.read_table(pa.BufferReader(contents[_HISTORY])).to_pandas(ignore_metadata=True)
-    report = pd.DataFrame(
-        description["validation_report"], columns=["model", "value", "low", "high", "gain", "rows", "note"]
-    )
-    classifier.validation_report_ = report.astype(dict.fromkeys(("value", "low", "high", "gain"), float))
+    numbers = ["value", "low", "high", "gain"]
+    report = pd.DataFrame(description["validation_report"], columns=["model", *numbers, "rows", "note"])
+    classifier.validation_report_ = report.astype(dict.fromkeys(numbers, float))
     # Nothing may have been held out.
     classifier.held_out_ = scores_from(contents[_SCORES]) if _SCORES in contents else None
     if len(classifier.classes_) != shape["outputs"]:
@@ -205,11 +200,9 @@ def _rebuild(path: Path, description: dict[str, Any], contents: dict[str, bytes]
 
 def _spec(metric: metrics.Metric) -> str:
     spec = str(metric)
-    try:
+    with suppress(ValueError):
         if metrics.get(spec) == metric or str(metrics.get(spec)) == spec:
             return spec
-    except ValueError:
-        pass
     raise ValueError(
         f"metric: {spec!r} is a Python function, or has no spec that can be read back; write it as an expression such "
         "as '0.7*recall[1] + 0.3*precision[1]' to save the model."
@@ -231,31 +224,22 @@ def _classes_from_json(saved: dict[str, Any]) -> NDArray[Any]:
 
 
 def _columns(classifier: MetricClassifier) -> dict[str, Any]:
-    names = getattr(classifier, "feature_names_in_", None)
-    kinds = None
+    names, kinds = getattr(classifier, "feature_names_in_", None), None
     if isinstance(classifier.preprocessor_, TablePreprocessor):
-        kinds = [
-            {"name": c.name, "kind": c.kind, "reason": c.reason, "dropped": c.dropped}
-            for c in classifier.preprocessor_.describe()
-        ]
-    return {
-        "count": int(classifier.n_features_in_),
-        "names": None if names is None else [str(name) for name in names],
-        "kinds": kinds,
-    }
+        kept = ("name", "kind", "reason", "dropped")
+        kinds = [{name: getattr(c, name) for name in kept} for c in classifier.preprocessor_.describe()]
+    names = None if names is None else [str(name) for name in names]
+    return {"count": int(classifier.n_features_in_), "names": names, "kinds": kinds}
 
 
 def _parameters(classifier: MetricClassifier) -> dict[str, Any]:
     """The constructor's arguments that are plain values."""
     kept: dict[str, Any] = {}
-    for name, value in classifier.get_params(deep=False).items():
-        if name in _NOT_KEPT:
-            continue
-        if isinstance(value, np.integer):
-            value = int(value)
-        if value is None or isinstance(value, bool | int | float | str):
-            kept[name] = value
     weight = classifier.class_weight
+    for name, value in classifier.get_params(deep=False).items():
+        plain = int(value) if isinstance(value, np.integer) else value
+        if name not in _NOT_KEPT and (plain is None or isinstance(plain, bool | int | float | str)):
+            kept[name] = plain
     if isinstance(weight, dict):
         kept["class_weight_pairs"] = [[getattr(k, "item", lambda k=k: k)(), float(v)] for k, v in weight.items()]
     elif weight is not None:

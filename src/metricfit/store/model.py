@@ -89,13 +89,7 @@ class SavedModel:
         return [noted] if isinstance(noted, str) else list(noted or [])
 
     def labelled_rows(
-        self,
-        data: str | TableFile,
-        *,
-        target: Sequence[str] = (),
-        weight: str | None = None,
-        separator: str | None = None,
-        encoding: str | None = None,
+        self, data: str | TableFile, *, target: Sequence[str] = (), weight: str | None = None, **reading: Any
     ) -> LabelledTable:
         """The rows of a file that have a label, read as the rows of training were.
 
@@ -103,10 +97,9 @@ class SavedModel:
             data: A CSV, CSV.gz or Parquet file; ``-`` for standard input.
             target: The columns of the true labels; those of training if empty.
             weight: The column of weights.
-            separator: Of a CSV file.
-            encoding: Of a CSV file.
+            reading: ``separator`` and ``encoding`` of a CSV file.
         """
-        file = self._opened(data, separator, encoding)
+        file = self._opened(data, **reading)
         names = list(target) or self.target
         if not names:
             raise BadArgumentError("target", "the model was not trained from a file; name the column of the labels.")
@@ -169,12 +162,8 @@ class SavedModel:
     def change_rule(self, rule: DecisionRule, choice: Choice, *, metric: Metric | None = None) -> None:
         """Give the model another decision rule; the network stays, the old rule is kept in its notes.
 
-        Write it with ``metricfit.save(model.classifier, folder, notes=model.notes, files=model.files)``.
-
-        Args:
-            rule: The rule.
-            choice: How it was chosen.
-            metric: What it was chosen for, if that is another metric.
+        Write it with ``metricfit.save(model.classifier, folder, notes=model.notes, files=model.files)``. ``choice``
+        says how the rule was chosen, ``metric`` what for, if that is another metric.
         """
         classifier = self.classifier
         old, judged = classifier.decision_rule_, classifier.metric_

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,8 @@ class _Graph:
         try:
             import onnx
         except ImportError:
-            raise ImportError(
-                "exporting needs the package onnx; install it with: pip install 'metricfit[onnx]'"
-            ) from None
+            advice = "install it with: pip install 'metricfit[onnx]'"
+            raise ImportError(f"exporting needs the package onnx; {advice}") from None
         self.onnx: Any = onnx
         self.inputs: dict[str, str] = {}
         self.parts: dict[str, list[Any]] = {"nodes": [], "inputs": [], "outputs": [], "constants": []}
@@ -65,9 +65,7 @@ class _Graph:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Check the graph and write it in one step."""
         helper, parts = self.onnx.helper, self.parts
-        graph = helper.make_graph(
-            parts["nodes"], "metricfit", parts["inputs"], parts["outputs"], parts["constants"]
-        )  # fmt: skip
+        graph = helper.make_graph(parts["nodes"], "metricfit", *(parts[p] for p in ("inputs", "outputs", "constants")))
         opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="metricfit", ir_version=_IR_VERSION)
         self.onnx.checker.check_model(model)
@@ -92,6 +90,10 @@ class _Graph:
         return f"metricfit/{kind}_{len(self.parts['nodes']) + len(self.parts['constants'])}"
 
 
+def _operator(name: str) -> Callable[[_Value, Any], _Value]:
+    return lambda value, other: value.to(name, other)
+
+
 class _Value:
     """A value of a graph; arithmetic on it adds nodes."""
 
@@ -102,26 +104,14 @@ class _Value:
         """The result of an operator whose first input this is."""
         return self.graph.node(operator, self, *others, **attributes)
 
-    def __add__(self, other: Any) -> _Value:
-        return self.to("Add", other)
+    __add__, __sub__, __mul__ = _operator("Add"), _operator("Sub"), _operator("Mul")
+    __truediv__, __ge__ = _operator("Div"), _operator("GreaterOrEqual")
 
-    def __sub__(self, other: Any) -> _Value:
-        return self.to("Sub", other)
-
-    def __rsub__(self, other: Any) -> _Value:
+    def __rsub__(self, other: float) -> _Value:
         return self.graph.node("Sub", other, self)
-
-    def __mul__(self, other: Any) -> _Value:
-        return self.to("Mul", other)
-
-    def __truediv__(self, other: Any) -> _Value:
-        return self.to("Div", other)
 
     def __floordiv__(self, other: float) -> _Value:
         return (self / other).to("Floor")
-
-    def __ge__(self, other: Any) -> _Value:
-        return self.to("GreaterOrEqual", other)
 
     def clip(self, low: float, high: float) -> _Value:
         return self.to("Max", low).to("Min", high)
@@ -316,9 +306,9 @@ def _decision(rule: DecisionRule, proba: _Value) -> _Value:
     """Probabilities whose arg max is the rule's decision, as ``DecisionRule.fold`` gives them."""
     if rule.kind == "argmax":
         return proba
-    parameter = np.asarray(rule.parameter, dtype=np.float64)
+    parameter: NDArray[np.float64] = np.asarray(rule.parameter, dtype=np.float64)
     if rule.kind == "offsets":
-        return (proba * np.exp(parameter - parameter.max())).normalised()
+        return proba.to("Mul", np.exp(parameter - parameter.max())).normalised()
     if rule.kind == "costs":
         saved = parameter.max(axis=1, keepdims=True) - parameter
         return proba.to("MatMul", saved).normalised()
