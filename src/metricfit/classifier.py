@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from metricfit.assess import HeldOutScores
-from metricfit.assess.validation import argmax_rule, held_out, tuned_rule, validation_report
+from metricfit.assess.verdicts import held_out, validation_report
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
 from metricfit.data.arguments import (
@@ -31,7 +31,8 @@ from metricfit.data.arguments import (
 )
 from metricfit.data.preprocessing import columns_in_words, warn_of_unused
 from metricfit.data.targets import Target, read_target, read_truth
-from metricfit.decisions import DecisionRule
+from metricfit.decisions.rules import DecisionRule, argmax_rule
+from metricfit.decisions.threshold import tuned_rule
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
@@ -366,11 +367,11 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_network_inputs_ = int(problem.data.features.shape[1])
         self.fit_seconds_ = result.seconds + (baseline.seconds if baseline else 0.0)
         truth, labels, splits = target.truth, target.labels, problem.splits
+        self.decision_rule_: DecisionRule = argmax_rule(truth, labels)
         rows = [split.validation for split in splits]
         held = held_out(rows, result.validation, self.n_members)
         usual = held_out(rows, baseline.validation, self.n_members) if baseline else None
         tunes = self.recipe_.rule == "tuned" or isinstance(self.metric_, Constrained)
-        self.decision_rule_: DecisionRule = argmax_rule(truth, labels)
         if isinstance(self.metric_, Constrained) and held is None:
             told = "X: too few rows to hold any out, so arg max is used, and no rule was tuned for the constraints."
             warnings.warn(told, UserWarning, stacklevel=3)

@@ -64,13 +64,13 @@ def check_memory(
 
 
 def _bytes_per_row(file: TableFile, columns: Sequence[str], categorical: Sequence[str], gaps: Sequence[str]) -> float:
-    """Text, values and features of the first rows. The factors, for copies, are measured ones."""
+    """The rows as the file has them, their values and features. The factors, for copies, are measured ones."""
     first = next(file.batches(columns)).slice(0, _SAMPLE_ROWS)
     sample = Rows(file, pa.Table.from_batches([first]), np.arange(first.num_rows))
     X = sample.frame(sample.formats(columns, categorical=categorical, gaps=gaps), gaps)
     features = TablePreprocessor(random_state=0).fit(X).transform(X[:1]).shape[1]
-    text = file.size / max(1, file.rows) if file.kind == "csv" else 0.0
-    return float(1.1 * text + 2.2 * X.memory_usage(deep=True).sum() / len(X) + 1.15 * 4 * features)
+    values = X.memory_usage(deep=True).sum() / len(X)
+    return float(1.1 * file.size / max(1, file.rows) + 1.9 * values + 1.15 * 4 * features)
 
 
 def free_memory() -> float | None:
