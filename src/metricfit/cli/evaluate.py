@@ -33,6 +33,7 @@ def command(
     Example: metricfit evaluate model test.csv --metric mcc "recall[yes]"
     """
     from metricfit.assess import Decided, estimate, scores_of
+    from metricfit.assess.intervals import counted
     from metricfit.data import open_table
     from metricfit.metrics import Constrained
     from metricfit.store import open_model
@@ -59,7 +60,7 @@ def command(
     )
     if classes:
         several = rows.task == "multilabel"
-        counts = scores.truth.sum(axis=0) if several else [(scores.truth == k).sum() for k in range(len(labels))]
+        counts = counted(rows.truth, rows.decided, labels).support.tolist()
         cells = [
             [label, name, number(m.value), interval(m.low, m.high), f"{int(count):,}"]
             for label, count in zip(map(str, labels), counts, strict=True)

@@ -314,9 +314,8 @@ def _measured(classifier: MetricClassifier, *, measured: bool) -> tuple[list[dic
     model, verdicts = assess_held_out(classifier.metric_, scores, classifier.classes_.tolist())
     verdict = verdicts[-1].sentence("--recipe log_loss, and 'metricfit tune'") if verdicts else ""
     if not measured:
-        names = ["model", "value", "low", "high", "rows", "note"]
-        found = report.dropna(subset=["value"])[names]
-        return [dict(zip(names, row, strict=True)) for row in found.itertuples(index=False)], verdict
+        shown = report.dropna(subset=["value"])[["model", "value", "low", "high", "rows", "note"]]
+        return [{str(name): v for name, v in row.items()} for row in shown.to_dict(orient="records")], verdict
     assessed = [*(v.rival for v in verdicts), replace(model, name="trained on the metric")]
     rows = [{"model": a.name, **asdict(a.estimate), "rows": a.rows, "note": a.note} for a in assessed]
     return rows, verdict

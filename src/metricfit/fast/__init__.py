@@ -309,7 +309,7 @@ def _as_vector(weights: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 @cache
 def _small_kernel() -> Any:
-    from metricfit.fast.small import losses_and_gradient  # brings numba
+    from metricfit.fast.lanes import losses_and_gradient  # brings numba
 
     return losses_and_gradient
 

@@ -60,7 +60,7 @@ class CompiledBatch:
         target: Class indices int64 of the samples in order.
         weight: Weights of the samples, in the dtype of the scores, or None.
         class_weight: (d,), or None.
-        members: How many members the samples are divided into.
+        members: How many members the samples are divided into, one after the other.
         points: The step of each member, (M, 5).
         ignore: The label of samples that do not count.
         is_fixed: Whether no gradient flows through the threshold.
@@ -72,10 +72,7 @@ class CompiledBatch:
     ) -> None:  # fmt: skip
         self.target = target.contiguous().numpy()
         self.weight, self.class_weight = weight, class_weight
-        self.members = members
-        self.points = points
-        self.ignore = ignore
-        self.is_fixed = is_fixed
+        self.members, self.points, self.ignore, self.is_fixed = members, points, ignore, is_fixed
         self.gradient: Tensor | None = None
 
     def count(self, scores: Tensor, by_class: bool, keeps: bool) -> Array | None:
@@ -112,13 +109,7 @@ class CompiledBatch:
         return summed
 
     def pull_back(self, scores: Tensor, gradient: Tensor, by_class: bool) -> Tensor:
-        """The gradient with respect to the scores.
-
-        Args:
-            scores: As they were counted.
-            gradient: That with respect to the counts: columns and diagonal (M, 2, d), or matrices (M, d, d).
-            by_class: Which of the two.
-        """
+        """The gradient with respect to the scores, given that of the counts, (M, 2, d) by class or (M, d, d)."""
         if self.gradient is None:  # an earlier call gave it away
             self.count(scores, True, True)
         result: Tensor

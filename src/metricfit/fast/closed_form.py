@@ -118,14 +118,9 @@ def _over(largest: Tensor, total: Tensor, points: Points) -> tuple[Tensor, Tenso
 
 
 def pull_back_block(g: Tensor, share: Tensor, block: Counted, points: Points, *, is_fixed: bool) -> Tensor:
-    """The gradient of the logits, given that of the memberships.
+    """The gradient of the logits, given that of the memberships; it and the steps of the block are overwritten.
 
-    Args:
-        g: The gradient of the memberships; overwritten.
-        share: Weights divided by the sums of steps, (b, 1, l).
-        block: The block; its steps are overwritten.
-        points: The step.
-        is_fixed: Whether no gradient flows through the threshold.
+    ``share`` holds weights divided by the sums of steps, (b, 1, l).
     """
     u, largest, total = block.u, block.largest, block.total
     over, above = _over(largest, total, points)
@@ -152,17 +147,9 @@ def _number(value: Any, like: Tensor) -> Tensor:
 
 
 class TorchBatch:
-    """Counts a batch and takes its gradient without autograd; :class:`metricfit.fast.batch.CompiledBatch` in torch.
+    """:class:`metricfit.fast.batch.CompiledBatch` in torch, without autograd; arguments as there.
 
-    Args:
-        target: Class indices int64 of the samples in order.
-        weight: Weights of the samples, or None.
-        class_weight: (d,), or None.
-        members: How many members the samples are divided into.
-        points: The step of each member, (M, 5).
-        ignore: The label of samples that do not count.
-        is_fixed: Whether no gradient flows through the threshold.
-        may_wait: Whether values may be looked at, for which a device has to finish.
+    ``may_wait`` says whether values may be looked at, for which a device has to finish.
     """
 
     def __init__(
@@ -348,24 +335,22 @@ class TwoClasses(TorchBatch):
         q = (scores[:, 1] - scores[:, 0]).reshape(self.members, -1).mul_(0.5).tanh_().mul_(0.5)
         low, middle, end = self._slopes(q)
         self.is_inside = q.abs() <= end
-        edge = torch.copysign(torch.full_like(q[:1, :1], 0.5), q)  # exact at the ends, where p is 0 or 1
-        c = torch.where(self.is_inside, q * middle, edge - (edge - q).mul_(low))
+        edge = q.sign().mul_(0.5)  # so that it is exact at the ends, where p is 0 or 1
+        c = torch.where(self.is_inside, q * middle, edge - (edge - q).mul_(low)).double()
         self.q, self.true = q, labels.reshape(self.members, -1).to(self.dtype)
         self.of_samples = None if weights is None else weights.reshape(self.members, -1)
-        total = true = self.true.double()
-        shared = wide = c.double()
+        true = self.true.double()
+        shared = c * true
         if self.of_samples is None:
-            total = torch.ones_like(true[:, :1]).mul_(true.shape[1])
+            total = true.new_full((self.members,), true.shape[1])
         else:
-            total = self.of_samples.double()
-            true, wide = true * total, wide * total
-            total = total.sum(dim=1, keepdim=True)
-        shared = (shared * true).sum(dim=1)
-        sums: Any = torch.stack([true.sum(dim=1), wide.sum(dim=1), shared, total[:, 0]])
+            share = self.of_samples.double()
+            true, c, shared, total = true * share, c * share, shared * share, share.sum(dim=1)
+        sums: Any = torch.stack([true.sum(dim=1), c.sum(dim=1), shared.sum(dim=1), total])
         if self.may_wait and sums[1].sum().isnan().item():
             return None
-        true, wide, shared, total = sums.numpy() if by_class else sums
-        hits, predicted = true / 2 + shared, total / 2 + wide
+        true, c, shared, total = sums.numpy() if by_class else sums
+        hits, predicted = true / 2 + shared, total / 2 + c
         others = (total - true - predicted + hits).clip(min=0)  # the hits of class 0
         if by_class:
             pairs = [[others, hits], [total - true, true], [total - predicted, predicted]]

@@ -137,20 +137,13 @@ def mcc(sums: Any, form: Any, gradient: Any) -> Any:
 
 
 def loss_of_sums(form: ClosedForm, sums: Array, skip_absent: bool, is_compiled: bool) -> tuple[Array, Array]:
-    """The loss of each member and its gradient.
+    """The losses (M,), and columns and diagonal of their gradients, (M, 2, d).
 
-    Args:
-        form: The metric.
-        sums: Hits, true and predicted weights of each class, (M, 3, d) in float64.
-        skip_absent: Whether averages leave out classes without support.
-        is_compiled: Whether numba is there.
-
-    Returns:
-        The losses (M,), and columns and diagonal of their gradients, (M, 2, d).
+    Sums are hits, true and predicted weights of each class, (M, 3, d) in float64.
     """
     losses, gradient = np.empty(len(sums)), np.zeros((len(sums), 2, sums.shape[2]))
     if is_compiled:
-        from metricfit.fast.small import losses_of_sums  # brings numba
+        from metricfit.fast.lanes import losses_of_sums  # brings numba
 
         losses_of_sums(sums, as_array(form.numbers), form.label, skip_absent, losses, gradient)
         return losses, gradient
@@ -170,15 +163,8 @@ def loss_of_matrices(
 ) -> tuple[Tensor, Tensor] | None:
     """The loss of each member and its gradient; both 0 without any weight. None if a metric gives several numbers.
 
-    Args:
-        options: The metric and how its matrix is read.
-        form: The metric's closed form, where there is one; else autograd serves.
-        counts: (M, d, d); the metric gets (d, d) without members.
-        memory: What is remembered of earlier batches.
-        is_compiled: Whether numba is there.
-
-    Returns:
-        The losses (M,) and their gradients: (M, 2, d) as in :func:`loss_of_sums` for a closed form, else (M, d, d).
+    Counts are (M, d, d). Gradients are (M, 2, d) as in :func:`loss_of_sums` for a closed form; else autograd serves,
+    and they are (M, d, d).
     """
     members = options.members is not None
     if form is None:

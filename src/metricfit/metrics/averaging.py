@@ -187,6 +187,7 @@ class FormulaMetric(ClassMetric):
         >>> from metricfit import metrics
         >>> metrics.F1().fraction()
         ((2.0, 0.0, 0.0, 0.0), (2.0, 1.0, 1.0, 0.0))
+        >>> metrics.MCC().fraction()
         """
         from metricfit.metrics.translation import fraction
 

@@ -155,7 +155,12 @@ class Metric(Operators["Metric"], ABC):
 
     @property
     def judges_scores(self) -> bool:
-        """Whether it judges scores, as the area under a curve does, instead of decisions."""
+        """Whether it judges scores, as the area under a curve does, instead of decisions.
+
+        >>> from metricfit import metrics
+        >>> metrics.get("auroc").judges_scores, metrics.get("f1").judges_scores
+        (True, False)
+        """
         return self.grids() != {None}
 
     @property

@@ -133,7 +133,11 @@ def aliases_of(name: str) -> list[str]:
 
 
 def available() -> list[str]:
-    """The names of all metrics, sorted; aliases are not listed."""
+    """The names of all metrics, sorted; aliases are not listed.
+
+    >>> "mcc" in available()
+    True
+    """
     _load_all()
     return sorted(_CLASSES)
 
@@ -189,7 +193,11 @@ def resolve(spec: MetricLike, labels: tuple[Any, ...], task: Task) -> tuple[Metr
 
 
 def metric_class(name: str) -> Any:
-    """The class behind a name or alias: ``metric_class("dice")`` is F1."""
+    """The class behind a name or alias.
+
+    >>> metric_class("matthews_corrcoef").__name__
+    'MCC'
+    """
     return _CLASSES[_resolve(name)[0]]
 
 

@@ -243,7 +243,7 @@ def _explorer_text(task: str, explored: dict[str, Any], labels: tuple[Any, ...])
 
 def _predictions(unlabelled: Unlabelled, labels: tuple[Any, ...], named: int | None) -> dict[str, Any]:
     decided = unlabelled.decided
-    called = sections.rates(counted(decided, decided, labels).matrix.numpy())
+    called = sections.rates(counted(decided, decided, labels))
     if len(labels) == 2 and decided.ndim == 1:
         order = [1 if named is None else named]
     else:

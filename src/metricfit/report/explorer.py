@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit.assess.intervals import share
 from metricfit.assess.scores import HeldOutScores
-from metricfit.assess.shares import share
 from metricfit.decisions import DecisionRule
+from metricfit.decisions.problem import Samples
 from metricfit.decisions.threshold import Sweep
 from metricfit.inputs import Task
 from metricfit.metrics import AUPRC, AUROC, Combination, Constrained, Metric
@@ -200,7 +201,7 @@ def one_class(
         ``cuts`` (rising thresholds) with the exact ``tp`` and ``fp`` of each, the distinct ``scores`` if these are all
         the cut-offs there are, the totals, both areas, calibration and histogram.
     """
-    sweep = Sweep.sorted(positive, score.astype(np.float64), weight)
+    sweep = Sweep.of(Samples(positive, score.astype(np.float64), weight))
     complete = len(sweep) <= points
     cuts = sorted({*_cuts(sweep, points).tolist(), *map(float, marks)})
     at = np.searchsorted(-sweep.scores, -np.asarray(cuts), side="left" if strict else "right")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from metricfit.assess.intervals import counted
 from metricfit.assess.scores import HeldOutScores, plain_decisions
 from metricfit.assess.verdicts import MODEL, PLAIN, TUNED
+from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
 from metricfit.report.formula import number
 from metricfit.steps import Annealed
@@ -30,16 +31,20 @@ _SHOWN, _PAIRS = 12, 20
 Array = NDArray[np.float64]
 
 
+def _counts(scores: HeldOutScores, decided: NDArray[np.int64], labels: tuple[Any, ...]) -> ConfusionMatrix:
+    return counted(scores.truth, decided, labels, scores.weight)
+
+
 def matrices(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, Any]]:
     """The matrices before (cross-entropy; without it the model's arg max) and after, as tables of cells."""
     if scores.truth.ndim == 2:
         return []
     joined = len(labels) > _SHOWN
-    shown = _most_confused(_matrix(scores, scores.decided, labels)) if joined else np.arange(len(labels))
+    shown = _most_confused(_counts(scores, scores.decided, labels)) if joined else np.arange(len(labels))
     names = [str(labels[k]) for k in shown] + (["all others"] if joined else [])
     found = []
     for name, decided in _decisions(scores).items():
-        cells = _matrix(scores, decided, labels)
+        cells = _counts(scores, decided, labels).matrix.numpy()
         if joined:  # all others together are one more row and column
             place = np.full(len(labels), len(shown))
             place[shown] = np.arange(len(shown))
@@ -54,11 +59,6 @@ def matrices(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, A
             for i, label in enumerate(names)
         ]
         found.append({"name": name, "rows": rows, "labels": names, "joined": joined})
-    return found
-
-
-def _matrix(scores: HeldOutScores, decided: NDArray[np.int64], labels: tuple[Any, ...]) -> Array:
-    found: Array = counted(scores.truth, decided, labels, scores.weight).matrix.numpy()
     return found
 
 
@@ -80,17 +80,16 @@ def _cell(count: float, share: float, right: bool) -> dict[str, Any]:
     return {"count": float(count), "share": float(share), "heat": min(9, int(share * 10)), "right": right}
 
 
-def _most_confused(matrix: Array) -> NDArray[np.intp]:
-    wrong = matrix - np.diag(np.diag(matrix))
-    return np.sort(np.argsort(-(wrong.sum(axis=0) + wrong.sum(axis=1)), kind="stable")[:_SHOWN])
+def _most_confused(cm: ConfusionMatrix) -> NDArray[np.intp]:
+    return np.sort(np.argsort(-(cm.fp + cm.fn).numpy(), kind="stable")[:_SHOWN])
 
 
 def class_table(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, Any]]:
     """Of each class (or label): support and its share, predictions, rates, and F1 of the tuned baseline."""
-    ours, theirs = rates(_matrix(scores, scores.decided, labels)), None
+    ours, theirs = rates(_counts(scores, scores.decided, labels)), None
     rival = scores.baseline_tuned if scores.baseline_tuned is not None else scores.baseline_decided
     if rival is not None:
-        theirs = rates(_matrix(scores, rival, labels))["f1"]
+        theirs = rates(_counts(scores, rival, labels))["f1"]
     return [
         {
             "label": str(label),
@@ -101,24 +100,20 @@ def class_table(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str
     ]
 
 
-def rates(matrix: Array) -> dict[str, Array]:
-    """Counts and rates of each class (C, C), or of each label (labels, 2, 2)."""
-    if matrix.ndim == 3:
-        tp, support, predicted = matrix[:, 1, 1], matrix[:, 1].sum(axis=-1), matrix[:, :, 1].sum(axis=-1)
-        total = matrix.sum(axis=(1, 2))
-    else:
-        tp, support, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
-        total = np.full(len(tp), matrix.sum())
-    with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 is NaN: not defined
+def rates(cm: ConfusionMatrix) -> dict[str, Array]:
+    """Counts and rates of each class or label; NaN where a rate is not defined."""
+    tp, fp, fn = (count.numpy() for count in (cm.tp, cm.fp, cm.fn))
+    support, predicted = tp + fn, tp + fp
+    with np.errstate(divide="ignore", invalid="ignore"):
         return {
             "support": support,
-            "share": support / np.where(total > 0, total, 1.0),
+            "share": support / (float(cm.total) or 1.0),
             "predicted": predicted,
             "precision": tp / predicted,
             "recall": tp / support,
             "f1": 2 * tp / (support + predicted),
-            "alarms": predicted - tp,
-            "missed": support - tp,
+            "alarms": fp,
+            "missed": fn,
         }
 
 
@@ -126,7 +121,7 @@ def confused_pairs(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[
     """The cells off the diagonal that hold most, from high to low."""
     if scores.truth.ndim == 2 or len(labels) == 2:
         return []
-    matrix = _matrix(scores, scores.decided, labels)
+    matrix = _counts(scores, scores.decided, labels).matrix.numpy()
     support = matrix.sum(axis=1)
     np.fill_diagonal(matrix, 0)
     order = np.argsort(-matrix, axis=None, kind="stable")[:_PAIRS]

@@ -8,6 +8,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -199,11 +200,9 @@ def _rebuild(path: Path, description: dict[str, Any], contents: dict[str, bytes]
 
 def _spec(metric: metrics.Metric) -> str:
     spec = str(metric)
-    try:
+    with suppress(ValueError):
         if metrics.get(spec) == metric or str(metrics.get(spec)) == spec:
             return spec
-    except ValueError:
-        pass
     raise ValueError(
         f"metric: {spec!r} is a Python function, or has no spec that can be read back; write it as an expression such "
         "as '0.7*recall[1] + 0.3*precision[1]' to save the model."

@@ -89,13 +89,7 @@ class SavedModel:
         return [noted] if isinstance(noted, str) else list(noted or [])
 
     def labelled_rows(
-        self,
-        data: str | TableFile,
-        *,
-        target: Sequence[str] = (),
-        weight: str | None = None,
-        separator: str | None = None,
-        encoding: str | None = None,
+        self, data: str | TableFile, *, target: Sequence[str] = (), weight: str | None = None, **reading: Any
     ) -> LabelledTable:
         """The rows of a file that have a label, read as the rows of training were.
 
@@ -103,10 +97,9 @@ class SavedModel:
             data: A CSV, CSV.gz or Parquet file; ``-`` for standard input.
             target: The columns of the true labels; those of training if empty.
             weight: The column of weights.
-            separator: Of a CSV file.
-            encoding: Of a CSV file.
+            reading: ``separator`` and ``encoding`` of a CSV file.
         """
-        file = self._opened(data, separator, encoding)
+        file = self._opened(data, **reading)
         names = list(target) or self.target
         if not names:
             raise BadArgumentError("target", "the model was not trained from a file; name the column of the labels.")
