@@ -3,7 +3,6 @@
 import importlib.util
 import sys
 
-import numpy as np
 import torch
 
 from metricfit import MetricLoss
@@ -29,7 +28,7 @@ def compile_double():
         options = {"members": 1, "points": five_points(Annealed()), "ignore": -100, "is_fixed": False}
         batch = CompiledBatch(target, torch.ones_like(scores[:, 0]), None, **options)
         batch.count(scores, False, True)
-        batch.pull_back(scores, np.ones((1, d, d)), False)
+        batch.pull_back(scores, torch.ones(1, d, d), False)
 
 
 def compile_losses():

@@ -102,13 +102,12 @@ def test_thresholds_and_labels_of_every_type(tmp_path, threshold, labels):
 
 def test_calendar_of_every_day_of_four_centuries(tmp_path):
     from metricfit.data.encoders import calendar_parts
-    from metricfit.store.graph import Graph
-    from metricfit.store.onnx import _calendar
+    from metricfit.store.onnx import _calendar, _Graph
 
     dates = np.arange("1800-01-01", "2200-03-01", dtype="datetime64[D]").astype("datetime64[us]")
     dates = dates + (np.arange(len(dates)) % 24).astype("timedelta64[h]")
-    graph = Graph()
-    for name, value in _calendar(graph, graph.input("days", "double")).items():
+    graph = _Graph()
+    for name, value in _calendar(graph.input("days", "double")).items():
         graph.output(f"out {name}", value, "double", ["rows", 1])
     graph.save(tmp_path / "c.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "c.onnx", providers=["CPUExecutionProvider"])

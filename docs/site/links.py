@@ -5,6 +5,7 @@ A hook of mkdocs. The pages are read in the repository too, where such links lea
 
 from __future__ import annotations
 
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 LINK = re.compile(r"(\]\()(\.\.?/[^)#\s]+)(\)|#)")
+BESIDE = re.compile(r"(?<!!)\[([^\]]*)\]\((?!\w+:)([^)#\s]+)\)")
 ANY_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((\.\.?/[^)#\s]+)\)")
 
 
@@ -46,5 +48,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     def without_folders(match: re.Match[str]) -> str:
         return match[1] if (docs / page.file.src_uri).parent.joinpath(match[2]).is_dir() else match[0]
 
+    def on_site(match: re.Match[str]) -> str:
+        beside = posixpath.normpath(posixpath.join(posixpath.dirname(page.file.src_uri), match[2]))
+        return match[1] if files.get_file_from_path(beside) is None else match[0]
+
+    if page.file.src_uri.startswith("files/"):  # a page of results: not all that lies beside it is on the site
+        return BESIDE.sub(on_site, markdown)
     markdown = ANY_LINK.sub(without_folders, markdown)
     return LINK.sub(link, markdown).replace("<details><summary>", '<details markdown="1"><summary>')

@@ -74,16 +74,19 @@ def save(
     """
     from pathlib import Path
 
-    from metricfit import report, store
+    from metricfit.store import contents
+    from metricfit.store.folder import check_replaceable
 
-    store.check_replaceable(Path(folder), overwrite=overwrite)
-    description = store.description_of(classifier, notes)
+    check_replaceable(Path(folder), overwrite=overwrite)
+    description = contents.description_of(classifier, notes)
+    from metricfit import report
+
     settings = (files or {}).get("train.toml", b"").decode()
     pages = {
         "report.html": report.render(classifier, description, settings=settings or None).encode(),
         "README.md": report.model_card(description).encode(),
     }
-    return store.save(classifier, folder, overwrite=overwrite, notes=notes, files={**(files or {}), **pages})
+    return contents.save(classifier, folder, overwrite=overwrite, notes=notes, files={**(files or {}), **pages})
 
 
 def __getattr__(name: str) -> Any:

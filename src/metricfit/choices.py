@@ -8,6 +8,7 @@ from typing import Literal
 __all__ = ["Choice", "Topic"]
 
 Topic = Literal["metric", "folds", "columns", "unused", "baseline", "rows", "rule", "target", "file"]
+"""What a choice is about."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -28,35 +28,22 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.assess import leaderboard
-from metricfit.assess.validation import argmax_rule
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
 from metricfit.data.errors import BadArgumentError, close_to
-from metricfit.decisions import InfeasibleError, best_rule
-from metricfit.decisions.problem import UntunableError
+from metricfit.decisions.rules import argmax_rule
+from metricfit.decisions.threshold import tuned_rule
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric, MetricLike, resolve
 from metricfit.training.recipes import Recipe
-from metricfit.training.splits import split_rows
+from metricfit.training.rows import split_rows
 
 __all__ = ["METHODS", "Comparison", "available_methods"]
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows to fit a method on and rows to decide on.
-
-    Attributes:
-        X: Training rows.
-        y: Their classes (rows,), or 0/1 labels (rows, labels).
-        weight: Their weights, or None.
-        groups: Their groups, or None.
-        X_test: Rows to decide on.
-        classes: All classes, or the names of the labels.
-        metric: The metric.
-        seed: Of everything random.
-        max_epochs: Bound on the networks' training, or None.
-    """
+    """Rows to fit a method on, with classes (rows,) or 0/1 labels (rows, labels), and rows ``X_test`` to decide on."""
 
     X: pd.DataFrame
     y: NDArray[Any]
@@ -146,9 +133,9 @@ class Comparison:
             The leaderboard; see :meth:`leaderboard`.
         """
         calls = [(self._all, self.task, split, name) for split, name in self.todo]
-        with joblib_backend(backend), ExitStack() as stack:
+        with _joblib_backend(backend), ExitStack() as stack:
             log = None if self.path is None else stack.enter_context(self.path.open("a", encoding="utf-8"))
-            for row in run_all(_result, calls, jobs):
+            for row in _run_all(_result, calls, jobs):
                 self.results.append(row)
                 self.todo.remove((row["split"], row["method"]))
                 if log is not None:
@@ -165,16 +152,16 @@ class Comparison:
 
 
 @contextmanager
-def joblib_backend(name: str | None) -> Iterator[None]:
+def _joblib_backend(name: str | None) -> Iterator[None]:
     """Let joblib run on a backend; without a name, on the one that is active.
 
     Dask's cluster is the one that ``DASK_SCHEDULER_ADDRESS`` names, or one on this machine; Ray's likewise.
     """
     with ExitStack() as stack:
         if name == "dask":
-            stack.enter_context(_needed("distributed", "distributed").Client())
+            stack.enter_context(_needed("distributed").Client())
         elif name == "ray":
-            _needed("ray.util.joblib", "ray").register_ray()
+            _needed("ray.util.joblib").register_ray()
         if name is not None:
             try:
                 stack.enter_context(joblib.parallel_config(backend=name))
@@ -183,14 +170,8 @@ def joblib_backend(name: str | None) -> Iterator[None]:
         yield
 
 
-def run_all(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[Any]:
-    """Results as soon as they are ready, in that order, where the backend can hand them over so.
-
-    Args:
-        function: What to call.
-        arguments: Its arguments, one tuple per call.
-        jobs: Calls at the same time.
-    """
+def _run_all(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[Any]:
+    """Results as soon as they are ready, in that order, where the backend can hand them over so."""
     calls = [joblib.delayed(function)(*given) for given in arguments]
     backend = joblib.parallel.get_active_backend()[0]
     if getattr(backend, "supports_return_generator", False):
@@ -201,10 +182,11 @@ def run_all(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], 
         yield from joblib.Parallel(n_jobs=jobs)(calls[start : start + size])
 
 
-def _needed(module: str, package: str) -> Any:
+def _needed(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
+        package = module.split(".")[0]
         raise ImportError(f"backend: needs the package {package}: pip install {package}.") from None
 
 
@@ -214,9 +196,8 @@ def _known_methods(given: Sequence[str] | None) -> list[str]:
         if name not in METHODS:
             raise BadArgumentError("methods", f"no method {name!r}; {close_to(name, METHODS)}")
         if name not in installed:
-            raise BadArgumentError(
-                "methods", f"{name!r} needs the package {METHODS[name][0]}: pip install 'metricfit[boost]'."
-            )
+            needs = f"{name!r} needs the package {METHODS[name][0]}: pip install 'metricfit[boost]'."
+            raise BadArgumentError("methods", needs)
     return list(dict.fromkeys(given or installed))
 
 
@@ -234,22 +215,19 @@ def _kept(path: Path, identity: str, overwrite: bool) -> list[dict[str, Any]]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("", encoding="utf-8")
         return []
-    kept, whole = [], []
+    kept = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
             row = json.loads(line)
         except json.JSONDecodeError:
             continue  # the line that a kill cut off
         if not isinstance(row, dict) or row.get("run") != identity:
-            raise BadArgumentError(
-                "out",
-                f"{path} holds results of another comparison (other data, metric, seed or columns); choose another "
-                "file, or overwrite it.",
-            )
-        whole.append(line)
-        kept.append(row)
-    path.write_text("".join(line + "\n" for line in whole), encoding="utf-8")
-    return [row for row in kept if not row["error"]]
+            other = "other data, metric, seed or columns"
+            reason = f"{path} holds results of another comparison ({other}); choose another file, or overwrite it."
+            raise BadArgumentError("out", reason)
+        kept.append((line, row))
+    path.write_text("".join(line + "\n" for line, _ in kept), encoding="utf-8")
+    return [row for _, row in kept if not row["error"]]
 
 
 def _result(everything: Part, task: str, split: int, method: str) -> dict[str, Any]:
@@ -313,7 +291,11 @@ def _network(recipe: Recipe) -> Method:
     return fit
 
 
-def _trees(build: Callable[[int], Any], *, tuned: bool) -> Method:
+def _trees(path: str, options: dict[str, Any], *, tuned: bool) -> Method:
+    def build(seed: int) -> Any:
+        module, name = path.rsplit(".", 1)
+        return getattr(import_module(module), name)(random_state=seed, **options)
+
     def fit(part: Part) -> tuple[NDArray[Any], NDArray[np.float64]]:
         features = TablePreprocessor(numeric="standard", random_state=part.seed)
         X = features.fit_transform(part.X, part.y)
@@ -335,9 +317,7 @@ def _trees(build: Callable[[int], Any], *, tuned: bool) -> Method:
             random = np.random.default_rng(part.seed)
             for split in split_rows(codes, part.folds, members=1, groups=part.groups, random=random):
                 held[split.validation] = probabilities(split.train, X[split.validation])
-            # Where no rule can be tuned or meets the constraints it stays arg max, as the network's does.
-            with suppress(InfeasibleError, UntunableError):
-                rule = best_rule(part.y, held, part.metric, labels=labels, sample_weight=part.weight).rule
+            rule = tuned_rule(part.y, held, part.metric, labels, part.weight)
         return rule.apply(proba), proba
 
     return fit
@@ -357,46 +337,26 @@ def _probabilities(
     return np.asarray(proba / proba.sum(axis=1, keepdims=True))
 
 
-def _forest(seed: int) -> Any:
-    from sklearn.ensemble import RandomForestClassifier
-
-    return RandomForestClassifier(300, min_samples_leaf=2, random_state=seed, n_jobs=1)
-
-
-def _boosting(seed: int) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(random_state=seed)
-
-
-def _xgboost(seed: int) -> Any:
-    from xgboost import XGBClassifier
-
-    return XGBClassifier(n_estimators=300, learning_rate=0.1, random_state=seed, n_jobs=1, verbosity=0)
-
-
-def _lightgbm(seed: int) -> Any:
-    from lightgbm import LGBMClassifier
-
-    return LGBMClassifier(n_estimators=300, learning_rate=0.1, random_state=seed, n_jobs=1, verbose=-1)
+def _methods() -> Iterator[tuple[str, tuple[str, Method]]]:
+    yield "metricfit", ("", _network(Recipe()))
+    yield "metricfit-tuned", ("", _network(Recipe(rule="tuned")))
+    yield "east", ("", _network(Recipe("east")))
+    yield "cross-entropy", ("", _network(Recipe("log_loss")))
+    yield "cross-entropy-weighted", ("", _network(Recipe("log_loss", balance="full")))
+    yield "cross-entropy-tuned", ("", _network(Recipe("log_loss", rule="tuned")))
+    boosted = {"n_estimators": 300, "learning_rate": 0.1, "n_jobs": 1}
+    for name, package, path, options in (
+        ("random-forest", "", "sklearn.ensemble.RandomForestClassifier",
+         {"n_estimators": 300, "min_samples_leaf": 2, "n_jobs": 1}),
+        ("boosting", "", "sklearn.ensemble.HistGradientBoostingClassifier", {}),
+        ("xgboost", "xgboost", "xgboost.XGBClassifier", {**boosted, "verbosity": 0}),
+        ("lightgbm", "lightgbm", "lightgbm.LGBMClassifier", {**boosted, "verbose": -1}),
+    ):  # fmt: skip
+        yield name, (package, _trees(path, options, tuned=False))
+        yield f"{name}-tuned", (package, _trees(path, options, tuned=True))
 
 
-METHODS: dict[str, tuple[str, Method]] = {
-    "metricfit": ("", _network(Recipe())),
-    "metricfit-tuned": ("", _network(Recipe(rule="tuned"))),
-    "east": ("", _network(Recipe("east"))),
-    "cross-entropy": ("", _network(Recipe("log_loss"))),
-    "cross-entropy-weighted": ("", _network(Recipe("log_loss", balance="full"))),
-    "cross-entropy-tuned": ("", _network(Recipe("log_loss", rule="tuned"))),
-    "random-forest": ("", _trees(_forest, tuned=False)),
-    "random-forest-tuned": ("", _trees(_forest, tuned=True)),
-    "boosting": ("", _trees(_boosting, tuned=False)),
-    "boosting-tuned": ("", _trees(_boosting, tuned=True)),
-    "xgboost": ("xgboost", _trees(_xgboost, tuned=False)),
-    "xgboost-tuned": ("xgboost", _trees(_xgboost, tuned=True)),
-    "lightgbm": ("lightgbm", _trees(_lightgbm, tuned=False)),
-    "lightgbm-tuned": ("lightgbm", _trees(_lightgbm, tuned=True)),
-}
+METHODS: dict[str, tuple[str, Method]] = dict(_methods())
 """Each method with the package it needs, if any."""
 
 

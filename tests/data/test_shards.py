@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.data.shards import Shards, frame_of, share_of_rows
+from metricfit.data.shards import Shards, share_of_rows
 
 
 @pytest.fixture
@@ -31,7 +31,10 @@ def test_every_row_comes_once_in_order(tmp_path: Path, table: pd.DataFrame, kind
     shards = Shards(files(tmp_path, kind))
     assert len(shards.pieces) == (12 if kind == "parquet" else 4)
     pd.testing.assert_frame_equal(
-        frame_of([chunk.rows for chunk in shards.chunks()]), table, check_dtype=False, check_column_type=False
+        pd.concat([chunk.rows for chunk in shards.chunks()], ignore_index=True),
+        table,
+        check_dtype=False,
+        check_column_type=False,
     )
     assert shards.values("y") == {"no": 45_000, "yes": 5_000}
 
@@ -44,7 +47,7 @@ def test_pieces_are_read_in_turn_and_in_the_order_given(tmp_path: Path, table: p
     assert [(chunk.piece, chunk.start) for chunk in few] == [
         (5, 0), (2, 0), (5, 2000), (2, 2000), (0, 0), (0, 2000), (0, 4000),
     ]  # fmt: skip
-    numbers = [frame_of([c.rows])["number"] for c in shards.chunks(columns=["number"], order=[11, 3], open_pieces=2)]
+    numbers = [c.rows["number"] for c in shards.chunks(columns=["number"], order=[11, 3], open_pieces=2)]
     assert sorted(pd.concat(numbers)) == [*range(12_500, 17_500), *range(47_500, 50_000)]
 
 
@@ -54,7 +57,7 @@ def test_a_random_share_of_rows_is_the_same_in_any_order(tmp_path: Path, table: 
     def chosen(**how) -> Counter:
         taken: Counter = Counter()
         for chunk in shards.chunks(**how):
-            taken.update(frame_of([chunk.rows])["number"][share_of_rows(chunk, 0.1, 7)].tolist())
+            taken.update(chunk.rows["number"][share_of_rows(chunk, 0.1, 7)].tolist())
         return taken
 
     first = chosen()
@@ -76,3 +79,20 @@ def test_errors(tmp_path: Path, table: pd.DataFrame) -> None:
     pd.DataFrame({"y": [1.0, None]}).to_parquet(tmp_path / "gaps.parquet")
     with pytest.raises(ValueError, match="y: 1 rows have no value"):
         Shards(tmp_path / "gaps.parquet").values("y")
+
+
+def test_csv_files_are_typed_as_the_reader_types_them(tmp_path: Path) -> None:
+    (tmp_path / "0.csv").write_text("size;on;code;y\n1,5;31.12.2024;007;yes\n?;01.02.2025;012;no\n")
+    (tmp_path / "1.csv").write_text("size;on;code;y\n2;03.02.2025;100;no\n")
+    frame = pd.concat([chunk.rows for chunk in Shards(tmp_path).chunks()], ignore_index=True)
+    assert frame["size"].tolist() == pytest.approx([1.5, np.nan, 2.0], nan_ok=True)
+    assert frame["on"].dt.month.tolist() == [12, 2, 2]
+    assert frame["code"].tolist() == ["007", "012", "100"]
+    (tmp_path / "1.csv").write_text("size;on;code;y\n2;03.02.2025;100;no\nmuch;03.02.2025;100;no\n")
+    shards = Shards(tmp_path)
+    shards._formats["size"] = Shards(tmp_path / "0.csv")._formats["size"]  # as if the word came after the first rows
+    with pytest.raises(ValueError, match=r"1\.csv, line 3, column 'size': expected a number, got 'much'"):
+        list(shards.chunks())
+    (tmp_path / "1.csv").write_text("size;y\n2;no\n")
+    with pytest.raises(ValueError, match=r"1\.csv has no column 'on'"):
+        Shards(tmp_path)

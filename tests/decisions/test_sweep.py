@@ -3,14 +3,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricfit.decisions.problem import BinarySamples, goal_of
+from metricfit.decisions.problem import Samples, goal_of
 from metricfit.decisions.threshold import Sweep, best_cut
 
 FLOATS = {"float64": 64, "float32": 32, "float16": 16}
 
 
 def sweep_of(positive, score, weight=None):
-    return Sweep.of(BinarySamples(np.asarray(positive, bool), np.asarray(score), weight, (0, 1)))
+    return Sweep.of(Samples(np.asarray(positive, bool), np.asarray(score), weight, (0, 1)))
 
 
 @st.composite

@@ -4,6 +4,7 @@ import math
 import os
 import subprocess
 import sys
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -18,8 +19,10 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.fast import batch as compiled
 from metricfit.fast import closed_form
 from metricfit.fast.batch import CompiledBatch, parts_of
-from metricfit.fast.closed_form import TorchBatch
+from metricfit.fast.closed_form import torch_batch
 from metricfit.fast.derivative import closed_form_of, loss_of_sums
+from metricfit.losses.metric_loss import Batch
+from metricfit.losses.options import LossOptions
 from metricfit.membership import dynamic_membership
 from metricfit.steps import Annealed, Linear, Sigmoid
 from tests.helper import generator
@@ -40,16 +43,14 @@ def reference(scores, target, weight, step, *, fixed=False):
 
 
 def counts_and_gradient(kind, scores, target, weight, step, direction, *, fixed=False):
-    options = {"may_wait": True} if kind is TorchBatch else {}
-    points = fast.five_points(step)
-    batch = kind(target, weight, None, members=1, points=points, ignore=-100, is_fixed=fixed, **options)
+    make = torch_batch(scores.shape[1], may_wait=True) if kind is None else kind
+    batch = make(target, weight, None, members=1, points=fast.five_points(step), ignore=-100, is_fixed=fixed)
     counts = batch.count(scores, False, True)
     assert counts is not None
-    found = direction[None] if kind is TorchBatch else direction[None].numpy()
-    return torch.as_tensor(counts)[0], batch.pull_back(scores, found, False)
+    return torch.as_tensor(counts)[0], batch.pull_back(scores, direction[None], False)
 
 
-compiled_counts, torch_counts = partial(counts_and_gradient, CompiledBatch), partial(counts_and_gradient, TorchBatch)
+compiled_counts, torch_counts = partial(counts_and_gradient, CompiledBatch), partial(counts_and_gradient, None)
 
 
 def assert_equal(fast, scores, target, weight, step, tolerance=1e-10, **options):
@@ -454,6 +455,36 @@ class TestLoss:
         (of_temperature,) = torch.autograd.grad(loss(scores, target), loss.temperature)
         assert of_temperature.item() != 0
 
+    def test_a_temperature_on_a_device_is_read_once_and_after_it_changed(self, monkeypatch):
+        loss, reads, read = MetricLoss("f1", members=2), [], torch.Tensor.tolist
+        scores, target = torch.randn(2, 30, 5, generator=generator()), torch.arange(60).reshape(2, 30) % 5
+        expected = {t: MetricLoss("f1", temperature=t, members=2)(scores, target) for t in (0.2, 0.05, 0.1)}
+        monkeypatch.setattr(fast, "is_on_host", lambda tensor: False)
+        monkeypatch.setattr(torch.Tensor, "tolist", lambda tensor: reads.append(0) or read(tensor))
+
+        def number_of_reads(temperature):
+            for _ in range(3):
+                leaf = scores.clone().requires_grad_()
+                value = loss(leaf, target)
+                assert "FastLoss" in str(value.grad_fn)
+                assert torch.equal(value, expected[temperature])
+            number = len(reads)
+            reads.clear()
+            return number
+
+        assert number_of_reads(0.2) <= 1
+        loss.set_temperature(0.05)
+        reads.clear()
+        assert number_of_reads(0.05) == 1
+        loss.load_state_dict({"temperature": torch.tensor([0.1, 0.1])})
+        assert number_of_reads(0.1) == 1
+        loss.temperature = torch.tensor([0.2, 0.2])
+        assert number_of_reads(0.2) == 1
+        loss = deepcopy(loss)
+        loss.set_temperature(0.05)
+        reads.clear()
+        assert number_of_reads(0.05) == 1
+
     def test_other_steps_take_the_plain_way(self):
         assert fast.five_points(Sigmoid()) is None
         assert fast.five_points(Annealed(torch.tensor(0.2, requires_grad=True))) is None
@@ -470,8 +501,8 @@ class TestLoss:
 
 def torch_loss(scores, target, weight, step, *, metric="mcc", fixed=False):
     """Value and gradient of the loss in torch."""
-    options = {"members": 1, "ignore": -100, "is_fixed": fixed, "may_wait": True}
-    batch = TorchBatch(target.reshape(-1), weight.reshape(-1), None, points=fast.five_points(step), **options)
+    options = {"members": 1, "ignore": -100, "is_fixed": fixed, "points": fast.five_points(step)}
+    batch = torch_batch(scores.shape[1], may_wait=True)(target.reshape(-1), weight.reshape(-1), None, **options)
     counts = batch.count(scores, True, True)
     (value,), gradient = loss_of_sums(closed_form_of(metrics.get(metric), "multiclass"), counts, False, False)
     return value, batch.pull_back(scores, torch.from_numpy(gradient), True)
@@ -710,6 +741,22 @@ def together(loss, *batches):
     return found, None if loss.memories is None else loss.memories[0].matrix
 
 
+def quickly(loss, *batches):
+    """As :func:`together`; the metric's part of every batch must have taken the fast way."""
+    metric_loss, ways = fast.metric_loss, []
+
+    def watched(*arguments):
+        value = metric_loss(*arguments)
+        ways.append(value is not None and "FastLoss" in str(value.grad_fn))
+        return value
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fast, "metric_loss", watched)
+        found = together(loss, *batches)
+    assert ways == [True] * len(batches)
+    return found
+
+
 MIXTURES = [
     {"cross_entropy": 0.5},
     {"cross_entropy": 0.5, "balance": "sqrt"},
@@ -738,11 +785,8 @@ class TestMixtures:
             scores, target, _ = samples(40, classes, seed=seed, dtype=torch.float32)
             batches.append((scores if task == "multiclass" else scores[:, 0], target if seed else target * 0))
         quick, slow = (MetricLoss(spec, task=task, **tensors).train(training) for _ in range(2))
-        leaf = batches[0][0].clone().requires_grad_()
-        assert "FastLoss" in str(quick(leaf, batches[0][1]).grad_fn) or quick.options.cross_entropy
-        quick = MetricLoss(spec, task=task, **tensors).train(training)
         slow.forward = plainly(slow)
-        (found, remembered), (expected, reference) = together(quick, *batches), together(slow, *batches)
+        (found, remembered), (expected, reference) = quickly(quick, *batches), together(slow, *batches)
         for (value, gradient), (right, slope) in zip(found, expected, strict=True):
             torch.testing.assert_close(value, right, rtol=1e-5, atol=1e-6)
             torch.testing.assert_close(gradient, slope, rtol=1e-3, atol=1e-6)
@@ -761,7 +805,7 @@ class TestMixtures:
         slow.forward = plainly(slow)
         dirty = scores.masked_fill((target == 255)[:, None], math.nan)
         batches = [(scores, target), (dirty, target), (scores, torch.full_like(target, 255)), (scores, target)]
-        (found, _), (expected, _) = together(quick, *batches), together(slow, *batches)
+        (found, _), (expected, _) = quickly(quick, *batches), together(slow, *batches)
         for (value, gradient), (right, slope) in zip(found, expected, strict=True):
             torch.testing.assert_close(value, right, rtol=1e-5, atol=1e-6)
             torch.testing.assert_close(gradient, slope, rtol=1e-3, atol=1e-6)
@@ -840,15 +884,9 @@ class TestMembers:
 
     @staticmethod
     def call(scores, target, weight=None, members=True, temperatures=None, spec="f1", **options):
-        step = Annealed()
-        if temperatures is not None:
-            step = Annealed(torch.tensor(temperatures))
-        settings = {
-            "metric": metrics.get(spec), "step": step, "task": "multiclass", "members": members, "weight": None,
-            "ignore_index": -100, "skip_absent": True, "detach_threshold": False, "memory": None, "group": None,
-            "validate": True, "plain": None,
-        }  # fmt: skip
-        return fast.metric_loss(scores, target, weight, **(settings | options))
+        options = LossOptions(metrics.get(spec), members=len(scores) if members else None, **options)
+        temperature = torch.tensor(0.2 if temperatures is None else temperatures)
+        return fast.metric_loss(Batch(options, target, weight, temperature, torch.tensor(0.5), None, None), scores)
 
     @pytest.mark.usefixtures("way")
     @pytest.mark.parametrize("spec", ["f1", "mcc", "kappa"])

@@ -8,6 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metricfit.metrics.formula import trace
+from metricfit.metrics.translation import fraction
+from metricfit.metrics.translation import javascript as javascript_of
+from metricfit.metrics.translation import text as text_of
 
 
 def value_of(function, undefined=0.0, **counts):
@@ -61,8 +64,8 @@ def test_one_zero_over_zero_makes_the_whole_formula_undefined(dtype):
 )  # fmt: skip
 def test_brackets(function, text, javascript):
     formula = trace(function)
-    assert formula.text.replace("(-1)", "-1") == text
-    assert formula.javascript == javascript
+    assert text_of(formula).replace("(-1)", "-1") == text
+    assert javascript_of(formula) == javascript
 
 
 @pytest.mark.parametrize(
@@ -78,4 +81,4 @@ def test_brackets(function, text, javascript):
     ],
 )
 def test_fraction(function, expected):
-    assert trace(function).fraction({}) == expected
+    assert fraction(trace(function), {}) == expected

@@ -64,7 +64,7 @@ def model(labels, metric, rule=None, scores=None, *, task=None, columns=("age", 
             "count": len(columns),
             "kinds": [{"name": c, "kind": "number", "reason": "numbers", "dropped": ""} for c in columns],
         },
-        "fitted": {"seed": 0, "fit_seconds": 1.5, "choices": ["a choice"]},
+        "fitted": {"seed": 0, "fit_seconds": 1.5, "choices": [["rows", "a choice"]]},
         "notes": {"target": "churn"},
         "validation_report": [
             {

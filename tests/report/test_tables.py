@@ -6,11 +6,9 @@ import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
 from metricfit import metrics
-from metricfit.report.about import describe_table
-from metricfit.report.curves import calibration, one_class
-from metricfit.report.explorer import explorer
-from metricfit.report.tables import class_table, confused_pairs, matrices
-from metricfit.report.training import alignment, coolings
+from metricfit.data import describe_table
+from metricfit.report.explorer import calibration, explorer, one_class
+from metricfit.report.sections import alignment, class_table, confused_pairs, coolings, matrices
 from tests.report.helper import binary_scores, class_scores, history, model
 
 

@@ -1,10 +1,15 @@
 """What held-out scores are worth: values, the one interval, paired differences and verdicts."""
 
-from metricfit.assess.cutoffs import ThresholdUncertainty, UnstableThresholdWarning, threshold_uncertainty
-from metricfit.assess.intervals import Decided, Estimate, difference, estimate, estimate_classes, over_splits
-from metricfit.assess.leaderboard import leaderboard
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from metricfit.assess.intervals import Decided, Estimate, difference, estimate, estimate_classes, share
 from metricfit.assess.scores import HeldOutScores, scores_of
 from metricfit.assess.verdicts import Assessment, Reached, Verdict, assess, assess_held_out, verdict
+
+if TYPE_CHECKING:
+    from metricfit.assess.cutoffs import ThresholdUncertainty, UnstableThresholdWarning, threshold_uncertainty
+    from metricfit.assess.splits import leaderboard, over_splits
 
 __all__ = [
     "Assessment",
@@ -23,6 +28,18 @@ __all__ = [
     "leaderboard",
     "over_splits",
     "scores_of",
+    "share",
     "threshold_uncertainty",
     "verdict",
 ]
+
+# What a fit does not need is imported when it is first asked for.
+_ROOMS = ("cutoffs", "splits")
+
+
+def __getattr__(name: str) -> Any:
+    for room in _ROOMS if name in __all__ else ():
+        module = import_module(f"{__name__}.{room}")
+        if name in module.__all__:
+            return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

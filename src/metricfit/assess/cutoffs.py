@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.assess.intervals import Decided, estimate
-from metricfit.decisions.problem import BinarySamples, ConstraintLike, Goal, binary_samples, goal_of
+from metricfit.decisions.problem import ConstraintLike, Goal, Samples, binary_samples, goal_of
 from metricfit.decisions.threshold import CHUNK, Sweep, best_cut, best_place, infeasible_cuts
 from metricfit.metrics import MetricLike
 
@@ -118,7 +118,7 @@ def threshold_uncertainty(
         _warn(interval, level, failed, resamples)
     threshold = sweep.threshold(best.index)
     called = samples.score >= np.asarray(threshold, dtype=samples.score.dtype)
-    rows = Decided(samples.positive.astype(np.int64), called.astype(np.int64), samples.classes, weight=samples.weight)
+    rows = Decided(samples.target.astype(np.int64), called.astype(np.int64), samples.classes, weight=samples.weight)
     found = estimate(goal.metric, rows, level=level)
     return ThresholdUncertainty(
         threshold=threshold,
@@ -145,7 +145,7 @@ def _thinned(sweep: Sweep, keep: int) -> NDArray[np.intp]:
 
 
 def _resample(
-    samples: BinarySamples,
+    samples: Samples,
     sweep: Sweep,
     goal: Goal,
     cuts: NDArray[np.intp],
@@ -155,7 +155,7 @@ def _resample(
     """For each resample that works: its best cut-off, and the optimism."""
     rng = np.random.default_rng(random_state)
     steps = len(cuts) - 1
-    original = goal.gains(sweep.matrix(sweep.cells(sweep.tp[cuts], sweep.fp[cuts]))).numpy()
+    original = goal.keys(sweep.matrix(sweep.cells(sweep.tp[cuts], sweep.fp[cuts])))[1].numpy()
     chosen, optimism = [], []
     for drawn in _draws(samples, sweep, cuts, resamples, max(CHUNK // len(cuts), 1), rng):
         totals = np.concatenate([np.zeros((len(drawn), 1, 2)), drawn.reshape(-1, steps, 2).cumsum(axis=1)], axis=1)
@@ -172,7 +172,7 @@ def _resample(
 
 
 def _draws(
-    samples: BinarySamples, sweep: Sweep, cuts: NDArray[np.intp], resamples: int, at_once: int, rng: np.random.Generator
+    samples: Samples, sweep: Sweep, cuts: NDArray[np.intp], resamples: int, at_once: int, rng: np.random.Generator
 ) -> Iterator[Array]:
     """Weight of (step, class) cells in resamples, shape (some resamples, steps * 2)."""
     n = len(samples.score)
@@ -183,7 +183,7 @@ def _draws(
         return
     distinct = np.searchsorted(sweep.scores[::-1], samples.score)  # rank of the score from below
     step = np.searchsorted(cuts, len(sweep.scores) - distinct) - 1
-    cell = step * 2 + samples.positive
+    cell = step * 2 + samples.target
     for start in range(0, resamples, at_once):
         rows = []
         for _ in range(min(at_once, resamples - start)):

@@ -26,7 +26,7 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric
 
-__all__ = ["Decided", "Estimate", "difference", "estimate", "estimate_classes", "over_splits"]
+__all__ = ["Decided", "Estimate", "difference", "estimate", "estimate_classes", "share"]
 
 LEVEL = 0.95
 _PRIOR = 2.0
@@ -127,24 +127,18 @@ def difference(metric: Metric, first: Decided, second: Decided, *, seed: int = 0
     return _interval((1.0 if metric.greater_is_better else -1.0) * (ours - theirs))
 
 
-def over_splits(values: Sequence[float], test_share: float) -> Estimate:
-    """The mean of values of repeated random splits, with the interval of *another training on other rows*.
+def share(positives: float, rows: float) -> Estimate:
+    """A share of (effective) rows with its interval: what the interval of a precision comes to, without drawing.
 
-    The splits overlap, so their values are not independent: the variance of the mean over k splits is taken as
-    (1/k + test share / training share) times that of the values (Nadeau and Bengio, 2003).
-
-    >>> str(over_splits([0.5, 0.52, 0.54], 0.2))
-    '0.520 (0.454 to 0.586)'
+    >>> str(share(3, 10))
+    '0.300 (0.093 to 0.606)'
     """
-    k = len(values)
-    if k < 2:
-        return Estimate(float(np.mean(values)) if k else math.nan)
-    spread = math.sqrt(float(np.var(values, ddof=1)) * (1 / k + test_share / (1 - test_share)))
-    half, mean = float(stats.t.ppf(_tails()[1], k - 1)) * spread, float(np.mean(values))
-    return Estimate(mean, mean - half, mean + half)
+    low, high = (float(stats.beta.ppf(tail, positives + 0.5, rows - positives + 0.5)) for tail in tails())
+    return Estimate(positives / rows, min(low, positives / rows), max(high, positives / rows))
 
 
-def _tails(level: float | None = None) -> tuple[float, float]:
+def tails(level: float | None = None) -> tuple[float, float]:
+    """The quantiles at which an interval of this level ends."""
     level = LEVEL if level is None else level
     return (1 - level) / 2, (1 + level) / 2
 
@@ -155,14 +149,14 @@ def _objective(metric: Metric) -> Metric:
 
 def _interval(values: Array, level: float | None = None) -> Estimate:
     """The first value is that of the rows themselves, the others are those of draws."""
-    tails = _tails(level)
+    ends = tails(level)
     value, drawn = float(values[0]), values[1:][np.isfinite(values[1:])]
     if not len(drawn) or math.isnan(value):
         return Estimate(value)
     if len(drawn) < _FEWEST_DRAWS // 2:  # too few for quantiles, and so many rows that the values are normal
-        half = float(stats.norm.ppf(tails[1]) * drawn.std(ddof=1)) if len(drawn) > 1 else math.nan
+        half = float(stats.norm.ppf(ends[1]) * drawn.std(ddof=1)) if len(drawn) > 1 else math.nan
         return Estimate(value, value - half, value + half)
-    low, high = np.quantile(drawn, tails)
+    low, high = np.quantile(drawn, ends)
     return Estimate(value, min(float(low), value), max(float(high), value))
 
 

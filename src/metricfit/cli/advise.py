@@ -4,30 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from metricfit.cli.options import Debug, Json, Quiet
+from metricfit.cli import options as opt
+from metricfit.cli.output import Output, UsageError
 
 __all__ = ["command"]
 
 
 def command(
-    classes: Annotated[int, typer.Option(min=2, metavar="D", help="Number of classes.", show_default=False)],
-    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Rows in a batch.", show_default=False)],
+    classes: Annotated[int, opt.option("Number of classes.", "D", min=2)],
+    batch: Annotated[int, opt.option("Rows in a batch.", "N", min=1)],
     positives: Annotated[
-        float,
-        typer.Option(
-            metavar="P",
-            help="Rows of the rarest class in a batch, e.g. 20, or their share below 1, e.g. 0.02.",
-            show_default=False,
-        ),
+        float, opt.option("Rows of the rarest class in a batch, e.g. 20, or their share below 1, e.g. 0.02.", "P")
     ],
     confidence: Annotated[
-        float, typer.Option(metavar="Q", min=0.5, max=0.999999, help="Probability that the bound holds.")
+        float, opt.option("Probability that the bound holds.", "Q", default=True, min=0.5, max=0.999999)
     ] = 0.95,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
 ) -> None:
     """Say whether a batch is large enough to train on a metric.
 
@@ -36,8 +30,6 @@ def command(
 
     Example: metricfit advise --classes 2 --batch 1024 --positives 50
     """
-    from metricfit.cli.errors import UsageError
-    from metricfit.cli.output import Output
     from metricfit.theory import batch_size_for, deviation_bound
 
     share = _share(positives, batch)
@@ -90,8 +82,6 @@ def _share(positives: float, batch: int) -> float:
     >>> _share(0.25, 64), _share(16.0, 64)
     (0.25, 0.25)
     """
-    from metricfit.cli.errors import UsageError
-
     if 0 < positives < 1:
         return positives
     if positives >= 1 and positives.is_integer():

@@ -8,31 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metricfit.cli.options import (
-    RUN,
-    Categorical,
-    Config,
-    Data,
-    Debug,
-    Encoding,
-    Group,
-    Ignore,
-    Json,
-    MaxEpochs,
-    MaxRows,
-    Missing,
-    Positive,
-    Quiet,
-    Seed,
-    Separator,
-    Target,
-    Use,
-    Weight,
-    checked_metric,
-    explicit_metric,
-    roles_of,
-)  # fmt: skip
-from metricfit.cli.output import Output, in_words, interval, number
+from metricfit.cli import options as opt
+from metricfit.cli.output import CommandError, Output, in_words, interval, number
 
 if TYPE_CHECKING:
     from metricfit.comparison import Comparison
@@ -41,48 +18,43 @@ __all__ = ["command"]
 
 
 def command(
-    data: Data,
-    target: Target,
-    metric: Annotated[
-        str, typer.Option(metavar="M", help="What models are judged by; see 'metricfit metrics'.", show_default=False)
-    ],
+    data: opt.Data,
+    target: opt.Target,
+    metric: Annotated[str, opt.option("What models are judged by; see 'metricfit metrics'.", "M")],
     methods: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME…", help="Methods to compare.", show_default="all that are installed"),
+        list[str] | None, opt.option("Methods to compare.", "NAME…", default="all that are installed")
     ] = None,
     splits: Annotated[
-        int, typer.Option(metavar="N", min=2, help="Random splits into 80 % to train on and 20 % to test.")
+        int, opt.option("Random splits into 80 % to train on and 20 % to test.", "N", default=True, min=2)
     ] = 5,
-    jobs: Annotated[int, typer.Option(metavar="N", help="Fits at the same time; -1 for one per core.")] = 1,
+    jobs: Annotated[int, opt.option("Fits at the same time; -1 for one per core.", "N", default=True)] = 1,
     backend: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="A joblib backend: loky, threading, or one for several machines: dask, ray.",
-                     show_default="joblib's"),
+        opt.option("A joblib backend: loky, threading, or one for several machines: dask, ray.", "NAME",
+                   default="joblib's"),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="One JSON line per result; what is in it is not computed again.",
-            show_default="DATA's name + .compare.jsonl", rich_help_panel=RUN,
-        ),
+        opt.option("One JSON line per result; what is in it is not computed again.", "FILE", opt.RUN,
+                   "DATA's name + .compare.jsonl"),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start anew.", rich_help_panel=RUN)] = False,
-    seed: Seed = 0,
-    group: Group = None,
-    weight: Weight = None,
-    ignore: Ignore = None,
-    use: Use = None,
-    categorical: Categorical = None,
-    missing: Missing = None,
-    positive: Positive = None,
-    max_rows: MaxRows = None,
-    max_epochs: MaxEpochs = None,
-    config: Config = None,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start anew.", rich_help_panel=opt.RUN)] = False,
+    seed: opt.Seed = 0,
+    group: opt.Group = None,
+    weight: opt.Weight = None,
+    ignore: opt.Ignore = None,
+    use: opt.Use = None,
+    categorical: opt.Categorical = None,
+    missing: opt.Missing = None,
+    positive: opt.Positive = None,
+    max_rows: opt.MaxRows = None,
+    max_epochs: opt.MaxEpochs = None,
+    config: opt.Config = None,
+    separator: opt.Separator = None,
+    encoding: opt.Encoding = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
 ) -> None:  # fmt: skip
     """Compare methods on the same random splits: a leaderboard.
 
@@ -95,15 +67,14 @@ def command(
     Example: metricfit compare churn.csv --target churn --metric mcc --jobs 4
     """
     options = dict(locals())
-    from metricfit.cli.errors import CommandError
     from metricfit.comparison import Comparison
     from metricfit.data import open_table, read_labelled
 
     output = Output(json, quiet)
-    spec = checked_metric(metric)
+    spec = opt.checked_metric(metric)
     file = open_table(data, separator=separator, encoding=encoding)
-    table = read_labelled(file, roles_of(options, file), max_rows=max_rows, seed=seed, note=output.note)
-    judged = explicit_metric(spec, table, positive)
+    table = read_labelled(file, opt.roles_of(options, file), max_rows=max_rows, seed=seed, note=output.note)
+    judged = opt.explicit_metric(spec, table, positive)
     output.choices(in_words(table.choices))
     stem = "stdin" if data == "-" else Path(data).name.split(".")[0]
     path = out or Path(f"{stem}.compare.jsonl")
@@ -131,7 +102,6 @@ def command(
 
 
 def _show(output: Output, comparison: Comparison, rows: int, path: Path) -> None:
-    from metricfit.cli.errors import CommandError
     from metricfit.metrics import Constrained
 
     board, metric = comparison.leaderboard(), comparison.metric

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from metricfit.cli.options import Debug, Json, Quiet, Seed
+from metricfit.cli import options as opt
+from metricfit.cli.output import Output, UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,11 +22,11 @@ def command(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write the table and the model.")] = Path(
         "metricfit-demo"
     ),
-    seed: Seed = 0,
+    seed: opt.Seed = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results of an earlier demo.")] = False,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
 ) -> None:
     """Train on a small table that comes with scikit-learn and show what it bought.
 
@@ -35,8 +36,6 @@ def command(
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     from metricfit.cli import train
-    from metricfit.cli.errors import UsageError
-    from metricfit.cli.output import Output
 
     output = Output(json, quiet)
     table, model = out / "digits.csv", out / "model"

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from metricfit.cli import advise, compare, demo, evaluate, export, metrics, predict, report, train, tune
+from metricfit.cli.output import CommandError, Interrupted
 
 __all__ = ["app", "main", "spread"]
 
@@ -124,8 +125,6 @@ for _module in (train, compare, predict, evaluate, report, tune, export, metrics
 
 def main() -> None:
     """Run the program; an error becomes one message on standard error and an exit code."""
-    from metricfit.cli.errors import Interrupted
-
     try:
         app(prog_name="metricfit")
     except (Interrupted, KeyboardInterrupt) as stopped:
@@ -145,7 +144,6 @@ def main() -> None:
 
 def _explained(error: Exception) -> tuple[int, str]:
     """The exit code and message of an error."""
-    from metricfit.cli.errors import CommandError
     from metricfit.data import BadArgumentError, BadDataError, NotEnoughMemoryError
 
     if isinstance(error, CommandError):

@@ -5,23 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from metricfit.cli.options import (
-    Data,
-    Debug,
-    Encoding,
-    Json,
-    Model,
-    Quiet,
-    Seed,
-    Separator,
-    TrueLabels,
-    Weight,
-    checked_metric,
-    columns_of,
-    resolved,
-)  # fmt: skip
+from metricfit.cli import options as opt
 from metricfit.cli.output import Output, in_words, interval, number
 
 if TYPE_CHECKING:
@@ -32,40 +16,38 @@ __all__ = ["command"]
 
 
 def command(
-    model: Model,
-    data: Data,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(metavar="M…", help="Only these metrics.", show_default="all of them"),
-    ] = None,
-    target: TrueLabels = None,
-    weight: Weight = None,
-    seed: Seed = 0,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    model: opt.Model,
+    data: opt.Data,
+    metric: Annotated[list[str] | None, opt.option("Only these metrics.", "M…", default="all of them")] = None,
+    target: opt.TrueLabels = None,
+    weight: opt.Weight = None,
+    seed: opt.Seed = 0,
+    separator: opt.Separator = None,
+    encoding: opt.Encoding = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
 ) -> None:
     """Measure a model on labelled rows: every metric, also of each class, with 95 % intervals.
 
     Example: metricfit evaluate model test.csv --metric mcc "recall[yes]"
     """
     from metricfit.assess import Decided, estimate, scores_of
+    from metricfit.assess.intervals import counted
     from metricfit.data import open_table
     from metricfit.metrics import Constrained
-    from metricfit.store.model import open_model
+    from metricfit.store import open_model
 
     output = Output(json, quiet)
-    wanted = [checked_metric(spec) for spec in metric or []]
+    wanted = [opt.checked_metric(spec) for spec in metric or []]
     loaded = open_model(model)
     file = open_table(data, separator=separator, encoding=encoding)
-    table = loaded.labelled_rows(file, target=columns_of(target, file.columns), weight=weight)
+    table = loaded.labelled_rows(file, target=opt.columns_of(target, file.columns), weight=weight)
     output.choices(in_words(table.choices))
     scores = scores_of(loaded.classifier, table.X, table.y, table.weight)
     labels = tuple(loaded.classifier.classes_.tolist())
     rows = Decided(scores.truth, scores.decided, labels, scores.proba, scores.weight)
-    overall = [resolved(each, list(labels), rows.task)[0] for each in wanted]
+    overall = [opt.resolved(each, list(labels), rows.task)[0] for each in wanted]
     if not wanted:
         overall = [loaded.classifier.metric_, *_registry(rows)]
     constraints = [c.metric for each in overall if isinstance(each, Constrained) for c in each.constraints]
@@ -78,7 +60,7 @@ def command(
     )
     if classes:
         several = rows.task == "multilabel"
-        counts = scores.truth.sum(axis=0) if several else [(scores.truth == k).sum() for k in range(len(labels))]
+        counts = counted(rows.truth, rows.decided, labels).support.tolist()
         cells = [
             [label, name, number(m.value), interval(m.low, m.high), f"{int(count):,}"]
             for label, count in zip(map(str, labels), counts, strict=True)

@@ -7,22 +7,22 @@ from typing import Annotated
 
 import typer
 
-from metricfit.cli.options import Debug, Json, Model, Quiet
+from metricfit.cli import options as opt
+from metricfit.cli.output import Output, UsageError
 
 __all__ = ["command"]
 
 
 def command(
-    model: Model,
+    model: opt.Model,
     format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="The only one so far.")] = "onnx",
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The file to write.", show_default="model.onnx in MODEL's parent"),
+        Path | None, opt.option("The file to write.", "FILE", default="model.onnx in MODEL's parent")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
 ) -> None:
     """Write a model for use without Python: preprocessing, network and decision rule as one ONNX graph.
 
@@ -31,9 +31,6 @@ def command(
 
     Example: metricfit export model --format onnx --out model.onnx
     """
-    from metricfit.cli.errors import UsageError
-    from metricfit.cli.output import Output
-
     output = Output(json, quiet)
     if format != "onnx":
         raise UsageError(f"--format: expected onnx, got {format!r}.")

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from metricfit.cli.options import Debug, Json, Quiet
+from metricfit.cli import options as opt
+from metricfit.cli.output import Output, UsageError
 
 __all__ = ["command"]
 
@@ -15,9 +16,9 @@ def command(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="A metric's name or alias.", show_default=False)
     ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
 ) -> None:
     """List the metrics, or show one: formula, range, parameters, reference.
 
@@ -26,8 +27,6 @@ def command(
     recall[yes] >= 0.9).
     """
     from metricfit import metrics
-    from metricfit.cli.errors import UsageError
-    from metricfit.cli.output import Output
 
     output = Output(json, quiet)
     if name is None:

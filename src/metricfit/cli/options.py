@@ -8,41 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from metricfit.cli.output import UsageError, wrong_use
+
 if TYPE_CHECKING:
     from metricfit.data import LabelledTable, Roles, TableFile
     from metricfit.inputs import Task
     from metricfit.metrics import Metric
 
 __all__ = [
-    "Categorical",
-    "Config",
-    "Data",
-    "Debug",
-    "Encoding",
-    "Group",
-    "Ignore",
-    "Json",
-    "MaxEpochs",
-    "MaxRows",
-    "Missing",
-    "Model",
-    "Positive",
-    "Quiet",
-    "Seed",
-    "Separator",
-    "Target",
-    "TrueLabels",
-    "Use",
-    "Weight",
-    "check_free",
-    "checked_metric",
-    "columns_of",
-    "explicit_metric",
-    "resolved",
-    "roles_of",
-    "seconds",
-    "to_toml",
-]
+    "Categorical", "Config", "Data", "Debug", "Encoding", "Group", "Ignore", "Json", "MaxEpochs", "MaxRows", "Missing",
+    "Model", "Positive", "Quiet", "Seed", "Separator", "Target", "TrueLabels", "Use", "Weight", "check_free",
+    "checked_metric", "columns_of", "explicit_metric", "option", "resolved", "roles_of", "seconds", "to_toml",
+]  # fmt: skip
 
 SPLITS, COLUMNS, RUN, _DATA, _OUTPUT = "Held-out data", "Columns", "The run", "Reading data", "Output"
 """Headings of the help."""
@@ -118,8 +95,6 @@ def seconds(text: str | None) -> float | None:
     >>> seconds("1.5m")
     90.0
     """
-    from metricfit.cli.errors import UsageError
-
     if text is None:
         return None
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -136,7 +111,6 @@ def seconds(text: str | None) -> float | None:
 def checked_metric(spec: str) -> Metric:
     """The metric of ``--metric``, or a usage error."""
     from metricfit import metrics
-    from metricfit.cli.errors import wrong_use
 
     with wrong_use():
         return metrics.get(spec)
@@ -145,7 +119,6 @@ def checked_metric(spec: str) -> Metric:
 def resolved(metric: Metric, classes: list[Any], task: Task) -> tuple[Metric, bool]:
     """The metric with its class or average written out, and whether there was something to choose."""
     from metricfit import metrics
-    from metricfit.cli.errors import wrong_use
 
     with wrong_use():
         found, chosen = metrics.resolve(metric, tuple(classes), task)
@@ -188,7 +161,6 @@ def roles_of(options: dict[str, Any], file: TableFile) -> Roles:
 
 def check_free(out: Path, overwrite: bool) -> None:
     """Raise a usage error if no model folder may be written there."""
-    from metricfit.cli.errors import UsageError
     from metricfit.store import check_replaceable
 
     try:
@@ -197,7 +169,8 @@ def check_free(out: Path, overwrite: bool) -> None:
         raise UsageError(f"--out: {str(error).removeprefix('folder: ')} (--overwrite replaces a model.)") from None
 
 
-def _option(help: str, metavar: str, panel: str | None = None, default: Any = False, **more: Any) -> Any:
+def option(help: str, metavar: str, panel: str | None = None, default: Any = False, **more: Any) -> Any:
+    """An option with a value; ``default`` is what the help shows as its default."""
     return typer.Option(metavar=metavar, help=help, show_default=default, rich_help_panel=panel, **more)
 
 
@@ -207,38 +180,28 @@ Data = Annotated[
 Model = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model folder that 'metricfit train' wrote.", show_default=False)
 ]
-Target = Annotated[
-    list[str], _option("The column to predict, or several 0/1 columns, each a label of its own.", "COL…")
-]
+Target = Annotated[list[str], option("The column to predict, or several 0/1 columns, each a label of its own.", "COL…")]
 TrueLabels = Annotated[
-    list[str] | None, _option("The column of true labels, or columns.", "COL…", default="as in training")
+    list[str] | None, option("The column of true labels, or columns.", "COL…", default="as in training")
 ]
-Group = Annotated[str | None, _option("Never split rows with the same value, such as one patient's.", "COL", SPLITS)]
-Weight = Annotated[str | None, _option("Weight of each row.", "COL", COLUMNS)]
-Ignore = Annotated[list[str] | None, _option("Columns not to use.", "COL…", COLUMNS)]
-Use = Annotated[list[str] | None, _option("Columns to use though they look like identifiers.", "COL…", COLUMNS)]
-Categorical = Annotated[list[str] | None, _option("Columns of numbers that are only codes.", "COL…", COLUMNS)]
+Group = Annotated[str | None, option("Never split rows with the same value, such as one patient's.", "COL", SPLITS)]
+Weight = Annotated[str | None, option("Weight of each row.", "COL", COLUMNS)]
+Ignore = Annotated[list[str] | None, option("Columns not to use.", "COL…", COLUMNS)]
+Use = Annotated[list[str] | None, option("Columns to use though they look like identifiers.", "COL…", COLUMNS)]
+Categorical = Annotated[list[str] | None, option("Columns of numbers that are only codes.", "COL…", COLUMNS)]
 Missing = Annotated[
-    list[str] | None, _option("Further texts that mean 'missing', beside '', ?, NA, null.", "TEXT…", COLUMNS)
+    list[str] | None, option("Further texts that mean 'missing', beside '', ?, NA, null.", "TEXT…", COLUMNS)
 ]
-Positive = Annotated[str | None, _option("The positive class of two.", "LABEL", COLUMNS, "second in order")]
-MaxRows = Annotated[int | None, _option("Use at most this many rows, drawn at random.", "N", RUN, min=10)]
+Positive = Annotated[str | None, option("The positive class of two.", "LABEL", COLUMNS, "second in order")]
+MaxRows = Annotated[int | None, option("Use at most this many rows, drawn at random.", "N", RUN, min=10)]
 MaxEpochs = Annotated[
-    int | None, _option("Train the networks for at most this many epochs.", "N", RUN, "by recipe", min=1)
+    int | None, option("Train the networks for at most this many epochs.", "N", RUN, "by recipe", min=1)
 ]
-Config = Annotated[
-    Path | None,
-    _option(
-        "A TOML file with any of these options, such as the train.toml of a model folder; the command line wins.",
-        "FILE",
-        RUN,
-        is_eager=True,
-        callback=from_file,
-    ),
-]
+_CONFIG = "A TOML file with any of these options, such as the train.toml of a model folder; the command line wins."
+Config = Annotated[Path | None, option(_CONFIG, "FILE", RUN, is_eager=True, callback=from_file)]
 Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of everything random.")]
-Separator = Annotated[str | None, _option("Character between the fields of a CSV file.", "CHAR", _DATA, "detected")]
-Encoding = Annotated[str | None, _option("Encoding of a CSV file, e.g. cp1252.", "NAME", _DATA, "detected")]
+Separator = Annotated[str | None, option("Character between the fields of a CSV file.", "CHAR", _DATA, "detected")]
+Encoding = Annotated[str | None, option("Encoding of a CSV file, e.g. cp1252.", "NAME", _DATA, "detected")]
 Json = Annotated[
     bool, typer.Option("--json", help="Write the result as JSON to standard output.", rich_help_panel=_OUTPUT)
 ]

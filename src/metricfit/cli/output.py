@@ -1,17 +1,18 @@
-"""What a command writes: results to standard output, everything else to standard error."""
+"""What a command writes: results to standard output, everything else to standard error; and its own errors."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from metricfit.choices import Choice
 
-__all__ = ["Output", "in_words", "interval", "number"]
+__all__ = ["CommandError", "Interrupted", "Output", "UsageError", "in_words", "interval", "number", "wrong_use"]
 
 _WIDTH_OF_A_PIPE = 140
 _OPTIONS = {"folds": ("folds", "group", "time"), "unused": ("categorical", "ignore")}
@@ -118,3 +119,28 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "item"):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class CommandError(Exception):
+    """A failure that is reported in one message; the program then ends with the exit code."""
+
+    exit_code = 1
+
+
+class UsageError(CommandError):
+    """The call asks for something that does not exist, or combines options that exclude each other."""
+
+    exit_code = 2
+
+
+class Interrupted(BaseException):
+    """Ctrl-C. Not a KeyboardInterrupt, which the training loop turns into an early end."""
+
+
+@contextmanager
+def wrong_use() -> Iterator[None]:
+    """Report a library function's complaint about an argument as one about the option of that name."""
+    try:
+        yield
+    except (ValueError, TypeError, FileExistsError, FileNotFoundError) as error:
+        raise UsageError(f"--{error}") from None

@@ -7,36 +7,31 @@ from typing import Annotated
 
 import typer
 
-from metricfit.cli.options import Data, Debug, Encoding, Model, Quiet, Separator, columns_of
-from metricfit.cli.output import Output
+from metricfit.cli import options as opt
+from metricfit.cli.output import Output, UsageError
 
 __all__ = ["command"]
 
 
 def command(
-    model: Model,
-    data: Data,
+    model: opt.Model,
+    data: opt.Data,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Write to this .csv, .csv.gz, .parquet or .jsonl file.", show_default="standard output"
-        ),
+        opt.option("Write to this .csv, .csv.gz, .parquet or .jsonl file.", "FILE", default="standard output"),
     ] = None,
     keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COL…", help="Columns to pass through: --keep id name, or --keep id,name.", show_default=False
-        ),
+        list[str] | None, opt.option("Columns to pass through: --keep id name, or --keep id,name.", "COL…")
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Probabilities before the decision rule is folded in.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
+    separator: opt.Separator = None,
+    encoding: opt.Encoding = None,
     json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object per row.", rich_help_panel="Output")
     ] = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
 ) -> None:
     """Predict labels and probabilities for the rows of a table.
 
@@ -45,7 +40,6 @@ def command(
 
     Example: metricfit predict model new.csv --keep customer_id --out predictions.csv
     """
-    from metricfit.cli.errors import UsageError
     from metricfit.data import open_table
     from metricfit.store.model import open_model, writer
 
@@ -56,7 +50,7 @@ def command(
     file = open_table(data, separator=separator, encoding=encoding)
     count = 0
     with writer(out, lines=json) as write:
-        for frame in loaded.predictions(file, keep=columns_of(keep, file.columns), raw=raw):
+        for frame in loaded.predictions(file, keep=opt.columns_of(keep, file.columns), raw=raw):
             count += len(frame)
             write(frame)
     if out is not None:

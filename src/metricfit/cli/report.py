@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from metricfit.cli.options import Debug, Encoding, Json, Model, Quiet, Separator, TrueLabels, Weight, columns_of
-from metricfit.cli.output import Output, in_words
+from metricfit.cli import options as opt
+from metricfit.cli.output import Output, UsageError, in_words
 
 __all__ = ["command"]
 
 
 def command(
-    model: Model,
+    model: opt.Model,
     data: Annotated[
         str | None,
         typer.Argument(
@@ -23,17 +23,14 @@ def command(
             show_default="the rows held out in training",
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the page here.", show_default="MODEL/report.html"),
-    ] = None,
-    target: TrueLabels = None,
-    weight: Weight = None,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    out: Annotated[Path | None, opt.option("Write the page here.", "FILE", default="MODEL/report.html")] = None,
+    target: opt.TrueLabels = None,
+    weight: opt.Weight = None,
+    separator: opt.Separator = None,
+    encoding: opt.Encoding = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
 ) -> None:
     """Write the report of a model: one HTML page with the measured metric, an explorer of decision rules, and curves.
 
@@ -43,11 +40,11 @@ def command(
     Example: metricfit report model march.csv --out march.html
     """
     from metricfit.assess.scores import codes_of, scores_of
-    from metricfit.cli.errors import UsageError
     from metricfit.data import open_table
     from metricfit.report import Unlabelled, render
     from metricfit.report.content import NO_SCORES
-    from metricfit.store.model import open_model, written_whole
+    from metricfit.store import open_model
+    from metricfit.store.folder import written_whole
 
     output = Output(json, quiet)
     place = out or model / "report.html"
@@ -77,7 +74,7 @@ def command(
             kept = None
             shown["unlabelled"] = Unlabelled(proba, codes_of(classifier.decision_rule_, proba), f"rows of {name}")
         else:
-            table = loaded.labelled_rows(file, target=columns_of(target, file.columns), weight=weight)
+            table = loaded.labelled_rows(file, target=opt.columns_of(target, file.columns), weight=weight)
             output.choices(in_words(table.choices))
             notices.append(
                 f"These are the rows of {name}. The cross-entropy baseline is not kept with the model, so there is "

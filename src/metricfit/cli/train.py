@@ -16,36 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metricfit.cli.options import (
-    COLUMNS,
-    RUN,
-    SPLITS,
-    Categorical,
-    Config,
-    Data,
-    Debug,
-    Encoding,
-    Group,
-    Ignore,
-    Json,
-    MaxEpochs,
-    MaxRows,
-    Missing,
-    Positive,
-    Quiet,
-    Seed,
-    Separator,
-    Target,
-    Use,
-    Weight,
-    check_free,
-    checked_metric,
-    explicit_metric,
-    roles_of,
-    seconds,
-    to_toml,
-)  # fmt: skip
-from metricfit.cli.output import Output, in_words, interval, number
+from metricfit.cli import options as opt
+from metricfit.cli.output import Interrupted, Output, UsageError, in_words, interval, number, wrong_use
 
 if TYPE_CHECKING:
     from metricfit.choices import Choice
@@ -60,83 +32,61 @@ _SETTINGS = "train.toml"
 
 
 def command(
-    data: Data,
-    target: Target,
+    data: opt.Data,
+    target: opt.Target,
     metric: Annotated[
         str,
-        typer.Option(
-            metavar="M",
-            help="What the model is judged by: a name, 'f1\\[yes]', an expression, also "
-            "'precision\\[yes] subject to recall\\[yes] >= 0.9'; "
-            "see 'metricfit metrics'.",
-            show_default=False,
+        opt.option(
+            "What the model is judged by: a name, 'f1\\[yes]', an expression, also 'precision\\[yes] subject to "
+            "recall\\[yes] >= 0.9'; see 'metricfit metrics'.",
+            "M",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The model folder to write.", show_default=False)],
-    validation: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Measure on this file's rows.", show_default=False, rich_help_panel=SPLITS),
-    ] = None,
-    group: Group = None,
+    out: Annotated[Path, opt.option("The model folder to write.", "DIR")],
+    validation: Annotated[str | None, opt.option("Measure on this file's rows.", "FILE", opt.SPLITS)] = None,
+    group: opt.Group = None,
     time: Annotated[
         str | None,
-        typer.Option(
-            metavar="COL", help="Hold out the latest fifth of the rows, and validate on spans of time.",
-            show_default=False, rich_help_panel=SPLITS,
-        ),
+        opt.option("Hold out the latest fifth of the rows, and validate on spans of time.", "COL", opt.SPLITS),
     ] = None,
-    folds: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=2, help="Members of the ensemble.", show_default="by size", rich_help_panel=SPLITS
-        ),
-    ] = None,
+    folds: Annotated[int | None, opt.option("Members of the ensemble.", "N", opt.SPLITS, "by size", min=2)] = None,
     baseline: Annotated[
-        bool,
-        typer.Option(help="Train the same network with cross-entropy for comparison.", rich_help_panel=SPLITS),
+        bool, typer.Option(help="Train the same network with cross-entropy for comparison.", rich_help_panel=opt.SPLITS)
     ] = True,
-    weight: Weight = None,
-    ignore: Ignore = None,
-    use: Use = None,
-    categorical: Categorical = None,
-    missing: Missing = None,
-    positive: Positive = None,
-    task: Annotated[
-        str,
-        typer.Option(metavar="TASK", help="auto, binary, multiclass or multilabel.", rich_help_panel=COLUMNS),
-    ] = "auto",
+    weight: opt.Weight = None,
+    ignore: opt.Ignore = None,
+    use: opt.Use = None,
+    categorical: opt.Categorical = None,
+    missing: opt.Missing = None,
+    positive: opt.Positive = None,
+    task: Annotated[str, opt.option("auto, binary, multiclass or multilabel.", "TASK", opt.COLUMNS, True)] = "auto",
     recipe: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="default, east, log_loss, surrogate_fbeta or anyloss.", rich_help_panel=RUN),
+        str, opt.option("default, east, log_loss, surrogate_fbeta or anyloss.", "NAME", opt.RUN, True)
     ] = "default",
     step: Annotated[
         str | None,
-        typer.Option(
-            metavar="STEP", help="Approximation of the step function, such as linear:delta=0.1 or sigmoid:k=10.",
-            show_default="by recipe", rich_help_panel=RUN,
-        ),
+        opt.option("Approximation of the step function, such as linear:delta=0.1 or sigmoid:k=10.", "STEP", opt.RUN,
+                   "by recipe"),
     ] = None,
     max_time: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Stop training after 90s, 15m or 2h and keep the best so far.",
-                     show_default=False, rich_help_panel=RUN),
+        str | None, opt.option("Stop training after 90s, 15m or 2h and keep the best so far.", "TIME", opt.RUN)
     ] = None,
-    max_rows: MaxRows = None,
-    max_epochs: MaxEpochs = None,
-    seed: Seed = 0,
+    max_rows: opt.MaxRows = None,
+    max_epochs: opt.MaxEpochs = None,
+    seed: opt.Seed = 0,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was stopped.", rich_help_panel=RUN)
+        bool, typer.Option("--resume", help="Go on with a run that was stopped.", rich_help_panel=opt.RUN)
     ] = False,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace the model folder, or a stopped run.", rich_help_panel=RUN),
+        typer.Option("--overwrite", help="Replace the model folder, or a stopped run.", rich_help_panel=opt.RUN),
     ] = False,
-    config: Config = None,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    config: opt.Config = None,
+    separator: opt.Separator = None,
+    encoding: opt.Encoding = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
 ) -> None:  # fmt: skip
     """Train a classifier on the metric it is judged by.
 
@@ -157,8 +107,7 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
     output = Output(as_json, quiet)
     from metricfit.assess import scores_of
     from metricfit.classifier import MetricClassifier
-    from metricfit.cli.errors import wrong_use
-    from metricfit.data import BadDataError
+    from metricfit.data import BadDataError, describe_table
     from metricfit.data.columns import formats_to_json
     from metricfit.distributed import is_first_process, join_processes, wait_for_all
     from metricfit.training import TimeLimit
@@ -169,17 +118,17 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
     if not first:
         output.as_json, output.quiet = False, True
     out = Path(options["out"])
-    spec, limit = checked_metric(options["metric"]), seconds(options["max_time"])
+    spec, limit = opt.checked_metric(options["metric"]), opt.seconds(options["max_time"])
     shorter = {} if options["max_epochs"] is None else {"max_epochs": options["max_epochs"], "min_updates": 0}
     recipe = Recipe(options["recipe"], step=options["step"], **shorter)
     with wrong_use():
         recipe.complete()
-    check_free(out, overwrite)
+    opt.check_free(out, overwrite)
     checkpoint = out.absolute().parent / f"{out.name}.checkpoint"
     going_on = _check_checkpoint(checkpoint, options, resume=resume, overwrite=overwrite, output=output)
 
     table, held, roles = _tables(options, output)
-    metric = explicit_metric(spec, table, options["positive"])
+    metric = opt.explicit_metric(spec, table, options["positive"])
     groups, folds = table.fold_groups(options["folds"])
     choices = in_words(table.choices)
     output.choices(choices)
@@ -214,7 +163,6 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
         classifier.held_out_ = scores_of(classifier, held.X, held.y, held.weight, source=source, baseline=usual)
     rows, verdict = _measured(classifier, measured=held is not None)
     from metricfit import save
-    from metricfit.report.about import describe_table
 
     count = max((row["rows"] for row in rows), default=0)
     notes: dict[str, Any] = {
@@ -227,7 +175,7 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
     }
     if not first:
         return
-    save(classifier, out, overwrite=overwrite, notes=notes, files={_SETTINGS: to_toml(options).encode()})
+    save(classifier, out, overwrite=overwrite, notes=notes, files={_SETTINGS: opt.to_toml(options).encode()})
     shutil.rmtree(checkpoint, ignore_errors=True)
     metric_text, page = str(classifier.metric_), out / "report.html"
     if rows:
@@ -250,12 +198,11 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
 
 def _tables(options: dict[str, Any], output: Output) -> tuple[LabelledTable, LabelledTable | None, Roles]:
     """The rows to train on, the rows to measure on if the options set some apart, and which column is what."""
-    from metricfit.cli.errors import UsageError
     from metricfit.data import open_table, read_labelled, read_labelled_like
 
     reading = {"separator": options["separator"], "encoding": options["encoding"]}
     file = open_table(options["data"], **reading)
-    roles = roles_of(options, file)
+    roles = opt.roles_of(options, file)
     table = read_labelled(
         file, roles, max_rows=options["max_rows"], seed=options["seed"], task=options["task"], note=output.note
     )
@@ -278,12 +225,10 @@ def _check_checkpoint(path: Path, options: dict[str, Any], *, resume: bool, over
     """Whether there is a stopped run to go on with; an error if it is another one, or in the way."""
     import tomllib
 
-    from metricfit.cli.errors import UsageError
-
     settings = path / _SETTINGS
     if settings.exists() and resume:
         before = tomllib.loads(settings.read_text(encoding="utf-8"))
-        now = tomllib.loads(to_toml(options))
+        now = tomllib.loads(opt.to_toml(options))
         differs = [k for k in sorted(before.keys() | now.keys()) if before.get(k) != now.get(k)]
         if wrong := [k for k in differs if k not in _FREE_TO_CHANGE]:
             key = wrong[0]
@@ -306,13 +251,12 @@ def _start_checkpoint(path: Path, options: dict[str, Any]) -> None:
     if path.exists():
         shutil.rmtree(path)
     path.mkdir(parents=True)
-    (path / _SETTINGS).write_text(to_toml(options), encoding="utf-8")
+    (path / _SETTINGS).write_text(opt.to_toml(options), encoding="utf-8")
 
 
 @contextmanager
 def _stoppable(checkpoint: Path, first: bool) -> Iterator[None]:
     """Ctrl-C ends the run at once and says how to go on; the first process cleans up."""
-    from metricfit.cli.errors import Interrupted
 
     def stop(*_: Any) -> None:
         raise Interrupted
@@ -368,11 +312,10 @@ def _measured(classifier: MetricClassifier, *, measured: bool) -> tuple[list[dic
     if scores is None:
         return [], ""
     model, verdicts = assess_held_out(classifier.metric_, scores, classifier.classes_.tolist())
-    verdict = str(verdicts[-1]) if verdicts else ""
+    verdict = verdicts[-1].sentence("--recipe log_loss, and 'metricfit tune'") if verdicts else ""
     if not measured:
-        names = ["model", "value", "low", "high", "rows", "note"]
-        found = report.dropna(subset=["value"])[names]
-        return [dict(zip(names, row, strict=True)) for row in found.itertuples(index=False)], verdict
+        shown = report.dropna(subset=["value"])[["model", "value", "low", "high", "rows", "note"]]
+        return [{str(name): v for name, v in row.items()} for row in shown.to_dict(orient="records")], verdict
     assessed = [*(v.rival for v in verdicts), replace(model, name="trained on the metric")]
     rows = [{"model": a.name, **asdict(a.estimate), "rows": a.rows, "note": a.note} for a in assessed]
     return rows, verdict

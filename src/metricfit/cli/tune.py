@@ -8,21 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metricfit.cli.options import (
-    Debug,
-    Encoding,
-    Json,
-    Model,
-    Quiet,
-    Separator,
-    TrueLabels,
-    Weight,
-    check_free,
-    checked_metric,
-    columns_of,
-    resolved,
-)  # fmt: skip
-from metricfit.cli.output import Output, in_words, interval, number
+from metricfit.cli import options as opt
+from metricfit.cli.output import Output, UsageError, in_words, interval, number, wrong_use
 
 if TYPE_CHECKING:
     from metricfit.data import LabelledTable
@@ -34,7 +21,7 @@ __all__ = ["command"]
 
 
 def command(
-    model: Model,
+    model: opt.Model,
     data: Annotated[
         str | None,
         typer.Argument(metavar="DATA", help="Labelled rows, as CSV, CSV.gz or Parquet; - for standard input.",
@@ -42,38 +29,26 @@ def command(
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option(
-            metavar="M", help="What to decide for, e.g. mcc or 'precision\\[yes] subject to recall\\[yes] >= 0.9'.",
-            show_default=False,
-        ),
+        opt.option("What to decide for, e.g. mcc or 'precision\\[yes] subject to recall\\[yes] >= 0.9'.", "M"),
     ] = None,
     threshold: Annotated[
-        float | None,
-        typer.Option(metavar="P", help="Take this threshold of the second class instead, without DATA.",
-                     show_default=False),
+        float | None, opt.option("Take this threshold of the second class instead, without DATA.", "P")
     ] = None,
     rule: Annotated[
-        str | None,
-        typer.Option(metavar="JSON", help="Take this rule instead, without DATA: JSON text, or a file with it.",
-                     show_default=False),
+        str | None, opt.option("Take this rule instead, without DATA: JSON text, or a file with it.", "JSON")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write the changed model here.", show_default="MODEL itself"),
-    ] = None,
+    out: Annotated[Path | None, opt.option("Write the changed model here.", "DIR", default="MODEL itself")] = None,
     confidence: Annotated[
-        float | None,
-        typer.Option(metavar="P", min=0.0, max=1.0, help="Meet the constraints on new data with this probability.",
-                     show_default=False),
+        float | None, opt.option("Meet the constraints on new data with this probability.", "P", min=0.0, max=1.0)
     ] = None,
-    target: TrueLabels = None,
-    weight: Weight = None,
+    target: opt.TrueLabels = None,
+    weight: opt.Weight = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model folder of --out.")] = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    separator: opt.Separator = None,
+    encoding: opt.Encoding = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    debug: opt.Debug = False,
 ) -> None:  # fmt: skip
     """Choose a new decision rule for another metric or constraint, without training again.
 
@@ -86,14 +61,13 @@ def command(
     """
     from metricfit import save
     from metricfit.choices import Choice
-    from metricfit.cli.errors import UsageError
     from metricfit.data import open_table
-    from metricfit.store.model import open_model
+    from metricfit.store import open_model
     from metricfit.training.explanation import rule_in_words
 
     output = Output(json, quiet)
     if out is not None:
-        check_free(out, overwrite)
+        opt.check_free(out, overwrite)
     result: dict[str, Any] = {}
     if rule is not None or threshold is not None:
         for option, value in (("DATA", data), ("--metric", metric), ("--confidence", confidence), ("--target", target),
@@ -105,10 +79,10 @@ def command(
     elif data is None or metric is None:
         raise UsageError("give DATA and --metric to choose a rule, or the rule itself with --threshold or --rule.")
     else:
-        asked = checked_metric(metric)
+        asked = opt.checked_metric(metric)
         loaded = open_model(model)
         file = open_table(data, separator=separator, encoding=encoding)
-        table = loaded.labelled_rows(file, target=columns_of(target, file.columns), weight=weight)
+        table = loaded.labelled_rows(file, target=opt.columns_of(target, file.columns), weight=weight)
         result = _tune(loaded, table, asked, confidence, output)
     chosen = loaded.classifier.decision_rule_
     folder = save(loaded.classifier, out or model, overwrite=out is None or overwrite, notes=loaded.notes,
@@ -124,13 +98,12 @@ def _tune(
     """Choose the rule on the rows, and show what it changes there."""
     from metricfit.assess import Decided, estimate, scores_of
     from metricfit.choices import Choice
-    from metricfit.cli.errors import UsageError
     from metricfit.decisions import best_rule
     from metricfit.metrics import Constrained
 
     classifier = loaded.classifier
     labels = tuple(classifier.classes_.tolist())
-    metric = resolved(asked, list(labels), classifier.task_)[0]
+    metric = opt.resolved(asked, list(labels), classifier.task_)[0]
     if metric.judges_scores:
         raise UsageError(f"--metric: {metric} judges the order of scores; no decision rule changes it.")
     output.choices(in_words(table.choices))
@@ -159,7 +132,6 @@ def _tune(
 
 def _given_rule(loaded: SavedModel, text: str | None, threshold: float | None) -> DecisionRule:
     """The rule of --threshold or --rule, checked against the model."""
-    from metricfit.cli.errors import UsageError, wrong_use
     from metricfit.decisions import DecisionRule
 
     classes, task = tuple(loaded.classifier.classes_.tolist()), loaded.classifier.task_

@@ -7,6 +7,7 @@ from metricfit.data.memory import NotEnoughMemoryError
 from metricfit.data.preprocessing import ColumnSummary, TablePreprocessor
 from metricfit.data.reader import TableFile, open_table, read_table
 from metricfit.data.shards import Shards
+from metricfit.data.tables import describe_table
 
 __all__ = [
     "GAPS",
@@ -20,6 +21,7 @@ __all__ = [
     "Shards",
     "TableFile",
     "TablePreprocessor",
+    "describe_table",
     "open_table",
     "read_labelled",
     "read_labelled_like",

@@ -79,11 +79,7 @@ class ColumnFormat:
 
 
 def find_format(values: Any, gaps: Sequence[str] = GAPS) -> ColumnFormat:
-    """What a column holds, from all of its values.
-
-    Args:
-        values: An array, a pandas Series or an Arrow array.
-        gaps: Texts that stand for a missing value.
+    """What a column (an array, a pandas Series or an Arrow array) holds, from all of its values.
 
     >>> find_format(pd.Series(["1,5", "?", "2,25"])).style
     'decimal_comma'
@@ -93,8 +89,7 @@ def find_format(values: Any, gaps: Sequence[str] = GAPS) -> ColumnFormat:
     text = _as_text(values)
     if text is None:
         return _typed_format(_as_column(values))
-    present = without_gaps(text, gaps).drop_null()
-    kind, style, reason = _text_format(present)
+    kind, style, reason = _text_format(without_gaps(text, gaps).drop_null())
     return ColumnFormat(kind, style, True, reason)
 
 
@@ -116,7 +111,11 @@ def read_column(values: Any, how: ColumnFormat, gaps: Sequence[str] = GAPS) -> C
     if how.kind == "category":
         return pd.Series(pc.dictionary_encode(clean).to_pandas())
     if how.kind == "flag":
-        return _read_flags(clean)
+        flags = _text_flags(clean)
+        _refuse(np.isnan(flags), clean, "true or false")
+        if not np.isnan(flags).any():
+            return flags.astype(bool)
+        return pd.Series([None if np.isnan(flag) else bool(flag) for flag in flags], dtype=object)
     if how.kind == "date":
         dates = _text_dates(clean, how.style)
         _refuse(np.isnat(dates), clean, f"a date written as {how.style or 'in ISO 8601, YYYY-MM-DD'}")
@@ -139,12 +138,8 @@ def without_gaps(text: pa.ChunkedArray, gaps: Sequence[str] = GAPS) -> pa.Chunke
 def identifier_reason(values: NDArray[Any], name: str, *, written: bool = False) -> str:
     """Why a column of numbers is an identifier and not a quantity; empty if it is none.
 
-    Only whole numbers are looked at, and floating-point numbers are believed to be quantities.
-
-    Args:
-        values: The numbers.
-        name: Name of the column.
-        written: Whether they were text, so that floating-point numbers are as good as integers.
+    Only whole numbers are looked at. Floating-point numbers are believed to be quantities unless they were written
+    as text.
 
     >>> identifier_reason(np.arange(100), "customer")
     'it counts the rows'
@@ -172,10 +167,7 @@ def formats_from_json(saved: dict[str, dict[str, Any]]) -> dict[str, ColumnForma
 def as_numbers(values: Column, name: str, how: ColumnFormat | None = None) -> NDArray[Any]:
     """Numbers with NaN for gaps, truth values as 0 and 1, durations in days.
 
-    Args:
-        values: The column.
-        name: Its name, for errors.
-        how: Its format in ``fit``. If it was text then, text that is no number is a gap; else it is an error.
+    If the column was text in ``fit``, as its format says, text that is no number is a gap; else it is an error.
 
     >>> as_numbers(pd.Series([True, None], dtype=object), "paid")
     array([ 1., nan])
@@ -242,17 +234,17 @@ def as_keys(values: Column, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
     >>> codes.tolist(), keys.tolist()
     ([0, -1, 1], ['1', '2.5'])
     """
+    distinct: Any
     text = _as_text(values)
     if text is not None:
         values = pd.Series(pc.dictionary_encode(without_gaps(text)).to_pandas())
     if isinstance(values, pd.Series) and isinstance(values.dtype, pd.CategoricalDtype):
-        codes, distinct = values.cat.codes.to_numpy(), list(values.cat.categories)
+        codes, distinct = values.cat.codes.to_numpy(), values.cat.categories
     else:
         try:
-            codes, found = pd.factorize(values)
+            codes, distinct = pd.factorize(values)
         except TypeError as error:
             raise TypeError(f"X: column {name!r} holds values that are no categories: {error}.") from error
-        distinct = list(found)
     merged, keys = pd.factorize(np.array([_key(value) for value in distinct], dtype=object))
     # Code -1 picks the appended last entry.
     return np.append(merged, -1)[codes].astype(np.intp), np.asarray(keys, dtype=object)
@@ -278,9 +270,9 @@ def _as_column(values: Any) -> Column:
 
 
 def _typed_format(values: Column) -> ColumnFormat:
+    if values.dtype == bool:
+        return ColumnFormat("flag", reason="truth values")
     if isinstance(values, np.ndarray):
-        if values.dtype == bool:
-            return ColumnFormat("flag", reason="truth values")
         return ColumnFormat("number", reason=f"numbers ({values.dtype})")
     present = values[values.notna()]
     if present.empty:
@@ -309,9 +301,12 @@ def _text_format(present: pa.ChunkedArray) -> tuple[Kind, str, str]:
         return "number", "", "text in which every value is a number"
     if _all_match(present, _FLAG):
         return "flag", "", "truth values"
-    if style := _comma_style(present):
-        meaning = "a decimal comma" if style == "decimal_comma" else "commas between thousands"
-        return "number", style, f"numbers with {meaning}"
+    if _any(pc.match_substring(present, ",")):
+        # "1,234" could be either: thousands if every comma has three digits behind it and longer numbers have commas.
+        if _all_match(present, _THOUSANDS):
+            return "number", "thousands", "numbers with commas between thousands"
+        if _all_match(present, _DECIMAL_COMMA):
+            return "number", "decimal_comma", "numbers with a decimal comma"
     if _all_match(present, _ISO_DATE) and not np.isnat(_text_dates(present, "")).any():
         return "date", "", "text in which every value is an ISO date"
     if date := _date_style(present):
@@ -322,15 +317,6 @@ def _text_format(present: pa.ChunkedArray) -> tuple[Kind, str, str]:
         return "category", "", "text"
     shown = ", ".join(repr(v) for v in pc.unique(present.filter(pa.array(other))).to_pylist()[:3])
     return "number", "lenient", f"numbers, but for {int(other.sum())} other values ({shown}, …), taken as gaps"
-
-
-def _comma_style(present: pa.ChunkedArray) -> str:
-    if not _any(pc.match_substring(present, ",")):
-        return ""
-    # "1,234" could be either: thousands if every comma has three digits behind it and no longer number lacks commas.
-    if _all_match(present, _THOUSANDS):
-        return "thousands"
-    return "decimal_comma" if _all_match(present, _DECIMAL_COMMA) else ""
 
 
 def _date_style(present: pa.ChunkedArray) -> str:
@@ -353,9 +339,7 @@ def _text_numbers(clean: pa.ChunkedArray, style: str) -> NDArray[np.float64]:
         wrong = pc.and_(pc.match_substring(clean, ","), pc.invert(pc.match_substring_regex(clean, _GROUPED)))
         clean = pc.replace_substring(pc.if_else(wrong, pa.scalar(None, clean.type), clean), ",", "")
     numbers = _cast(clean)
-    if numbers is None:
-        return np.array(pd.to_numeric(clean.to_pandas(), errors="coerce"), dtype=np.float64)
-    return numbers
+    return np.array(pd.to_numeric(clean.to_pandas(), errors="coerce"), float) if numbers is None else numbers
 
 
 def _cast(text: pa.ChunkedArray) -> NDArray[np.float64] | None:
@@ -375,20 +359,11 @@ def _text_flags(clean: pa.ChunkedArray) -> NDArray[np.float64]:
     return np.where(true.to_numpy(), 1.0, np.where(false.to_numpy(), 0.0, np.nan))
 
 
-def _read_flags(clean: pa.ChunkedArray) -> Column:
-    flags = _text_flags(clean)
-    _refuse(np.isnan(flags), clean, "true or false")
-    if not np.isnan(flags).any():
-        return flags.astype(bool)
-    return pd.Series([None if np.isnan(flag) else bool(flag) for flag in flags], dtype=object)
-
-
 def _text_dates(clean: pa.ChunkedArray, style: str) -> NDArray[np.datetime64]:
     """Each text as a date, NaT where it is none: years outside the range of the type, too."""
     if not style:
         clean = pc.replace_substring_regex(clean, _UTC_OFFSET, r"\1")
-    series = clean.to_pandas().astype(object)
-    dates: pd.Series[Any] = pd.to_datetime(series, format=style or "ISO8601", errors="coerce")
+    dates = pd.to_datetime(clean.to_pandas().astype(object), format=style or "ISO8601", errors="coerce")
     return np.asarray(dates, dtype="datetime64[us]")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -20,7 +19,6 @@ __all__ = [
     "NumericMode",
     "calendar_parts",
     "normal_score_curve",
-    "row_chunks",
     "target_scores",
 ]
 
@@ -37,33 +35,18 @@ _TARGET_LIMIT = 10.0
 _EPOCH = np.datetime64("2000-01-01", "us")
 
 
-def row_chunks(rows: int) -> Iterator[slice]:
-    """Slices of some ten thousand rows, so that temporary arrays stay small whatever the size of the table.
-
-    >>> list(row_chunks(3))
-    [slice(0, 3, None)]
-    """
-    return (slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS))
-
-
 def normal_score_curve(sample: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Knots (x, normal score) of the piecewise-linear map from values to normal scores, clipped at ±3.
 
     Score of a value = Φ⁻¹(its rank in [0, 1]); tied values share the mean of their ranks, so that a value that most
     rows have lies near the middle of its ranks and not at an end.
 
-    Args:
-        sample: Finite values, at least one.
-
-    Example:
-        >>> x, score = normal_score_curve(np.array([1.0, 2.0, 3.0]))
-        >>> x, score
-        (array([1., 2., 3.]), array([-3., 0., 3.]))
+    >>> normal_score_curve(np.array([1.0, 2.0, 3.0]))
+    (array([1., 2., 3.]), array([-3., 0., 3.]))
     """
     ranks = np.linspace(0.0, 1.0, min(_KNOTS, len(sample)))
-    quantiles = np.quantile(sample, ranks)
     # Rounding in the interpolation must not break the order.
-    quantiles = np.maximum.accumulate(quantiles)
+    quantiles = np.maximum.accumulate(np.quantile(sample, ranks))
     x, group = np.unique(quantiles, return_inverse=True)
     mean_rank = np.bincount(group, weights=ranks) / np.bincount(group)
     return x, np.clip(ndtri(mean_rank), -SCORE_LIMIT, SCORE_LIMIT)
@@ -71,59 +54,44 @@ def normal_score_curve(sample: NDArray[Any]) -> tuple[NDArray[np.float64], NDArr
 
 @dataclass
 class NumberEncoder:
-    """Features of one column of numbers.
-
-    Attributes:
-        mode: Which of the two continuous features to give.
-        centre: Mean of the values.
-        scale: Standard deviation of the values; 0 for a constant column, which has no continuous feature.
-        fill: Median, in place of gaps.
-        knots: Where the map to normal scores bends; empty where it would only repeat the standardised values.
-        scores: Normal scores at the knots.
-        levels: Whole numbers with an indicator each; empty unless the column has few.
-        indicator: Whether there is an indicator of gaps.
-    """
+    """Features of one column of numbers."""
 
     mode: NumericMode = "both"
     centre: float = 0.0
-    scale: float = 0.0
-    fill: float = 0.0
+    scale: float = 0.0  # standard deviation; 0 for a constant column, which has no continuous feature
+    fill: float = 0.0  # median, in place of gaps
+    # The map to normal scores; empty where it would only repeat the standardised values.
     knots: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     scores: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    levels: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    indicator: bool = False
+    levels: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # whole numbers with an indicator each
+    indicator: bool = False  # of gaps
 
     @classmethod
     def fit(
-        cls,
-        values: NDArray[Any],
-        sample_rows: NDArray[np.intp] | None,
-        *,
-        name: str,
-        mode: NumericMode,
-        integer_levels: int,
+        cls, values: NDArray[Any], rows: NDArray[np.intp] | None, *, name: str, mode: NumericMode, integer_levels: int
     ) -> Self:
-        """Learn the features of a column.
+        """Learn the features of finite numbers and NaN; the quantiles from some of the rows, if they are given.
 
-        Args:
-            values: Finite numbers and NaN.
-            sample_rows: Rows to take the quantiles of; None for all.
-            name: Name of the column, for errors.
-            mode: See the class.
-            integer_levels: Columns of at most so many distinct whole numbers, in at least ten times as many rows,
-                get indicators of them.
+        At most ``integer_levels`` distinct whole numbers, in at least ten times as many rows, get indicators.
         """
-        encoder = cls(mode=mode)
-        low, high, encoder.centre, encoder.scale, gaps = _moments(values)
-        check_finite(np.array([low, high]), name)
-        encoder.indicator = gaps > 0
-        if not low < high:
-            encoder.scale = 0.0
-            encoder.fill = low
+        gap = np.isnan(values)
+        present = values[~gap].astype(np.float64)
+        encoder = cls(mode, indicator=len(present) < len(values))
+        if not len(present):
             return encoder
-        sample = _present_sample(values, sample_rows)
+        low, high = float(present.min()), float(present.max())
+        _check_finite(np.array([low, high]), name)
+        encoder.centre = encoder.fill = low
+        if low == high:
+            return encoder
+        # Relative to the largest magnitude, sums cannot overflow.
+        unit = max(abs(low), abs(high))
+        encoder.centre, encoder.scale = float((present / unit).mean()) * unit, float((present / unit).std()) * unit
+        sample = present if rows is None else values[rows][~gap[rows]].astype(np.float64)
+        if rows is not None and len(sample) < _KNOTS:
+            sample = present[: len(rows)]  # nearly all gaps: the few values there are must all count
         encoder.fill = float(np.median(sample))
-        few = _few_distinct(values, max(2, integer_levels))
+        few = _few_distinct(present, max(2, integer_levels))
         if few is None or len(few) > 2:
             if mode != "standard":
                 encoder.knots, encoder.scores = normal_score_curve(sample)
@@ -144,78 +112,38 @@ class NumberEncoder:
 
     def write(self, values: NDArray[Any], out: NDArray[np.float32], name: str) -> None:
         """Write the features of ``values`` into the columns of ``out``."""
-        for rows in row_chunks(len(values)):
+        for start in range(0, len(values), _ROWS):  # so that temporary arrays stay small
+            rows = slice(start, start + _ROWS)
             self._write_rows(np.array(values[rows], dtype=np.float64), out[rows], name)
 
     def _write_rows(self, x: NDArray[np.float64], out: NDArray[np.float32], name: str) -> None:
         gap = np.isnan(x)
-        has_gaps = bool(gap.any())
-        if has_gaps:
-            x[gap] = self.fill
-        check_finite(x, name)
-        place = 0
+        x[gap] = self.fill
+        _check_finite(x, name)
+        parts: list[NDArray[Any]] = []
         if self.scale > 0.0 and not (self.mode == "quantile" and len(self.knots)):
             # Divided first: a difference of two huge values may be infinite.
-            out[:, place] = np.clip(x / self.scale - self.centre / self.scale, -STANDARD_LIMIT, STANDARD_LIMIT)
-            place += 1
+            parts.append(np.clip(x / self.scale - self.centre / self.scale, -STANDARD_LIMIT, STANDARD_LIMIT))
         if len(self.knots):
-            out[:, place] = np.interp(x, self.knots, self.scores)
-            place += 1
-        if len(self.levels):
-            out[:, place : place + len(self.levels)] = x[:, None] == self.levels
-            if has_gaps:
-                out[gap, place : place + len(self.levels)] = 0.0
-            place += len(self.levels)
+            parts.append(np.interp(x, self.knots, self.scores))
+        parts += [(x == level) & ~gap for level in self.levels]
         if self.indicator:
-            out[:, place] = gap
+            parts.append(gap)
+        for place, part in enumerate(parts):
+            out[:, place] = part
 
 
-def check_finite(x: NDArray[np.float64], name: str) -> None:
-    """Raise, naming the column, if there is an infinity."""
+def _check_finite(x: NDArray[np.float64], name: str) -> None:
     if not np.isfinite(x).all():
         raise ValueError(
             f"X: column {name!r} contains infinity; replace it by a number, or by NaN if the value is unknown."
         )
 
 
-def _moments(values: NDArray[Any]) -> tuple[float, float, float, float, int]:
-    """Smallest, largest, mean and standard deviation of the values that are there, and the number of gaps."""
-    low, high, gaps = np.inf, -np.inf, 0
-    for rows in row_chunks(len(values)):
-        x = values[rows].astype(np.float64)
-        x = x[~np.isnan(x)]
-        gaps += rows.stop - rows.start - len(x)
-        if len(x):
-            low, high = min(low, float(x.min())), max(high, float(x.max()))
-    count = len(values) - gaps
-    if not count:
-        return 0.0, 0.0, 0.0, 0.0, gaps
-    if not low < high or np.isinf(low) or np.isinf(high):
-        return low, high, low, 0.0, gaps
-    # Sums relative to the largest magnitude cannot overflow, and two passes keep the digits of a far-off mean.
-    unit = max(abs(low), abs(high))
-    centre = sum(float(np.nansum(values[rows].astype(np.float64) / unit)) for rows in row_chunks(len(values))) / count
-    square = sum(
-        float(np.nansum((values[rows].astype(np.float64) / unit - centre) ** 2)) for rows in row_chunks(len(values))
-    )
-    return low, high, centre * unit, float(np.sqrt(square / count)) * unit, gaps
-
-
-def _present_sample(values: NDArray[Any], rows: NDArray[np.intp] | None) -> NDArray[np.float64]:
-    sample = (values if rows is None else values[rows]).astype(np.float64)
-    sample = sample[~np.isnan(sample)]
-    if rows is not None and len(sample) < _KNOTS:
-        # Nearly all gaps: the few values there are must all count.
-        sample = values[~np.isnan(values)][: len(rows)].astype(np.float64)
-    return np.asarray(sample)
-
-
-def _few_distinct(values: NDArray[Any], most: int) -> NDArray[np.float64] | None:
-    """The distinct values in order, or None if there are more than ``most``."""
-    distinct = np.empty(0)
-    for rows in (slice(0, 1000), *row_chunks(len(values))):
-        x = values[rows].astype(np.float64)
-        distinct = np.union1d(distinct, x[~np.isnan(x)])
+def _few_distinct(values: NDArray[np.float64], most: int) -> NDArray[np.float64] | None:
+    """The distinct values in order, or None if there are more than ``most``; the first settle nearly every column."""
+    for some in (values[:1000], values):
+        distinct = np.sort(pd.unique(some))
         if len(distinct) > most:
             return None
     return distinct
@@ -229,15 +157,9 @@ def calendar_parts(dates: NDArray[np.datetime64]) -> dict[str, NDArray[np.float6
     {'days': 8825.5, 'year': 2024.0, 'month': 2.0, 'day': 29.0, 'weekday': 3.0, 'hour': 12.0}
     """
     index = pd.DatetimeIndex(dates)
-    days = (dates - _EPOCH) / np.timedelta64(1, "D")
-    parts = {
-        "year": index.year,
-        "month": index.month,
-        "day": index.day,
-        "weekday": index.day_of_week,
-        "hour": index.hour,
-    }
-    return {"days": days, **{name: np.asarray(part, dtype=np.float64) for name, part in parts.items()}}
+    parts = {"days": (dates - _EPOCH) / np.timedelta64(1, "D"), "year": index.year, "month": index.month}
+    parts |= {"day": index.day, "weekday": index.day_of_week, "hour": index.hour}
+    return {name: np.asarray(part, dtype=np.float64) for name, part in parts.items()}
 
 
 @dataclass
@@ -248,22 +170,14 @@ class DateEncoder:
     indicator: bool = False
 
     @classmethod
-    def fit(
-        cls,
-        dates: NDArray[np.datetime64],
-        sample_rows: NDArray[np.intp] | None,
-        *,
-        name: str,
-        mode: NumericMode,
-        integer_levels: int,
-    ) -> Self:
+    def fit(cls, dates: NDArray[np.datetime64], rows: NDArray[np.intp] | None, **details: Any) -> Self:
         """Learn the features of a column of dates; arguments as for :meth:`NumberEncoder.fit`."""
         encoder = cls(indicator=bool(np.isnat(dates).any()))
-        for part_name, values in calendar_parts(dates).items():
-            part = NumberEncoder.fit(values, sample_rows, name=name, mode=mode, integer_levels=integer_levels)
+        for name, values in calendar_parts(dates).items():
+            part = NumberEncoder.fit(values, rows, **details)
             part.indicator = False  # one indicator for the date serves all its parts
             if part.suffixes:
-                encoder.parts[part_name] = part
+                encoder.parts[name] = part
         return encoder
 
     @property
@@ -286,18 +200,11 @@ class DateEncoder:
 
 @dataclass(frozen=True)
 class Folds:
-    """The target of the training rows and a partition of them, for cross-fitted target rates.
+    """The target of the training rows and a partition of them, for cross-fitted target rates."""
 
-    Attributes:
-        indicator: Whether a row belongs to a class, shape (n, classes).
-        names: Names of the classes.
-        fold: Part of each row, shape (n,).
-        parts: Number of parts.
-    """
-
-    indicator: NDArray[np.bool_]
-    names: list[str]
-    fold: NDArray[np.int8]
+    indicator: NDArray[np.bool_]  # (n, classes)
+    names: list[str]  # of the classes
+    fold: NDArray[np.int8]  # part of each row, (n,)
     parts: int
 
 
@@ -306,14 +213,10 @@ def target_scores(hits: NDArray[Any], counts: NDArray[Any], prior: NDArray[Any])
 
     The rate of a level is shrunk to the prior as if ten more rows had been seen: (hits + 10·prior) / (count + 10).
 
-    Args:
-        hits: Rows of each class in each level, shape (levels, classes).
-        counts: Rows in each level, shape (levels,).
-        prior: Overall rate of each class, shape (classes,), each strictly between 0 and 1.
+    Shapes are (levels, classes), (levels,) and (classes,); priors lie strictly between 0 and 1.
 
-    Example:
-        >>> target_scores(np.array([[0.0]]), np.array([0.0]), np.array([0.3]))
-        array([[0.]])
+    >>> target_scores(np.array([[0.0]]), np.array([0.0]), np.array([0.3]))
+    array([[0.]])
     """
     rate = (hits + _PRIOR_ROWS * prior) / (counts[:, None] + _PRIOR_ROWS)
     return np.asarray(np.log(rate / (1 - rate)) - np.log(prior / (1 - prior)))
@@ -321,23 +224,14 @@ def target_scores(hits: NDArray[Any], counts: NDArray[Any], prior: NDArray[Any])
 
 @dataclass
 class CategoryEncoder:
-    """Features of one column of categories.
+    """Features of one column of categories; those that are not given are empty."""
 
-    Attributes:
-        levels: Known levels as text keys, the most frequent first.
-        shown: How many of them, from the first, have an indicator each.
-        rare: Whether one indicator stands for all other levels, those never seen included.
-        indicator: Whether there is an indicator of gaps.
-        log_count: Standardised log-frequency of each level, the last entry for unknown ones; empty if not a feature.
-        target: Target scores of each level and class, the last row (zeros) for unknown ones; no columns if unused.
-        target_scale: What the target scores were divided by, shape (classes,).
-        target_names: Classes of the target scores.
-    """
-
-    levels: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=object))
-    shown: int = 0
-    rare: bool = False
-    indicator: bool = False
+    levels: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=object))  # the most frequent first
+    shown: int = 0  # levels, from the first, with an indicator each
+    rare: bool = False  # whether one indicator stands for all other levels, those never seen included
+    indicator: bool = False  # of gaps
+    # Standardised log-frequency of each level; target scores (levels, classes) and what they were divided by. The last
+    # entry is for unknown levels.
     log_count: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, dtype=np.float32))
     target: NDArray[np.float32] = field(default_factory=lambda: np.empty((1, 0), dtype=np.float32))
     target_scale: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
@@ -354,15 +248,10 @@ class CategoryEncoder:
         frequency: bool,
         folds: Folds | None,
     ) -> Self:
-        """Learn the features of a column.
+        """Learn the features of a column: the place of each row's key among the keys, -1 for a gap.
 
-        Args:
-            codes: Position of each row's key, -1 for a gap.
-            keys: Distinct keys.
-            max_one_hot: At most so many indicators of levels.
-            min_frequency: Levels with fewer rows have no indicator of their own.
-            frequency: Whether to give the log-frequency of the level.
-            folds: The target, for target rates; None for none.
+        At most ``max_one_hot`` levels, of at least ``min_frequency`` rows, have an indicator. ``frequency`` adds the
+        log-frequency of the level, ``folds`` the target rates.
         """
         encoder = cls(indicator=bool((codes < 0).any()))
         counts = np.bincount(codes[codes >= 0], minlength=len(keys))
@@ -376,37 +265,21 @@ class CategoryEncoder:
         if encoder.shown == 0 or counts[counts > 1].sum() < _LEAST_REPEATED * counts.sum():
             # Identifiers or free text: what is seen once says nothing about new rows.
             return cls(indicator=encoder.indicator)
+        # A level seen once says no more than an unknown one.
+        known = max(encoder.shown, int((counts > 1).sum())) if encoder.rare else len(order)
         if frequency:
-            encoder._fit_frequency(counts)
+            logs = np.log(counts)
+            mean = np.average(logs, weights=counts)
+            deviation = float(np.sqrt(np.average((logs - mean) ** 2, weights=counts)))
+            if deviation > 1e-6:
+                encoder.log_count = ((np.append(logs[:known], 0.0) - mean) / deviation).astype(np.float32)
         if folds is not None:
-            encoder._fit_target(encoder.find(codes, keys), counts, folds)
-        if not frequency and folds is None:
-            encoder.levels = encoder.levels[: encoder.shown]
-        elif encoder.rare:
-            # A level seen once says no more than an unknown one.
-            encoder._keep(max(encoder.shown, int((counts > 1).sum())))
+            scores = _scores_of_levels(encoder.find(codes, keys), len(order), folds.indicator, folds)
+            deviation_of = np.sqrt(np.average(scores[:-1] ** 2, axis=0, weights=counts))
+            encoder.target_scale = np.where(deviation_of > 1e-6, deviation_of, 1.0)
+            encoder.target, encoder.target_names = encoder._scaled(scores[[*range(known), -1]]), folds.names
+        encoder.levels = encoder.levels[: known if frequency or folds is not None else encoder.shown]
         return encoder
-
-    def _keep(self, levels: int) -> None:
-        self.levels = self.levels[:levels]
-        if len(self.log_count):
-            self.log_count = np.append(self.log_count[:levels], self.log_count[-1])
-        self.target = np.concatenate([self.target[:levels], self.target[-1:]])
-
-    def _fit_frequency(self, counts: NDArray[np.intp]) -> None:
-        logs = np.append(np.log(counts), 0.0)
-        mean = np.average(logs[:-1], weights=counts)
-        deviation = float(np.sqrt(np.average((logs[:-1] - mean) ** 2, weights=counts)))
-        if deviation > 1e-6:
-            self.log_count = ((logs - mean) / deviation).astype(np.float32)
-
-    def _fit_target(self, level: NDArray[np.intp], counts: NDArray[np.intp], folds: Folds) -> None:
-        hits = _hits(level, len(counts), folds.indicator)
-        scores = target_scores(hits, counts, _prior(folds.indicator))
-        deviation = np.sqrt(np.average(scores**2, axis=0, weights=counts))
-        self.target_scale = np.where(deviation > 1e-6, deviation, 1.0)
-        self.target = self._scaled(np.vstack([scores, np.zeros(scores.shape[1])]))
-        self.target_names = folds.names
 
     def _scaled(self, scores: NDArray[np.float64]) -> NDArray[np.float32]:
         return np.clip(scores / self.target_scale, -_TARGET_LIMIT, _TARGET_LIMIT).astype(np.float32)
@@ -432,17 +305,11 @@ class CategoryEncoder:
     def write(
         self, codes: NDArray[np.intp], keys: NDArray[Any], out: NDArray[np.float32], folds: Folds | None = None
     ) -> None:
-        """Write the features into the columns of ``out``.
-
-        Args:
-            codes: Position of each row's key, -1 for a gap.
-            keys: Distinct keys.
-            out: Shape (n, features).
-            folds: Given for the training rows: their target rates are then taken from the other parts only.
-        """
+        """Write the features into ``out``; ``folds``, given for the training rows, cross-fit the target rates."""
         level = self.find(codes, keys)
-        first = 1 if len(self._indicated) < self.shown else 0
+        known = np.maximum(level, -1)
         place = len(self._indicated)
+        first = self.shown - place
         out[:, :place] = 0.0
         rows = np.flatnonzero((level >= first) & (level < self.shown))
         out[rows, level[rows] - first] = 1.0
@@ -450,28 +317,19 @@ class CategoryEncoder:
             out[:, place] = (level >= self.shown) | (level == -1)
             place += 1
         if len(self.log_count):
-            out[:, place] = np.where(level == -2, np.float32(0.0), self.log_count[np.maximum(level, -1)])
+            out[:, place] = np.where(level == -2, np.float32(0.0), self.log_count[known])
             place += 1
         if self.target_names:
-            stop = place + len(self.target_names)
+            target = out[:, place : place + len(self.target_names)]
+            place += len(self.target_names)
             if folds is None:
-                out[:, place:stop] = self.target[np.maximum(level, -1)]
+                target[:] = self.target[known]
             else:
-                self._write_cross_fitted(level, out[:, place:stop], folds)
-            place = stop
+                for here in (folds.fold == part for part in range(folds.parts)):
+                    scores = _scores_of_levels(level[~here], len(self.levels), folds.indicator[~here], folds)
+                    target[here] = self._scaled(scores)[known[here]]
         if self.indicator:
             out[:, place] = level == -2
-
-    def _write_cross_fitted(self, level: NDArray[np.intp], out: NDArray[np.float32], folds: Folds) -> None:
-        size = len(self.levels)
-        prior = _prior(folds.indicator)
-        for part in range(folds.parts):
-            here = folds.fold == part
-            others = level[~here]
-            counts = np.bincount(others[others >= 0], minlength=size)
-            scores = target_scores(_hits(others, size, folds.indicator[~here]), counts, prior)
-            table = self._scaled(np.vstack([scores, np.zeros(scores.shape[1])]))
-            out[here] = table[np.maximum(level[here], -1)]
 
     def __getstate__(self) -> dict[str, Any]:
         """The levels as one piece of JSON: savers that write every string apart take long over many levels."""
@@ -482,11 +340,12 @@ class CategoryEncoder:
         self.levels = np.array(json.loads(state["levels"]), dtype=object)
 
 
-def _prior(indicator: NDArray[np.bool_]) -> NDArray[np.float64]:
-    # Half a row more of each kind keeps the log-odds finite for a label that all rows have.
-    return np.asarray((indicator.sum(axis=0) + 0.5) / (len(indicator) + 1.0))
-
-
-def _hits(level: NDArray[np.intp], size: int, indicator: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _scores_of_levels(
+    level: NDArray[np.intp], size: int, indicator: NDArray[np.bool_], folds: Folds
+) -> NDArray[np.float64]:
+    """Target scores of each level, from some of the rows, and zeros as a last row for unknown levels."""
     hits = [np.bincount(level[column & (level >= 0)], minlength=size) for column in indicator.T]
-    return np.stack(hits, axis=1).astype(np.float64)
+    # Half a row more of each kind keeps the log-odds finite for a label that all rows have.
+    prior = (folds.indicator.sum(axis=0) + 0.5) / (len(folds.indicator) + 1.0)
+    scores = target_scores(np.stack(hits, axis=1), np.bincount(level[level >= 0], minlength=size), prior)
+    return np.vstack([scores, np.zeros(scores.shape[1])])

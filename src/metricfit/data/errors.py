@@ -13,12 +13,7 @@ class BadDataError(ValueError):
 
 
 class BadArgumentError(ValueError):
-    """An argument asks for something that the table does not have, or that does not go together.
-
-    Attributes:
-        argument: Name of the argument.
-        problem: What is wrong with it, and what to do.
-    """
+    """An argument asks for something that the table does not have; ``problem`` says what to do."""
 
     def __init__(self, argument: str, problem: str) -> None:
         super().__init__(f"{argument}: {problem}")
@@ -26,17 +21,11 @@ class BadArgumentError(ValueError):
 
 
 class BadValueError(ValueError):
-    """A value that a column cannot hold.
-
-    Attributes:
-        row: Its place among the values.
-        value: The text.
-        expected: What the column holds.
-    """
+    """A value, and its row, that a column cannot hold."""
 
     def __init__(self, row: int, value: str, expected: str) -> None:
         super().__init__(f"expected {expected}, got {value!r}")
-        self.row, self.value, self.expected = row, value, expected
+        self.row = row
 
 
 def close_to(name: str, known: Iterable[str]) -> str:

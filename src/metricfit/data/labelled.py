@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from metricfit.data.errors import BadArgumentError, BadDataError, BadValueError
 from metricfit.data.memory import check_memory
 from metricfit.data.reader import Rows, TableFile
 from metricfit.data.tables import repeated
-from metricfit.data.targets import indicators_of_rows, matched_labels, read_classes, read_labels
+from metricfit.data.targets import indicators_of_rows, keep_labelled, matched_labels, read_classes, read_labels
 from metricfit.inputs import Task
 
 __all__ = ["LabelledTable", "Roles", "read_labelled", "read_labelled_like"]
@@ -51,14 +51,16 @@ class Roles:
 
     def check(self, file: TableFile) -> None:
         """Raise an error unless every name is a column of the file and the target has no second role."""
-        for argument in ("target", "ignore", "use", "categorical"):
-            file.check_columns(getattr(self, argument), argument)
-        for argument in ("group", "time", "weight"):
-            if (column := getattr(self, argument)) is not None:
-                file.check_columns([column], argument)
+        for argument in ("target", "ignore", "use", "categorical", "group", "time", "weight"):
+            names = getattr(self, argument) or []
+            file.check_columns([names] if isinstance(names, str) else names, argument)
         others = {self.group, self.time, self.weight, *self.ignore, *self.use, *self.categorical}
         for name in [name for name in self.target if name in others] or repeated(self.target):
             raise BadArgumentError("target", f"the column {name!r} cannot have a second role.")
+
+    def columns(self, features: Iterable[str]) -> list[str]:
+        """The features and all columns that have a role, each once."""
+        return list(dict.fromkeys([*features, *self.target, *filter(None, (self.group, self.time, self.weight))]))
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -124,8 +126,8 @@ class LabelledTable:
         held = late
         if self.groups is not None:
             both = np.isin(self.groups, self.groups[~late]) & late
-            left_out = f"{int(both.sum()):,} late rows left out: their groups have earlier rows"
-            self.choices.append(Choice("rows", left_out, ("group",)))
+            early = f"{int(both.sum()):,} late rows left out: their groups have earlier rows"
+            self.choices.append(Choice("rows", early, ("group",)))
             held = late & ~both
         if not _same_classes(self.y[~late], self.y) or not held.any():
             raise BadArgumentError("time", "split by it, some classes only occur late, or no late row is left.")
@@ -134,13 +136,9 @@ class LabelledTable:
         return self.take(~late), self.take(held)
 
     def fold_groups(self, folds: int | None) -> tuple[NDArray[Any] | None, int | None]:
-        """The groups that folds keep together (spans of time where there are no groups), and the number of folds.
+        """The groups that folds keep together (spans of time if there are none), and the number of folds.
 
-        Args:
-            folds: The number of folds that is wanted, or None.
-
-        Returns:
-            None and ``folds`` where rows may be split at will.
+        They are None and ``folds``, the number that is wanted or None, where rows may be split at will.
         """
         groups = self.groups
         if groups is None and self.time is not None:
@@ -197,17 +195,13 @@ def read_labelled(
     memory = check_memory(file, features, wanted, categorical=roles.categorical, gaps=roles.gaps)
     if memory and note is not None:
         note(memory)
-    special = [n for n in (roles.group, roles.time, roles.weight) if n]
-    rows = file.read(list(dict.fromkeys([*features, *roles.target, *special])), max_rows, seed)
+    rows = file.read(roles.columns(features), max_rows, seed)
     choices = list(file.choices)
     if max_rows is not None and len(rows) == max_rows:
         choices.append(Choice("rows", f"{max_rows:,} rows drawn at random", ("max_rows",)))
     several = len(roles.target) > 1
-    rows, y = (
-        read_labels(rows, roles.target, task, choices)
-        if several
-        else read_classes(rows, roles.target[0], task, choices)
-    )
+    read: Any = read_labels if several else read_classes
+    rows, y = read(rows, roles.target if several else roles.target[0], task, choices)
     formats = rows.formats(features, categorical=roles.categorical, gaps=roles.gaps)
     for name, how in formats.items():
         if how.style:
@@ -221,28 +215,17 @@ def read_labelled(
 def read_labelled_like(
     file: TableFile, roles: Roles, formats: dict[str, ColumnFormat], classes: NDArray[Any]
 ) -> LabelledTable:
-    """Read a table with the columns, types and classes (or labels) that a model has.
-
-    Args:
-        file: The file.
-        roles: Which column is what; group, time and weight may be missing in the file.
-        formats: How the model's columns are read.
-        classes: The model's classes, or names of its labels.
-    """
+    """Read a table with the columns, types and classes (or labels) of a model; group, time, weight may be missing."""
     file.check_model_columns(formats)
     file.check_columns(roles.target, "target")
     known = set(file.columns)
     absent: dict[str, Any] = {n: None for n in ("group", "time", "weight") if getattr(roles, n) not in known}
     roles = replace(roles, **absent)
-    special = [n for n in (roles.group, roles.time, roles.weight) if n]
-    rows = file.read(list(dict.fromkeys([*formats, *roles.target, *special])))
+    rows = file.read(roles.columns(formats))
     several = len(roles.target) > 1
     y, present = indicators_of_rows(rows, roles.target) if several else matched_labels(rows, roles.target[0], classes)
-    choices = []
-    if not present.all():
-        left_out = f"{int((~present).sum()):,} rows of {file.name} without a label left out"
-        choices.append(Choice("rows", left_out))
-        rows = rows.take(present)
+    choices: list[Choice] = []
+    rows = keep_labelled(rows, present, f"of {file.name} without a label", choices)
     if not len(rows):
         raise BadDataError(f"{file.name}: no row has a label in {', '.join(map(repr, roles.target))}.")
     X = rows.frame(formats, roles.gaps)

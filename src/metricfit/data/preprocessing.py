@@ -24,7 +24,6 @@ __all__ = [
     "TablePreprocessor",
     "UnusedColumnsWarning",
     "columns_in_words",
-    "unused_in_words",
     "warn_of_unused",
 ]
 
@@ -131,12 +130,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
-        """Learn the features.
-
-        Args:
-            X: The table, shape (n, columns).
-            y: Class labels (n,) or 0/1 indicators (n, labels); used for target rates only, may be left out.
-        """
+        """Learn the features of a table (n, columns); ``y``, for target rates only, are classes or 0/1 labels."""
         self._fit(Table(X), X, y)
         return self
 
@@ -161,26 +155,18 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Names of the features, e.g. ``age``, ``age__quantile``, ``city=Rome``, ``city__missing``."""
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)
-        features = [
-            f"{name}{suffix}" for name, c in zip(names, self.columns_, strict=True) for suffix in c.encoder.suffixes
-        ]
+        columns = zip(names, self.columns_, strict=True)
+        features = [f"{name}{suffix}" for name, c in columns for suffix in c.encoder.suffixes]
         return np.array(features or ["constant"], dtype=object)
 
     def describe(self) -> list[ColumnSummary]:
         """What became of each column and why, in the order of the columns."""
         check_is_fitted(self)
-        return [
-            ColumnSummary(
-                c.name,
-                c.format.kind,
-                c.format.reason,
-                c.gaps,
-                c.levels,
-                tuple(f"{c.name}{suffix}" for suffix in c.encoder.suffixes),
-                c.dropped,
-            )
-            for c in self.columns_
-        ]
+        found = []
+        for c in self.columns_:
+            features = tuple(f"{c.name}{suffix}" for suffix in c.encoder.suffixes)
+            found.append(ColumnSummary(c.name, c.format.kind, c.format.reason, c.gaps, c.levels, features, c.dropped))
+        return found
 
     @property
     def formats_(self) -> dict[str, ColumnFormat]:
@@ -216,14 +202,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             codes, keys = as_keys(values, name)
             gaps, levels = int((codes < 0).sum()), len(np.unique(codes[codes >= 0]))
             many = levels > self.max_one_hot
-            encoder = CategoryEncoder.fit(
-                codes,
-                keys,
-                max_one_hot=self.max_one_hot,
-                min_frequency=self.min_frequency,
-                frequency=many,
-                folds=folds if many else None,
-            )
+            most = {"max_one_hot": self.max_one_hot, "min_frequency": self.min_frequency}
+            encoder = CategoryEncoder.fit(codes, keys, **most, frequency=many, folds=folds if many else None)
             if not encoder.shown:
                 dropped = "constant" if levels < 2 else _FREE_TEXT
         elif how.kind == "date":
@@ -274,27 +254,24 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     f"categorical_features: a mask needs one entry per column, {len(names)}, got {len(given)}."
                 )
             return {i for i, g in enumerate(given) if g}
-        where = {name: i for i, name in enumerate(names)}
-        return {_position(g, where) for g in given}
+        return {_position(g, names) for g in given}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
+        for name in ("allow_nan", "sparse", "categorical", "string"):
+            setattr(tags.input_tags, name, True)
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
 
-def _position(given: Any, names: dict[str, int]) -> int:
+def _position(given: Any, names: list[str]) -> int:
     if isinstance(given, int | np.integer):
         if not -len(names) <= given < len(names):
             raise ValueError(f"categorical_features: X has {len(names)} columns, got position {given}.")
         return int(given) % len(names)
     if given not in names:
         raise ValueError(f"categorical_features: X has no column {given!r}; {close_to(str(given), names)}")
-    return names[given]
+    return names.index(given)
 
 
 def _write_column(column: _FittedColumn, values: Column, out: NDArray[np.float32], folds: Folds | None) -> None:
@@ -341,20 +318,17 @@ def columns_in_words(preprocessor: Any) -> list[Choice]:
     if not isinstance(preprocessor, TablePreprocessor):
         return []
     read = [c.name for c in preprocessor.columns_ if c.format.text and c.format.kind == "number"]
-    found = [Choice("unused", text) for text in unused_in_words(preprocessor)]
+    found = [Choice("unused", text) for text in _unused_in_words(preprocessor.columns_)]
     if read:
         were = "was" if len(read) == 1 else "were"
         found.insert(0, Choice("columns", f"{_named(read)} written as text {were} read as numbers"))
     return found
 
 
-def unused_in_words(preprocessor: Any) -> list[str]:
-    """The columns that the built-in preprocessor dropped, one line per reason."""
-    if not isinstance(preprocessor, TablePreprocessor):
-        return []
-    dropped = [c for c in preprocessor.describe() if c.dropped]
-    reasons = dict.fromkeys(c.dropped for c in dropped)
-    return [f"{_named([c.name for c in dropped if c.dropped == reason])} not used: {reason}" for reason in reasons]
+def _unused_in_words(columns: list[_FittedColumn]) -> list[str]:
+    """The columns that were dropped, one line per reason."""
+    reasons = dict.fromkeys(c.dropped for c in columns if c.dropped)
+    return [f"{_named([c.name for c in columns if c.dropped == reason])} not used: {reason}" for reason in reasons]
 
 
 class UnusedColumnsWarning(UserWarning):
@@ -362,20 +336,15 @@ class UnusedColumnsWarning(UserWarning):
 
 
 def warn_of_unused(preprocessor: Any, *, stacklevel: int = 2) -> None:
-    """Warn of text that was dropped, and of a table of which nothing is left.
-
-    Args:
-        preprocessor: Fitted; only the built-in one is looked at.
-        stacklevel: As for :func:`warnings.warn`, seen from the caller.
-    """
+    """Warn of text that the built-in preprocessor dropped, and of a table of which nothing is left."""
     if not isinstance(preprocessor, TablePreprocessor):
         return
-    columns = preprocessor.describe()
+    columns = preprocessor.columns_
     texts = [c.name for c in columns if c.dropped == _FREE_TEXT]
-    if not any(c.features for c in columns):
+    if not any(c.encoder.suffixes for c in columns):
         message = (
             "X: no column can be used, so every row will get the same probabilities "
-            f"({'; '.join(unused_in_words(preprocessor))}). Give columns that vary; turn text into numbers, dates or "
+            f"({'; '.join(_unused_in_words(columns))}). Give columns that vary; turn text into numbers, dates or "
             "categories that repeat."
         )
     elif texts:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import csv
 import gzip
 import io
+import itertools
 import os
 import shutil
 import sys
@@ -63,11 +65,7 @@ class TableFile:
     choices: list[Choice] = field(default_factory=list)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows in order, some ten thousand at a time; all fields of a CSV file are text.
-
-        Args:
-            columns: Only these.
-        """
+        """The rows in order, some ten thousand at a time; all fields of a CSV file are text."""
         wanted = list(self.columns if columns is None else columns)
         found = self._parquet_batches(wanted) if self.kind == "parquet" else self._csv_batches(wanted)
         for batch in found:
@@ -75,42 +73,36 @@ class TableFile:
                 yield batch.slice(start, _BATCH_ROWS)
 
     def read(self, columns: Sequence[str] | None = None, max_rows: int | None = None, seed: int = 0) -> Rows:
-        """All rows, or a random part of them that is never more in memory than twice its size.
-
-        Args:
-            columns: Only these.
-            max_rows: Rows to keep at most, drawn at random; their order stays.
-            seed: Of the drawing.
-        """
+        """All rows, or ``max_rows`` drawn at random, in their order; never more than twice as many are in memory."""
         random = np.random.default_rng(seed)
         kept: list[pa.RecordBatch] = []
-        keys: list[NDArray[np.float64]] = []
-        records: list[NDArray[np.int64]] = []
-        count = held = 0
+        keys, records = np.empty(0), np.empty(0, dtype=np.int64)
+        count = 0
+
+        def draw(most: int) -> None:
+            nonlocal kept, keys, records
+            keep = keys <= np.partition(keys, most - 1)[most - 1]
+            kept = pa.Table.from_batches(kept).filter(pa.array(keep)).combine_chunks().to_batches()
+            keys, records = keys[keep], records[keep]
+
         for batch in self.batches(columns):
             kept.append(batch)
-            records.append(np.arange(count, count + batch.num_rows))
-            keys.append(random.random(batch.num_rows))
-            count, held = count + batch.num_rows, held + batch.num_rows
-            if max_rows is not None and held > 2 * max_rows:
-                kept, keys, records = _smallest(kept, keys, records, max_rows)
-                held = max_rows
+            if max_rows is not None:
+                keys = np.append(keys, random.random(batch.num_rows))
+                records = np.append(records, np.arange(count, count + batch.num_rows))
+                if len(keys) > 2 * max_rows:
+                    draw(max_rows)
+            count += batch.num_rows
         if not count:
             raise BadDataError(f"{self.name}: has a header but no rows.")
-        if max_rows is not None and held > max_rows:
-            kept, keys, records = _smallest(kept, keys, records, max_rows)
-        return Rows(self, pa.Table.from_batches(kept), np.concatenate(records))
+        if max_rows is not None and len(keys) > max_rows:
+            draw(max_rows)
+        return Rows(self, pa.Table.from_batches(kept), np.arange(count) if max_rows is None else records)
 
     def frames(
         self, formats: dict[str, ColumnFormat], more: Sequence[str] = (), gaps: Sequence[str] = GAPS
     ) -> Iterator[tuple[pd.DataFrame, Rows]]:
-        """Batches of rows as values, read as they were for training, with the rows they come from.
-
-        Args:
-            formats: How the model's columns are read; an error names those that the file does not have.
-            more: Further columns to have in the rows.
-            gaps: Texts that stand for a missing value.
-        """
+        """Batches of rows as values, read as the formats say, with the rows they come from and ``more`` columns."""
         self.check_model_columns(formats)
         count = 0
         for batch in self.batches(list(dict.fromkeys([*formats, *more]))):
@@ -121,29 +113,27 @@ class TableFile:
 
     def check_columns(self, names: Iterable[str], argument: str) -> None:
         """Raise an error, with what is close, for a name that is no column."""
-        known = set(self.columns)
-        for name in names:
-            if name not in known:
-                raise BadArgumentError(argument, f"{self.name} has no column {name!r}; {close_to(name, self.columns)}")
+        for name in self._lacks(names):
+            raise BadArgumentError(argument, f"{self.name} has no column {name!r}; {close_to(name, self.columns)}")
 
     def check_model_columns(self, names: Iterable[str]) -> None:
         """Raise an error that names the columns of a model that the file does not have."""
-        known = set(self.columns)
-        if missing := [name for name in names if name not in known]:
+        if missing := self._lacks(names):
             shown = ", ".join(repr(name) for name in missing[:10])
             raise BadDataError(
                 f"{self.name}: lacks {len(missing)} column{'s' if len(missing) > 1 else ''} that the model was trained "
                 f"on: {shown}{' and more' if len(missing) > 10 else ''}."
             )
 
+    def _lacks(self, names: Iterable[str]) -> list[str]:
+        known = set(self.columns)
+        return [name for name in names if name not in known]
+
     def line_of(self, record: int) -> int:
         """The line on which a data record (from 0) starts, header and quoted line breaks counted."""
         if self.kind == "parquet":
             return record + 1
-        for number, (line, _) in enumerate(self._records()):
-            if number == record + 1:
-                return line
-        return record + 2
+        return next((line for line, _ in itertools.islice(self._records(), record + 1, None)), record + 2)
 
     def _parquet_batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         try:
@@ -176,15 +166,15 @@ class TableFile:
 
     def _explained(self, error: Exception) -> BadDataError:
         """What is wrong, with its line: found by reading the file once more, slowly."""
+        width = len(self.columns)
         try:
             for line, fields in self._records():
-                if len(fields) != len(self.columns):
-                    found = f"{len(fields)} field{'s' if len(fields) != 1 else ''}"
-                    where = f"after column {self.columns[min(len(fields), len(self.columns)) - 1]!r}"
+                if len(fields) != width:
                     return BadDataError(
-                        f"{self.name}, line {line}: expected {len(self.columns)} fields as in the header, found {found}"
-                        f" (it differs {where}); correct the line, or quote a field that holds the separator "
-                        f"{self.separator!r}."
+                        f"{self.name}, line {line}: expected {width} fields as in the header, found {len(fields)} "
+                        f"field{'s' if len(fields) != 1 else ''} (it differs after column "
+                        f"{self.columns[min(len(fields), width) - 1]!r}); correct the line, or quote a field that "
+                        f"holds the separator {self.separator!r}."
                     )
         except UnicodeDecodeError as wrong:
             return BadDataError(
@@ -207,13 +197,7 @@ class TableFile:
 
 @dataclass
 class Rows:
-    """Rows of a file as they stand there.
-
-    Attributes:
-        file: The file.
-        table: The columns: text for CSV.
-        records: The place of each row in the file, from 0.
-    """
+    """Rows of a file as they stand there (text for CSV), and the place of each in the file, from 0."""
 
     file: TableFile
     table: pa.Table
@@ -230,24 +214,13 @@ class Rows:
     def formats(
         self, columns: Iterable[str], *, categorical: Iterable[str] = (), gaps: Sequence[str] = GAPS
     ) -> dict[str, ColumnFormat]:
-        """What the columns hold.
-
-        Args:
-            columns: Their names.
-            categorical: Columns to take as categories though they may hold numbers.
-            gaps: Texts that stand for a missing value.
-        """
+        """What the columns hold; those named as categories are taken as such though they may hold numbers."""
         named = set(categorical)
         given = ColumnFormat("category", reason="named as a category")
         return {name: given if name in named else find_format(self.column(name), gaps) for name in columns}
 
     def frame(self, formats: dict[str, ColumnFormat], gaps: Sequence[str] = GAPS) -> pd.DataFrame:
-        """Columns as values.
-
-        Args:
-            formats: How to read them.
-            gaps: Texts that stand for a missing value.
-        """
+        """Columns as values, read as the formats say."""
         return pd.DataFrame({name: self.read(name, how, gaps) for name, how in formats.items()}, copy=False)
 
     def read(self, name: str, how: ColumnFormat, gaps: Sequence[str] = GAPS) -> Any:
@@ -316,13 +289,7 @@ def read_table(
 
 
 def open_table(path: str | os.PathLike[str], *, separator: str | None = None, encoding: str | None = None) -> TableFile:
-    """Look at a file: its kind, columns, separator and encoding.
-
-    Args:
-        path: A CSV, CSV.gz or Parquet file, whatever its name; ``-`` for standard input.
-        separator: Of a CSV file, if it is not to be found out.
-        encoding: Likewise.
-    """
+    """Look at a file: its kind, columns, separator and encoding; arguments as for :func:`read_table`."""
     name = "standard input" if path == "-" else os.fspath(path)
     file = Path(path) if path != "-" else _spooled(sys.stdin.buffer)
     if file.is_dir():
@@ -383,8 +350,6 @@ def _spooled(stream: IO[bytes]) -> Path:
     handle, name = tempfile.mkstemp(prefix="metricfit-stdin-")
     with os.fdopen(handle, "wb") as file:
         shutil.copyfileobj(stream, file)
-    import atexit
-
     atexit.register(lambda: Path(name).unlink(missing_ok=True))
     return Path(name)
 
@@ -442,13 +407,3 @@ def _checked_names(names: list[str], file: str) -> list[str]:
     if twice := repeated(cleaned):
         raise BadDataError(f"{file}, line 1: the header has the column {twice[0]!r} twice; rename one of them.")
     return cleaned
-
-
-def _smallest(
-    kept: list[pa.RecordBatch], keys: list[NDArray[np.float64]], records: list[NDArray[np.int64]], most: int
-) -> tuple[list[pa.RecordBatch], list[NDArray[np.float64]], list[NDArray[np.int64]]]:
-    """The rows with the smallest keys, in their order."""
-    key, record = np.concatenate(keys), np.concatenate(records)
-    keep = key <= np.partition(key, most - 1)[most - 1]
-    table = pa.Table.from_batches(kept).filter(pa.array(keep)).combine_chunks()
-    return table.to_batches(), [key[keep]], [record[keep]]

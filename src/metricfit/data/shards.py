@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-__all__ = ["OPEN_PIECES", "ROWS_AT_ONCE", "Chunk", "Shards", "frame_of", "share_of_rows"]
+from metricfit.data.reader import Rows, TableFile, open_table
+
+__all__ = ["OPEN_PIECES", "ROWS_AT_ONCE", "Chunk", "Shards", "share_of_rows"]
 
 ROWS_AT_ONCE = 16_384
 """Rows that come from a file at once."""
@@ -29,17 +30,11 @@ _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive rows of one piece of the table.
-
-    Attributes:
-        piece: Number of the piece.
-        start: Place of the first row in the piece.
-        rows: The rows.
-    """
+    """Consecutive rows of one piece of the table; ``start`` is the place of the first one in the piece."""
 
     piece: int
     start: int
-    rows: pa.RecordBatch
+    rows: pd.DataFrame
 
 
 class Shards:
@@ -64,18 +59,20 @@ class Shards:
         kinds = {_SUFFIXES[file.suffix.lower()] for file in self.files}
         if len(kinds) > 1:
             raise ValueError("source: expected files of one kind, got both Parquet and CSV.")
-        self.kind = kinds.pop()
-        self._dataset = ds.dataset([str(file) for file in self.files], format=self.kind)
-        fragments = self._dataset.get_fragments()
-        if self.kind == "parquet":
-            self.pieces = [piece for fragment in fragments for piece in fragment.split_by_row_group()]
+        if kinds == {"parquet"}:
+            dataset = ds.dataset([str(file) for file in self.files], format="parquet")
+            self.columns: list[str] = list(dataset.schema.names)
+            self.pieces: list[Any] = [p for fragment in dataset.get_fragments() for p in fragment.split_by_row_group()]
+            self._schema = dataset.schema
         else:
-            self.pieces = list(fragments)
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns."""
-        return list(self._dataset.schema.names)
+            self.pieces = [open_table(file) for file in self.files]
+            self.columns = self.pieces[0].columns
+            # The first rows of every file say what a column holds; a value further on that does not fit is an error.
+            for file in self.pieces:
+                file.check_columns(self.columns, "source")
+            starts = [next(file.batches(self.columns), None) for file in self.pieces]
+            first = pa.Table.from_batches([batch for batch in starts if batch is not None])
+            self._formats = Rows(self.pieces[0], first, np.arange(len(first))).formats(self.columns)
 
     def chunks(
         self,
@@ -85,14 +82,7 @@ class Shards:
         open_pieces: int = 1,
         rows: int = ROWS_AT_ONCE,
     ) -> Iterator[Chunk]:
-        """All rows, a bounded number at a time.
-
-        Args:
-            columns: The columns wanted; all by default.
-            order: Numbers of the pieces, in the order in which they are opened; all of them, in turn, by default.
-            open_pieces: How many pieces are read in turn.
-            rows: How many rows come at once, at most.
-        """
+        """All rows, at most ``rows`` at a time; pieces are opened in the order given and so many are read in turn."""
         waiting = deque(range(len(self.pieces)) if order is None else order)
         opened: deque[Iterator[Chunk]] = deque()
         while waiting or opened:
@@ -109,9 +99,8 @@ class Shards:
         """How often each value of a column occurs, in one pass over that column alone."""
         counts: dict[Any, int] = {}
         for chunk in self.chunks(columns=[column]):
-            for entry in pc.value_counts(chunk.rows.column(0)):
-                value = entry["values"].as_py()
-                counts[value] = counts.get(value, 0) + entry["counts"].as_py()
+            for value, count in chunk.rows[column].value_counts(dropna=False).items():
+                counts[value] = counts.get(value, 0) + int(count)
         missing = [value for value in counts if value is None or value != value]
         if missing:
             raise ValueError(
@@ -122,22 +111,30 @@ class Shards:
 
     def _read(self, piece: int, columns: Sequence[str] | None, rows: int) -> Iterator[Chunk]:
         start = 0
-        # Without this pyarrow reads far ahead: dozens of batches a file, whatever the reader needs.
-        batches = self.pieces[piece].to_batches(
-            schema=self._dataset.schema, columns=None if columns is None else list(columns), batch_size=ROWS_AT_ONCE,
-            batch_readahead=0, fragment_readahead=0, use_threads=False,
-        )  # fmt: skip
-        for batch in batches:
-            for first in range(0, batch.num_rows, rows):
-                part = batch.slice(first, rows)
+        for frame in self._frames(self.pieces[piece], list(columns or self.columns)):
+            for first in range(0, len(frame), rows):
+                part = frame[first : first + rows]
                 yield Chunk(piece, start, part)
-                start += part.num_rows
+                start += len(part)
+
+    def _frames(self, piece: Any, columns: list[str]) -> Iterator[pd.DataFrame]:
+        if isinstance(piece, TableFile):
+            for frame, _ in piece.frames({name: self._formats[name] for name in columns}):
+                texts = frame.select_dtypes("category").columns  # pieces need not have the same categories
+                yield frame.astype(dict.fromkeys(texts, object))
+            return
+        # Without these options pyarrow reads far ahead: dozens of batches per file, whatever the reader needs.
+        for batch in piece.to_batches(
+            schema=self._schema, columns=columns, batch_size=ROWS_AT_ONCE, batch_readahead=0, fragment_readahead=0,
+            use_threads=False,
+        ):  # fmt: skip
+            yield batch.to_pandas()
 
 
 def share_of_rows(chunk: Chunk, share: float, seed: int) -> NDArray[np.bool_]:
     """Which rows of a chunk belong to a random share of the table; the same ones whenever they are read."""
     place = (np.uint64(chunk.piece) << np.uint64(40)) + np.arange(
-        chunk.start, chunk.start + chunk.rows.num_rows, dtype=np.uint64
+        chunk.start, chunk.start + len(chunk.rows), dtype=np.uint64
     )
     with np.errstate(over="ignore"):  # splitmix64, whose products wrap around
         x = place * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
@@ -146,12 +143,6 @@ def share_of_rows(chunk: Chunk, share: float, seed: int) -> NDArray[np.bool_]:
         x ^= x >> np.uint64(31)
     chosen: NDArray[np.bool_] = (x >> np.uint64(11)) < np.uint64(share * 2**53)
     return chosen
-
-
-def frame_of(chunks: Sequence[pa.RecordBatch]) -> pd.DataFrame:
-    """Record batches of one schema as one frame."""
-    frame: pd.DataFrame = pa.Table.from_batches(chunks).to_pandas(split_blocks=True, self_destruct=True)
-    return frame
 
 
 def _files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:

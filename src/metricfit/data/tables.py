@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-__all__ = ["Column", "Table", "from_arrow", "is_frame", "repeated"]
+__all__ = ["Column", "Table", "describe_table", "from_arrow", "is_frame", "repeated"]
 
 Column = NDArray[Any] | pd.Series
 """Values of one column: an array of numbers or booleans (NaN for gaps), else a pandas Series."""
@@ -53,21 +53,25 @@ class Table:
                 X = np.array(X, dtype=object)
             X = check_array(X, accept_sparse="csc", dtype=None, ensure_all_finite=False)
             self.rows, self.columns = X.shape
-        _check_shape(self.rows, self.columns)
+        if self.rows == 0 or self.columns == 0:
+            what = "sample(s)" if self.rows == 0 else "feature(s)"
+            shape = f"(shape=({self.rows}, {self.columns}))"
+            raise ValueError(f"X: found 0 {what} {shape} while a minimum of 1 is required.")
         if self.names is not None and (twice := repeated(self.names)):
             raise ValueError(f"X: column names must be distinct, got {twice[0]!r} twice; rename one of them.")
-        self._data = X
+        self._data: Any = X
 
     def column(self, position: int) -> Column:
         """The values of one column."""
-        if isinstance(self._data, pd.DataFrame):
-            return _plain(self._data.iloc[:, position])
-        if isinstance(self._data, np.ndarray):
-            values = self._data[:, position]
+        data = self._data
+        if isinstance(data, pd.DataFrame):
+            return _plain(data.iloc[:, position])
+        if isinstance(data, np.ndarray):
+            values = data[:, position]
             return values if values.dtype.kind in "biuf" else _plain(pd.Series(values, copy=False))
-        if sparse.issparse(self._data):
-            return _dense_column(self._data, position)
-        return _from_polars(self._data[:, position])
+        if isinstance(data, sparse.sparray | sparse.spmatrix):
+            return np.asarray(self._data[:, [position]].toarray()[:, 0])
+        return from_arrow(data[:, position].to_arrow())
 
     def positions(self, names: list[str]) -> list[int]:
         """Where the named columns are; the order in the frame does not matter, further columns are ignored."""
@@ -100,7 +104,7 @@ def repeated(names: Iterable[Any]) -> list[Any]:
 
 
 def from_arrow(values: pa.ChunkedArray) -> Column:
-    """A typed Arrow column, as Parquet files have them."""
+    """A typed Arrow column, as Parquet files and polars frames have them."""
     if pa.types.is_decimal(values.type):
         values = pc.cast(values, pa.float64())
     elif pa.types.is_date(values.type):
@@ -112,12 +116,6 @@ def _is_polars(X: Any) -> bool:
     # A polars frame can only arrive when polars has been imported; importing it here would cost everyone else.
     polars = sys.modules.get("polars")
     return polars is not None and isinstance(X, polars.DataFrame | polars.LazyFrame)
-
-
-def _check_shape(rows: int, columns: int) -> None:
-    if rows == 0 or columns == 0:
-        what = "sample(s)" if rows == 0 else "feature(s)"
-        raise ValueError(f"X: found 0 {what} (shape=({rows}, {columns})) while a minimum of 1 is required.")
 
 
 def _plain(values: pd.Series[Any]) -> Column:
@@ -140,27 +138,25 @@ def _plain(values: pd.Series[Any]) -> Column:
     return values
 
 
-def _dense_column(matrix: Any, position: int) -> NDArray[Any]:
-    start, stop = matrix.indptr[position], matrix.indptr[position + 1]
-    column = np.zeros(matrix.shape[0], dtype=matrix.dtype)
-    # Repeated entries of one cell add up, as everywhere in SciPy.
-    np.add.at(column, matrix.indices[start:stop], matrix.data[start:stop])
-    return column
+def describe_table(table: pd.DataFrame) -> dict[str, Any]:
+    """Rows, and of each of the first 500 columns its gaps and a few words on its values: a note to keep with a model.
+
+    >>> describe_table(pd.DataFrame({"age": [20.0, 40.0, None], "plan": ["a", "b", "a"]}))["columns"]["plan"]
+    {'gaps': 0, 'values': '2 distinct; a 67 %, b 33 %'}
+    """
+    shown = ((str(name), table[name]) for name in table.columns[:500])
+    columns = {name: {"gaps": int(column.isna().sum()), "values": _in_words(column.dropna())} for name, column in shown}
+    return {"rows": len(table), "columns": columns}
 
 
-def _from_polars(values: Any) -> Column:
-    import polars as pl
-
-    dtype = values.dtype
-    if dtype.is_integer() and not values.null_count():
-        return np.asarray(values.to_numpy())
-    if dtype == pl.Boolean or dtype.is_numeric():
-        return np.asarray(values.cast(pl.Float32 if dtype == pl.Float32 else pl.Float64).to_numpy())
-    if dtype == pl.Duration:
-        return np.asarray((values.dt.total_microseconds().cast(pl.Float64) / 86_400e6).to_numpy())
-    if dtype == pl.Date or dtype == pl.Datetime:
-        wall_time = values.cast(pl.Datetime("us")) if dtype == pl.Date else values.dt.replace_time_zone(None)
-        return pd.Series(wall_time.to_numpy(), name=values.name)
-    if dtype in (pl.Categorical, pl.Enum):
-        return pd.Series(values.cast(pl.String).to_list(), dtype="category", name=values.name)
-    return pd.Series(values.to_list(), dtype=object, name=values.name)
+def _in_words(known: pd.Series[Any]) -> str:
+    if not len(known):
+        return "nothing but gaps"
+    if known.dtype.kind in "iuf":
+        low, middle, high = np.quantile(known.to_numpy(dtype=np.float64), [0, 0.5, 1])
+        return f"{low:.4g} to {high:.4g}, median {middle:.4g}"
+    if known.dtype.kind == "M":
+        return f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
+    counts = known.astype(str).value_counts()
+    top = ", ".join(f"{str(name)[:40]} {100 * count / len(known):.0f} %" for name, count in counts[:3].items())
+    return f"{len(counts):,} distinct; {top}"

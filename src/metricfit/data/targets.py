@@ -25,6 +25,7 @@ from metricfit.inputs import Task
 __all__ = [
     "Target",
     "indicators_of_rows",
+    "keep_labelled",
     "labels_of_column",
     "matched_labels",
     "positive_class",
@@ -38,7 +39,7 @@ _GAPS = ("", "?", "NaN", "nan")
 """Texts that stand for a missing label; other words for gaps, such as "None", may be the name of a class."""
 
 _MANY_CLASSES = 100
-_INDICATORS = {"0": 0.0, "false": 0.0, "1": 1.0, "true": 1.0}
+_INDICATORS = {"0": 0, "false": 0, "1": 1, "true": 1}
 
 
 @dataclass(frozen=True)
@@ -78,56 +79,46 @@ def read_target(y: Any, rows: int) -> Target:
     >>> read_target(["b", "a", "b"], 3).codes
     array([1, 0, 1])
     """
-    array = _plain_array(y)
-    if array.dtype == object or array.dtype.kind in "fc":
-        _check_gaps(array)
+    array = _checked_array(y)
     if array.ndim == 2 and array.shape[1] > 1:
-        _check_length(len(array), rows)
-        names = _column_names(y)
-        classes = np.arange(array.shape[1]) if names is None else np.asarray(y.columns)
-        return Target("multilabel", classes, _read_indicators(array))
-    array = column_or_1d(array, warn=True)
-    _check_length(len(array), rows)
-    if array.dtype == object:
-        array = _plain_objects(array)
-    check_classification_targets(array)
-    classes, codes = np.unique(array, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(f"y: holds one class only, {classes.tolist()[0]!r}; a classifier needs at least two classes.")
-    return Target("binary" if len(classes) == 2 else "multiclass", classes, codes.astype(np.int64))
+        names = range(array.shape[1]) if _column_names(y) is None else y.columns
+        target = Target("multilabel", np.asarray(names), _read_indicators(array))
+    else:
+        array = column_or_1d(array, warn=True)
+        if array.dtype == object:
+            array = _plain_objects(array)
+        check_classification_targets(array)
+        classes, codes = np.unique(array, return_inverse=True)
+        target = Target("binary" if len(classes) == 2 else "multiclass", classes, codes.astype(np.int64))
+    if len(array) != rows:
+        raise ValueError(
+            f"y: expected one label per row of X, {rows}, got {len(array)}: inconsistent numbers of samples."
+        )
+    if len(target.classes) < 2:
+        only = target.classes.tolist()[0]
+        raise ValueError(f"y: holds one class only, {only!r}; a classifier needs at least two classes.")
+    return target
 
 
 def read_truth(y: Any, task: Task, classes: NDArray[Any]) -> NDArray[Any]:
     """Read y to score predictions: labels (n,), or 0/1 (n, labels) in the order of the classes.
 
-    Columns of a frame are matched by name.
-
-    Args:
-        y: As for :func:`read_target`.
-        task: The task of the fitted target.
-        classes: Its classes.
+    Task and classes are those of the fitted target. Columns of a frame are matched by name.
 
     >>> import pandas as pd
     >>> read_truth(pd.DataFrame({"b": [0, 0], "a": [1, 0]}), "multilabel", np.array(["a", "b"]))
     array([[1, 0],
            [0, 0]])
     """
-    array = _plain_array(y)
     if task != "multilabel":
-        return array
+        return _plain_array(y)
+    array = _checked_array(y)
     if array.ndim != 2 or array.shape[1] != len(classes):
         raise ValueError(
             f"y: expected 0/1 indicators of shape (n, {len(classes)}), one column per label, got {array.shape}."
         )
-    if array.dtype == object or array.dtype.kind in "fc":
-        _check_gaps(array)
     order = _column_order(_column_names(y), classes.tolist())
     return _read_indicators(array)[:, order]
-
-
-def _plain_array(y: Any) -> NDArray[Any]:
-    """An array of labels, also from a sparse matrix."""
-    return np.asarray(y.toarray() if sparse.issparse(y) else y)  # type: ignore[attr-defined]
 
 
 def _column_names(y: Any) -> list[Any] | None:
@@ -174,17 +165,19 @@ def _read_indicators(array: NDArray[Any]) -> NDArray[np.int64]:
     return plain.astype(np.int64)
 
 
-def _check_gaps(array: NDArray[Any]) -> None:
-    if array.dtype.kind in "fc":
-        bad = ~np.isfinite(array)
-    else:
-        flat = array.ravel()
-        bad = np.array([v is None or (isinstance(v, float) and v != v) or type(v).__name__ in ("NAType", "NaTType")
-                        for v in flat], dtype=bool)  # fmt: skip
+def _plain_array(y: Any) -> NDArray[Any]:
+    return np.asarray(y.toarray() if sparse.issparse(y) else y)  # type: ignore[attr-defined]
+
+
+def _checked_array(y: Any) -> NDArray[Any]:
+    """An array of labels without gaps."""
+    array = _plain_array(y)
+    bad = ~np.isfinite(array) if array.dtype.kind in "fc" else pd.isna(array)
     if bad.any():
         raise ValueError(
             f"y: Input y contains NaN or infinity (or None), {int(bad.sum())} of them; drop the rows without a label."
         )
+    return array
 
 
 def _plain_objects(array: NDArray[Any]) -> NDArray[Any]:
@@ -198,19 +191,13 @@ def _plain_objects(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _check_length(found: int, rows: int) -> None:
-    if found != rows:
-        raise ValueError(f"y: expected one label per row of X, {rows}, got {found}: inconsistent numbers of samples.")
-
-
 def labels_of_column(values: pa.ChunkedArray) -> pd.Series[Any]:
     """The labels in a column of a file: whole numbers, truth values, numbers or text; None or NaN where there is none.
 
     >>> labels_of_column(pa.chunked_array([["1", "0", ""]])).tolist()
     [1, 0, None]
     """
-    text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
-    if text:
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         values = without_gaps(values, _GAPS)
         how = find_format(values, _GAPS)
         if how.kind not in ("number", "flag") or how.style:
@@ -228,48 +215,35 @@ def labels_of_column(values: pa.ChunkedArray) -> pd.Series[Any]:
 
 
 def read_classes(rows: Rows, name: str, task: str, choices: list[Choice]) -> tuple[Rows, NDArray[Any]]:
-    """The classes of those rows that have one.
-
-    Args:
-        rows: The rows.
-        name: The column of the target.
-        task: ``"auto"``, or the task that is expected.
-        choices: What was decided is appended here.
-    """
+    """The classes of those rows that have one, in the column ``name``; what was decided is added to the choices."""
+    column = f"{rows.file.name}: the column {name!r}"
     labels = labels_of_column(rows.column(name))
     present = labels.notna().to_numpy()
     if not present.any():
-        raise BadDataError(f"{rows.file.name}: the column {name!r} holds no label at all.")
-    if not present.all():
-        choices.append(Choice("rows", f"{int((~present).sum()):,} rows without a label in {name!r} left out"))
-        rows, labels = rows.take(present), labels[present]
-    y = labels.to_numpy()
+        raise BadDataError(f"{column} holds no label at all.")
+    rows, y = keep_labelled(rows, present, f"without a label in {name!r}", choices), labels[present].to_numpy()
     if y.dtype == object:
         y = _plain_objects(y)
         y = np.array([str(v) for v in y], dtype=str) if y.dtype == object else y
-    classes, counts = np.unique(y, return_counts=True)
+    found, counts = np.unique(y, return_counts=True)
+    classes = found.tolist()
     if len(classes) < 2:
-        raise BadDataError(
-            f"{rows.file.name}: the column {name!r} holds only {classes.tolist()[0]!r}; two classes at least."
-        )
+        raise BadDataError(f"{column} holds only {classes[0]!r}; two classes at least.")
     if y.dtype.kind == "f" or len(classes) > max(_MANY_CLASSES, len(y) // 5):
         raise BadDataError(
-            f"{rows.file.name}: the column {name!r} has {len(classes)} distinct values, such as "
-            f"{', '.join(repr(v) for v in classes.tolist()[:3])}: a quantity or an identifier, no class. Choose "
-            "another target, or group its values into classes."
+            f"{column} has {len(classes)} distinct values, such as {', '.join(map(repr, classes[:3]))}: a quantity or "
+            "an identifier, no class. Choose another target, or group its values into classes."
         )
-    found = "binary" if len(classes) == 2 else "multiclass"
+    kind = "binary" if len(classes) == 2 else "multiclass"
     if task == "multilabel":
         raise BadArgumentError("task", "multilabel needs several 0/1 columns as the target.")
-    if task not in ("auto", found):
-        raise BadArgumentError("task", f"the column {name!r} has {len(classes)} classes, which is {found}, not {task}.")
-    shares = ", ".join(f"{c!r} {n / len(y):.1%}" for c, n in list(zip(classes.tolist(), counts, strict=True))[:10])
-    more = ", …" if len(classes) > 10 else ""
-    kind = {"i": "whole numbers", "b": "truth values"}.get(y.dtype.kind, "text")
-    held = f"task {found}: {name!r} holds {len(classes)} classes ({kind}): {shares}{more}"
+    if task not in ("auto", kind):
+        raise BadArgumentError("task", f"the column {name!r} has {len(classes)} classes, which is {kind}, not {task}.")
+    values = {"i": "whole numbers", "b": "truth values"}.get(y.dtype.kind, "text")
+    shares = _shares(classes, counts / len(y))
+    held = f"task {kind}: {name!r} holds {len(classes)} classes ({values}): {shares}"
     choices.append(Choice("target", held, ("target", "task")))
-    rare = [c for c, n in zip(classes.tolist(), counts, strict=True) if n < 5]
-    if rare:
+    if rare := [c for c, n in zip(classes, counts, strict=True) if n < 5]:
         few = f"classes with fewer than 5 rows can hardly be learned: {', '.join(map(repr, rare[:10]))}"
         choices.append(Choice("target", few))
     return rows, y
@@ -282,63 +256,60 @@ def read_labels(rows: Rows, names: Sequence[str], task: str, choices: list[Choic
     found, present = indicators_of_rows(rows, names)
     if not present.any():
         raise BadDataError(f"{rows.file.name}: no row has all of the labels {', '.join(map(repr, names))}.")
-    if not present.all():
-        choices.append(Choice("rows", f"{int((~present).sum()):,} rows that lack one of the labels left out"))
-        rows = rows.take(present)
-    shares = dict(zip(names, found.mean(axis=0), strict=True))
-    for name, share in shares.items():
+    rows = keep_labelled(rows, present, "that lack one of the labels", choices)
+    shares = found.mean(axis=0)
+    for name, share in zip(names, shares, strict=True):
         if share in (0, 1):
             raise BadDataError(
                 f"{rows.file.name}: the column {name!r} holds only {share:.0f}; there is nothing to learn."
             )
-    shown = ", ".join(f"{name!r} {share:.1%}" for name, share in list(shares.items())[:10])
-    more = ", …" if len(names) > 10 else ""
-    held = f"task multilabel: {len(names)} labels, of which a row may have any: {shown}{more}"
+    held = f"task multilabel: {len(names)} labels, of which a row may have any: {_shares(names, shares)}"
     choices.append(Choice("target", held, ("target",)))
     return rows, found
 
 
+def keep_labelled(rows: Rows, present: NDArray[np.bool_], which: str, choices: list[Choice]) -> Rows:
+    """The rows that have a label; a choice says how many were left out."""
+    if present.all():
+        return rows
+    choices.append(Choice("rows", f"{int((~present).sum()):,} rows {which} left out"))
+    return rows.take(present)
+
+
+def _shares(names: Sequence[Any], shares: NDArray[np.float64]) -> str:
+    shown = ", ".join(f"{name!r} {share:.1%}" for name, share in list(zip(names, shares, strict=True))[:10])
+    return shown + (", …" if len(names) > 10 else "")
+
+
 def indicators_of_rows(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """0/1 columns of the rows that have a value in each of them (present, columns), and which rows these are."""
-    columns = np.empty((len(rows), len(names)))
-    for k, name in enumerate(names):
-        codes, values = pd.factorize(labels_of_column(rows.column(name)))
-        read = [_INDICATORS.get(_label_text(value).lower(), np.nan) for value in values]
-        if np.isnan(read).any():
-            wrong = int(np.flatnonzero(np.isnan(read))[0])
-            row = int(np.flatnonzero(codes == wrong)[0])
-            raise rows.bad(
-                name, BadValueError(row, _label_text(values[wrong]), "0 or 1, as one of several target columns")
-            )
-        columns[:, k] = np.append(read, np.nan)[codes]
-    present = np.asarray(np.isfinite(columns).all(axis=1))
+    expected = "0 or 1, as one of several target columns"
+    columns = np.stack([_matched(rows, name, _INDICATORS, expected) for name in names], axis=1)
+    present = np.asarray(~pd.isna(columns).any(axis=1))
     return columns[present].astype(np.int64), present
 
 
 def matched_labels(rows: Rows, name: str, classes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """The target's labels among a model's classes, and which rows have one.
-
-    Returns:
-        The labels of the rows that have one, and a mask (rows,).
-    """
+    """The target's labels among a model's classes, of the rows that have one, and which rows these are."""
     known = {_label_text(label): label for label in classes.tolist()}
+    expected = f"one of the model's classes ({', '.join(repr(c) for c in classes.tolist()[:10])})"
+    labels = _matched(rows, name, known, expected, exact=classes.dtype.kind not in "iufb")
+    present = ~pd.isna(labels)
+    return np.array(labels[present].tolist(), dtype=classes.dtype), present
+
+
+def _matched(rows: Rows, name: str, known: dict[str, Any], expected: str, exact: bool = False) -> NDArray[Any]:
+    """What the values of a column stand for, None for gaps; unless exact, 1.0 is 1 and TRUE is true."""
     codes, values = pd.factorize(pd.Series(rows.column(name).to_pylist(), dtype=object))
     found: list[Any] = []
-    for code, value in enumerate(values):
-        text = _label_text(value)
+    for code, text in enumerate(map(_label_text, values)):
         label = known.get(text)
-        if label is None and classes.dtype.kind in "iuf":
-            label = known.get(_number_text(text))
-        if label is None and classes.dtype == bool:
-            label = known.get(text.lower())
+        if label is None and not exact:
+            label = known.get(_number_text(text), known.get(text.lower()))
         if label is None and text not in _GAPS:
-            shown = ", ".join(repr(c) for c in classes.tolist()[:10])
-            row = int(np.flatnonzero(codes == code)[0])
-            raise rows.bad(name, BadValueError(row, text, f"one of the model's classes ({shown})"))
+            raise rows.bad(name, BadValueError(int(np.flatnonzero(codes == code)[0]), text, expected))
         found.append(label)
-    labels = np.array([*found, None], dtype=object)[codes]
-    present = np.array([label is not None for label in labels], dtype=bool)
-    return np.array(labels[present].tolist(), dtype=classes.dtype), present
+    return np.array([*found, None], dtype=object)[codes]
 
 
 def positive_class(task: str, classes: list[Any], given: str | None) -> Any:

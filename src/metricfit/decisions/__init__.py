@@ -1,13 +1,18 @@
 """Decision rules: the best cut-off for any metric, exactly, and constraints that hold."""
 
-from metricfit.decisions.areas import AreaBounds, area_of_chunks
-from metricfit.decisions.multilabel import best_label_thresholds
-from metricfit.decisions.offsets import best_offsets
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from metricfit.decisions.problem import InfeasibleError, UntunableError
 from metricfit.decisions.rules import BestRule, CalibratedRule, ConstraintValue, DecisionRule, bayes_rule
-from metricfit.decisions.streaming import best_threshold_of_chunks, confusion_of_chunks
-from metricfit.decisions.threshold import ThresholdCurve, best_threshold, score_sweep
-from metricfit.decisions.tuned import TunedRuleClassifier, best_rule
+from metricfit.decisions.threshold import ThresholdCurve, best_rule, best_threshold, score_sweep
+
+if TYPE_CHECKING:
+    from metricfit.decisions.areas import AreaBounds, area_of_chunks
+    from metricfit.decisions.multilabel import best_label_thresholds
+    from metricfit.decisions.offsets import best_offsets
+    from metricfit.decisions.streaming import best_threshold_of_chunks, confusion_of_chunks
+    from metricfit.decisions.tuned import TunedRuleClassifier
 
 __all__ = [
     "AreaBounds",
@@ -29,3 +34,14 @@ __all__ = [
     "confusion_of_chunks",
     "score_sweep",
 ]
+
+# What a fit does not need is imported when it is first asked for.
+_ROOMS = ("areas", "multilabel", "offsets", "streaming", "tuned")
+
+
+def __getattr__(name: str) -> Any:
+    for room in _ROOMS if name in __all__ else ():
+        module = import_module(f"{__name__}.{room}")
+        if name in module.__all__:
+            return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

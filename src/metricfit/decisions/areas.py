@@ -79,15 +79,8 @@ def area_of_chunks(
         raise ValueError(f"metric: expected 'auroc' or 'auprc', got {measure}; other metrics have no area.")
     if not tolerance >= 0:
         raise ValueError(f"tolerance: expected a number >= 0, got {tolerance}.")
-    if len(labels) != 2:
-        raise ValueError(f"labels: expected two classes, negative first, got {list(labels)}.")
-    stream = Stream(chunks, tuple(labels))
-    counts = stream.count(np.zeros(1, np.uint64), None)
-    total = counts.sum(axis=(0, 1))
-    if not total.any():
-        raise ValueError("sample_weight: all weights are zero.")
-    if not total.all():
-        raise ValueError(f"y_true: only the class {labels[int(total[0] > 0)]!r} occurs; an area needs both.")
+    stream = Stream(chunks, labels)
+    counts, total = stream.first_count("an area needs both classes")
     bounds = _of_roc if measure == metrics.AUROC() else _of_precision
     scale = total[0] * total[1] if bounds is _of_roc else total[0]
     search = _Search(stream, bounds, tolerance * scale)

@@ -32,20 +32,25 @@ from metricfit.metrics.averaging import ClassMetric
 if TYPE_CHECKING:
     from metricfit.decisions.threshold import Sweep
 
-__all__ = [
-    "CertifiedCuts",
-    "certified_rule",
-    "certify_cuts",
-    "check_confidence",
-    "lower_bound",
-    "promised",
-    "stratified_halves",
-]
+__all__ = ["CutTest", "certified_rule", "certify_cuts", "check_confidence", "halves", "lower_bound", "promised"]
 
-_TESTABLE = ("recall", "specificity", "fpr", "fnr", "predicted_share", "precision", "npv")
 _GRID_RATIO = 1.5
+_MARGINS = tuple(np.arange(4.0, -0.01, -0.5))  # standard errors of safety, from cautious to bold
+
+# The (hits, misses) of each share that a promise can be about.
+_SHARES: dict[str, Callable[[Any, Any, Any, Any], tuple[Any, Any]]] = {
+    "recall": lambda tp, fp, fn, tn: (tp, fn),
+    "specificity": lambda tp, fp, fn, tn: (tn, fp),
+    "fpr": lambda tp, fp, fn, tn: (fp, tn),
+    "fnr": lambda tp, fp, fn, tn: (fn, tp),
+    "predicted_share": lambda tp, fp, fn, tn: (tp + fp, tn + fn),
+    "precision": lambda tp, fp, fn, tn: (tp, fp),
+    "npv": lambda tp, fp, fn, tn: (tn, fn),
+}
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Rule = TypeVar("Rule")
 
 
 def lower_bound(successes: float, trials: float, alpha: float) -> float:
@@ -75,47 +80,31 @@ def check_confidence(confidence: float, constraints: Sequence[Constraint], weigh
 def promised(constraint: Constraint, cm: ConfusionMatrix, alpha: float) -> tuple[float, bool]:
     """The value that a fixed rule's confusion matrix lets one promise, and whether that is enough."""
     kind, index = _share(constraint, cm)
-    tp, fp, fn, tn = (float(count) for count in cm.counts.of_class(index))
-    successes, trials = (float(v) for v in _successes(kind, *(np.asarray(v) for v in (tp, fp, fn, tn))))
+    hits, misses = _SHARES[kind](*(float(count) for count in cm.counts.of_class(index)))
     if constraint.operator == ">=":
-        bound = lower_bound(successes, trials, alpha)
+        bound = lower_bound(hits, hits + misses, alpha)
         return bound, bound >= constraint.bound
-    bound = 1 - lower_bound(trials - successes, trials, alpha)
+    bound = 1 - lower_bound(misses, hits + misses, alpha)
     return bound, bound <= constraint.bound
 
 
 @dataclass(frozen=True)
-class CertifiedCuts:
-    """Which cut-offs pass every test, and what can be promised at each.
-
-    Attributes:
-        allowed: Shape (cut-offs,).
-        tests: One for each constraint.
-    """
-
-    allowed: NDArray[np.bool_]
-    tests: tuple[_CutTest, ...]
-
-    def promises(self, index: int) -> tuple[float, ...]:
-        """For each constraint the value that can be promised at a cut-off."""
-        return tuple(test.promise(index) for test in self.tests)
-
-
-@dataclass(frozen=True)
-class _CutTest:
+class CutTest:
     """One constraint's test at every cut-off; the share is turned so that it must be *large*."""
 
     constraint: Constraint
     successes: Array
     trials: Array
-    tested: NDArray[np.intp] | None
+    tested: Indices | None
     alpha: float
 
     @property
     def bound(self) -> float:
+        """What the share must reach."""
         return self.constraint.bound if self.constraint.operator == ">=" else 1 - self.constraint.bound
 
     def passes(self) -> NDArray[np.bool_]:
+        """Which cut-offs pass."""
         if self.bound <= 0:
             return np.ones(len(self.successes), dtype=bool)
         if self.tested is None:
@@ -128,6 +117,7 @@ class _CutTest:
         return mask
 
     def promise(self, index: int) -> float:
+        """The value that can be promised at a cut-off."""
         bound = lower_bound(self.successes[index], self.trials[index], self.alpha)
         return bound if self.constraint.operator == ">=" else 1 - bound
 
@@ -140,25 +130,28 @@ class _CutTest:
         return max(promises) if self.constraint.operator == ">=" else min(promises)
 
 
-def certify_cuts(sweep: Sweep, constraints: Sequence[Constraint], alpha: float) -> CertifiedCuts:
-    """The cut-offs at which all constraints hold on new data, each at its part of ``alpha``.
+def certify_cuts(
+    sweep: Sweep, constraints: Sequence[Constraint], alpha: float
+) -> tuple[NDArray[np.bool_], list[CutTest]]:
+    """The cut-offs at which all constraints hold on new data, each at its part of ``alpha``, and their tests.
 
     Raises:
         InfeasibleError: If there is none, with the best values that can be promised.
     """
-    tests = tuple(_cut_test(sweep, constraint, alpha / len(constraints)) for constraint in constraints)
+    tests = [_cut_test(sweep, constraint, alpha / len(constraints)) for constraint in constraints]
     masks = [test.passes() for test in tests]
     allowed = np.logical_and.reduce(masks)
     if not allowed.any():
         raise _infeasible(tests, masks, 1 - alpha)
-    return CertifiedCuts(allowed, tests)
+    return allowed, tests
 
 
-def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float) -> _CutTest:
+def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float) -> CutTest:
     kind, index = _share(constraint, sweep.matrix(sweep.counts(0, 1)))
     fn, tn = sweep.tp[-1] - sweep.tp, sweep.fp[-1] - sweep.fp
     counts = (sweep.tp, sweep.fp, fn, tn) if index == 1 else (tn, fn, sweep.fp, sweep.tp)
-    successes, trials = _successes(kind, *counts)
+    successes, misses = _SHARES[kind](*counts)
+    trials = successes + misses
     tested = None
     if kind in ("precision", "npv"):
         about_positives = (index == 1) == (kind == "precision")
@@ -172,7 +165,7 @@ def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float) -> _CutTest:
         alpha /= max(len(tested), 1)
     if constraint.operator == "<=":
         successes = trials - successes
-    return _CutTest(constraint, successes, trials, tested, alpha)
+    return CutTest(constraint, successes, trials, tested, alpha)
 
 
 def _grid(called: Array, bound: float, alpha: float, from_top: bool) -> NDArray[np.intp]:
@@ -188,25 +181,11 @@ def _grid(called: Array, bound: float, alpha: float, from_top: bool) -> NDArray[
     return np.unique(cuts[(cuts >= 0) & (cuts < len(called) - 1)])
 
 
-def _successes(kind: str, tp: Any, fp: Any, fn: Any, tn: Any) -> tuple[Array, Array]:
-    pairs = {
-        "recall": (tp, fn),
-        "specificity": (tn, fp),
-        "fpr": (fp, tn),
-        "fnr": (fn, tp),
-        "precision": (tp, fp),
-        "npv": (tn, fn),
-        "predicted_share": (tp + fp, tn + fn),
-    }
-    hits, misses = pairs[kind]
-    return hits, hits + misses
-
-
 def _share(constraint: Constraint, cm: ConfusionMatrix) -> tuple[str, int]:
     metric = constraint.metric
-    if not isinstance(metric, ClassMetric) or metric.name not in _TESTABLE:
+    if not isinstance(metric, ClassMetric) or metric.name not in _SHARES:
         raise ValueError(
-            f"confidence: a promise can be made for {', '.join(_TESTABLE)} of a class, got {constraint}; leave the "
+            f"confidence: a promise can be made for {', '.join(_SHARES)} of a class, got {constraint}; leave the "
             "confidence out, or constrain one of those."
         )
     if metric.label is not None:
@@ -216,42 +195,41 @@ def _share(constraint: Constraint, cm: ConfusionMatrix) -> tuple[str, int]:
     raise ValueError(f"confidence: a promise is about one class, got {constraint}; write {metric.name}[class].")
 
 
-def _infeasible(tests: Sequence[_CutTest], masks: Sequence[NDArray[np.bool_]], confidence: float) -> InfeasibleError:
+def _infeasible(tests: Sequence[CutTest], masks: Sequence[NDArray[np.bool_]], confidence: float) -> InfeasibleError:
     reachable, parts = {}, []
     for place, test in enumerate(tests):
-        rest = np.logical_and.reduce([*masks[:place], *masks[place + 1 :], np.ones_like(masks[0])])
-        given = "" if len(tests) == 1 else " beside the others" if rest.any() else " on its own"
-        among = rest if rest.any() else np.ones_like(rest)
-        if test.tested is not None and not among[test.tested].any():
-            among, given = np.ones_like(rest), " on its own" if len(tests) > 1 else ""
+        every = np.ones_like(masks[0])
+        among, given = np.logical_and.reduce([*masks[:place], *masks[place + 1 :], every]), " beside the others"
+        if not (among if test.tested is None else among[test.tested]).any():
+            among, given = every, " on its own"
         if test.tested is not None and len(test.tested) == 0:
             parts.append(f"{test.constraint}: too few samples ({test.trials.max():g}) to promise it at all")
             continue
-        best = test.best_promise(among)
-        reachable[str(test.constraint)] = best
-        word = "at least" if test.constraint.operator == ">=" else "at most"
-        text = f"{test.constraint}: the best that can be promised{given} is {word} {best:.4g}"
+        best = reachable[str(test.constraint)] = test.best_promise(among)
+        text = _best_promise(test.constraint, best, given if len(tests) > 1 else "")
         if test.tested is None and 0 < test.bound < 1 and test.alpha ** (1 / test.trials[0]) < test.bound:
             needed = math.ceil(math.log(test.alpha) / math.log(test.bound))
             text += f" (with {test.trials[0]:g} samples to judge by; {needed} are the fewest that could do)"
         parts.append(text)
+    return _not_promised("cut-off", confidence, parts, reachable)
+
+
+def _best_promise(constraint: Constraint, best: float, given: str = "") -> str:
+    word = "at least" if constraint.operator == ">=" else "at most"
+    return f"{constraint}: the best that can be promised{given} is {word} {best:.4g}"
+
+
+def _not_promised(what: str, confidence: float, parts: list[str], reachable: dict[str, float]) -> InfeasibleError:
     return InfeasibleError(
-        f"subject_to: no cut-off keeps the constraints on new data at {confidence:.4g} confidence. "
-        + "; ".join(parts)
-        + ". Relax a bound, lower the confidence or bring more data.",
+        f"subject_to: no {what} keeps the constraints on new data at {confidence:.4g} confidence. {'; '.join(parts)}. "
+        "Relax a bound, lower the confidence or bring more data.",
         reachable,
     )
 
 
-Rule = TypeVar("Rule")
-Indices = NDArray[np.intp]
-
-_MARGINS = tuple(np.arange(4.0, -0.01, -0.5))  # standard errors of safety, from cautious to bold
-
-
 def certified_rule(
     goal: Goal,
-    halves: tuple[Indices, Indices],
+    samples: tuple[Indices, Indices],
     alpha: float,
     propose: Callable[[Goal, Indices], Rule],
     confusion: Callable[[Rule, Indices], ConfusionMatrix],
@@ -263,7 +241,7 @@ def certified_rule(
 
     Args:
         goal: Objective and constraints.
-        halves: Samples that propose, samples that test.
+        samples: Those that propose, those that test.
         alpha: The error probability.
         propose: The best rule for a goal on some samples.
         confusion: The confusion matrix of a rule on some samples.
@@ -271,7 +249,7 @@ def certified_rule(
     Returns:
         The rule and, for each constraint, what can be promised.
     """
-    proposing, testing = halves
+    proposing, testing = samples
     certified: tuple[Rule, tuple[float, ...]] | None = None
     first: tuple[float, ...] | None = None
     for margin in _MARGINS:
@@ -289,12 +267,14 @@ def certified_rule(
             break
         certified = (rule, promises)
     if certified is None:
-        raise _nothing_certified(goal, first or (), 1 - alpha)
+        best = list(zip(goal.constraints, first or (), strict=False))
+        parts = [_best_promise(c, value) for c, value in best]
+        raise _not_promised("rule", 1 - alpha, parts, {str(c): value for c, value in best})
     return certified
 
 
-def stratified_halves(strata: Indices, rng: np.random.Generator) -> tuple[Indices, Indices]:
-    """Two random halves in which every stratum is split evenly."""
+def halves(strata: NDArray[Any], rng: np.random.Generator) -> tuple[Indices, Indices]:
+    """Two random halves in which every stratum (n,) is split evenly."""
     shuffled = rng.permutation(len(strata))
     in_strata = shuffled[np.argsort(strata[shuffled], kind="stable")]
     return np.sort(in_strata[0::2]), np.sort(in_strata[1::2])
@@ -310,17 +290,3 @@ def _tightened(goal: Goal, margin: float, n: int) -> Goal:
         return replace(constraint, bound=min(max(bound, lowest), highest))
 
     return replace(goal, constraints=tuple(tighter(c) for c in goal.constraints))
-
-
-def _nothing_certified(goal: Goal, promises: tuple[float, ...], confidence: float) -> InfeasibleError:
-    reachable = {str(c): p for c, p in zip(goal.constraints, promises, strict=False)}
-    parts = [
-        f"{c}: the best that can be promised is {'at least' if c.operator == '>=' else 'at most'} {p:.4g}"
-        for c, p in zip(goal.constraints, promises, strict=False)
-    ]
-    return InfeasibleError(
-        f"subject_to: no rule keeps the constraints on new data at {confidence:.4g} confidence. "
-        + "; ".join(parts)
-        + ". Relax a bound, lower the confidence or bring more data.",
-        reachable,
-    )

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.confidence import certified_rule, check_confidence
-from metricfit.decisions.problem import ConstraintLike, Goal, LabelSamples, goal_of, label_samples, values_of
+from metricfit.decisions.confidence import certified_rule, check_confidence, halves
+from metricfit.decisions.problem import ConstraintLike, Goal, Samples, goal_of, label_samples, values_of
 from metricfit.decisions.rules import BestRule, DecisionRule
 from metricfit.decisions.threshold import CHUNK, Sweep, best_cut, infeasible, infeasible_cuts
 from metricfit.metrics import MetricLike
@@ -76,38 +76,30 @@ def best_label_thresholds(
         )
     else:
         alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
-        order = rng.permutation(len(samples.score))
         thresholds, promises = certified_rule(
             goal,
-            (np.sort(order[0::2]), np.sort(order[1::2])),
+            halves(np.zeros(len(samples.score)), rng),
             alpha,
-            propose=lambda g, rows: _search(_rows(samples, rows), g, how, default, restarts, rng),
-            confusion=lambda found, rows: _confusion(_rows(samples, rows), found),
+            propose=lambda g, rows: _search(samples.take(rows), g, how, default, restarts, rng),
+            confusion=lambda found, rows: _confusion(samples.take(rows), found),
         )
-    rule = DecisionRule.at_thresholds(thresholds.tolist(), samples.labels, metric=goal.spec)
+    rule = DecisionRule.at_thresholds(thresholds.tolist(), samples.classes, metric=goal.spec)
     cm = _confusion(samples, thresholds)
     if how == "each":  # the constraints were met for each label on its own, and have no one value
         return BestRule(rule, float(values_of(goal.metric, cm)), cm)
     return BestRule.of(rule, goal, cm, promises, confidence=confidence)
 
 
-def _search(
-    samples: LabelSamples, goal: Goal, how: str, default: float, restarts: int, rng: np.random.Generator
-) -> Array:
-    sweeps = [
-        Sweep.sorted(samples.positive[:, k], samples.score[:, k], samples.weight) for k in range(samples.score.shape[1])
-    ]
+def _search(samples: Samples, goal: Goal, how: str, default: float, restarts: int, rng: np.random.Generator) -> Array:
+    weight = samples.weight
+    sweeps = [Sweep.of(Samples(*columns, weight)) for columns in zip(samples.target.T, samples.score.T, strict=True)]
     plain = [sweep.index_of(default) for sweep in sweeps]
     if how == "each":
         cuts = _each(sweeps, goal, plain, must_hold=True)
     else:
-        cuts = _jointly(sweeps, goal, plain, restarts, rng, samples.labels)
-    return np.array(
-        [
-            default if cut == sweep.index_of(default) else sweep.threshold(cut)
-            for sweep, cut in zip(sweeps, cuts, strict=True)
-        ]
-    )
+        cuts = _jointly(sweeps, goal, plain, restarts, rng, samples.classes)
+    chosen = zip(sweeps, cuts, plain, strict=True)
+    return np.array([default if cut == usual else sweep.threshold(cut) for sweep, cut, usual in chosen])
 
 
 def _each(sweeps: Sequence[Sweep], goal: Goal, plain: Sequence[int], *, must_hold: bool) -> list[int]:
@@ -141,11 +133,14 @@ def _jointly(
     found = [_ascend(sweeps, goal, start, labels) for start in starts]
     cuts, key = max(found, key=lambda result: result[1])
     if key[0] < 0:
-        base = torch.stack([sweep.counts(cut, cut + 1)[0] for sweep, cut in zip(sweeps, cuts, strict=True)])
-        cm = ConfusionMatrix(base, "multilabel", labels)
+        cm = ConfusionMatrix(_counts(sweeps, cuts), "multilabel", labels)
         missed = {c: (float(values_of(c.metric, cm)), " that was found") for c in goal.constraints}
         raise infeasible(goal, missed, "set of cut-offs found")
     return cuts
+
+
+def _counts(sweeps: Sequence[Sweep], cuts: Sequence[int]) -> Tensor:
+    return torch.cat([sweep.counts(cut, cut + 1) for sweep, cut in zip(sweeps, cuts, strict=True)])
 
 
 def _names_a_class(metric: object) -> bool:
@@ -157,7 +152,7 @@ def _ascend(
 ) -> tuple[list[int], tuple[float, float]]:
     """Sweep one label after the other, the others held, until a whole pass improves nothing."""
     cuts = list(start)
-    base = torch.stack([sweep.counts(cut, cut + 1)[0] for sweep, cut in zip(sweeps, cuts, strict=True)])
+    base = _counts(sweeps, cuts)
     violation, gain = goal.keys(ConfusionMatrix(base[None], "multilabel", labels))
     key = (-float(violation), float(gain))
     for _ in range(_MOST_PASSES):
@@ -178,14 +173,7 @@ def _ascend(
     return cuts, key
 
 
-def _confusion(samples: LabelSamples, thresholds: Array) -> ConfusionMatrix:
-    decided = samples.score >= thresholds.astype(samples.score.dtype)
+def _confusion(samples: Samples, thresholds: Array) -> ConfusionMatrix:
+    decided, names = samples.score >= thresholds.astype(samples.score.dtype), samples.classes
     size = decided.shape[1]
-    return ConfusionMatrix.from_codes(
-        samples.positive, decided, size, samples.weight, task="multilabel", labels=samples.labels
-    )
-
-
-def _rows(samples: LabelSamples, rows: NDArray[np.intp]) -> LabelSamples:
-    weight = None if samples.weight is None else samples.weight[rows]
-    return LabelSamples(samples.positive[rows], samples.score[rows], weight, samples.labels)
+    return ConfusionMatrix.from_codes(samples.target, decided, size, samples.weight, task="multilabel", labels=names)

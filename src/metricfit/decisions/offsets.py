@@ -11,17 +11,22 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.confidence import certified_rule, check_confidence, stratified_halves
-from metricfit.decisions.problem import ClassSamples, ConstraintLike, Goal, class_samples, goal_of, values_of
+from metricfit.decisions.confidence import certified_rule, check_confidence, halves
+from metricfit.decisions.problem import (
+    REGULARISATION,
+    ConstraintLike,
+    Goal,
+    Samples,
+    class_samples,
+    goal_of,
+    values_of,
+)
 from metricfit.decisions.rules import BestRule, DecisionRule
 from metricfit.decisions.threshold import infeasible
 from metricfit.inputs import Task
 from metricfit.metrics import Constraint, MetricLike
 
 __all__ = ["best_offsets"]
-
-REGULARISATION = 0.25
-"""Chosen by measurement, see benchmarks/decisions/over_tuning.md."""
 
 _LIMIT = 30.0  # beyond it a class's probability is scaled by e^30: a rule "never" or "always" in all but name
 _CELLS = 1 << 15  # numbers in the matrices that exist at the same time: they stay in the cache, and torch in one thread
@@ -93,7 +98,7 @@ def best_offsets(
         alpha = check_confidence(confidence, goal.constraints, sample_weight is not None)
         offsets, promises = certified_rule(
             goal,
-            stratified_halves(samples.target, rng),
+            halves(samples.target, rng),
             alpha,
             propose=lambda g, rows: _search(problem.part(g, rows), int(restarts), rng),
             confusion=lambda found, rows: problem.part(goal, rows).confusion(found),
@@ -112,17 +117,17 @@ def best_offsets(
 class _Problem:
     """Samples, goal and what an offset of 1 costs for each class."""
 
-    samples: ClassSamples
+    samples: Samples
     goal: Goal
     log_proba: Array
     price: Array
     regularisation: float
 
     @classmethod
-    def of(cls, samples: ClassSamples, goal: Goal, regularisation: float) -> _Problem:
+    def of(cls, samples: Samples, goal: Goal, regularisation: float) -> _Problem:
         with np.errstate(divide="ignore"):
-            log_proba = np.log(samples.proba)
-        size = samples.proba.shape[1]
+            log_proba = np.log(samples.score)
+        size = samples.score.shape[1]
         free = cls(samples, goal, log_proba, np.zeros(size), regularisation)
         to_gain = abs(float(goal.metric.distance(values_of(goal.metric, free.confusion(np.zeros(size))))))
         support = np.maximum(np.bincount(samples.target, minlength=size), 1)
@@ -131,13 +136,11 @@ class _Problem:
 
     def part(self, goal: Goal, rows: NDArray[np.intp]) -> _Problem:
         """The same on some of the samples."""
-        s = self.samples
-        few = ClassSamples(s.target[rows], s.proba[rows], s.weight[rows], s.classes)
-        return _Problem.of(few, goal, self.regularisation)
+        return _Problem.of(self.samples.take(rows), goal, self.regularisation)
 
     @property
     def size(self) -> int:
-        return int(self.samples.proba.shape[1])
+        return int(self.samples.score.shape[1])
 
     def matrices(self, counts: Array) -> ConfusionMatrix:
         task: Task = "binary" if self.size == 2 else "multiclass"
@@ -146,7 +149,7 @@ class _Problem:
     def confusion(self, offsets: Array) -> ConfusionMatrix:
         """The matrix of the rule itself, so that nothing here depends on how a sweep rounds."""
         rule = DecisionRule.from_offsets(offsets.tolist(), range(self.size))
-        return self.count(rule.decide(self.samples.proba))
+        return self.count(rule.decide(self.samples.score))
 
     def count(self, predicted: Indices) -> ConfusionMatrix:
         s = self.samples
@@ -246,7 +249,8 @@ def _matrices_of(
     """The confusion matrices at some cut-offs, in bounded pieces; cut-off j has the first j samples given to k."""
     cells = problem.size**2
     row = problem.samples.target[order] * problem.size
-    leaves, enters, weight = row + rival[order], row + k, problem.samples.weight[order]
+    leaves, enters = row + rival[order], row + k
+    weight = np.ones(len(order)) if problem.samples.weight is None else problem.samples.weight[order]
     counts, done = problem.count(rival).matrix.numpy().ravel(), 0
     for rows in np.array_split(cuts, math.ceil(len(cuts) * cells / _CELLS)):
         moving = slice(done, int(rows[-1]))

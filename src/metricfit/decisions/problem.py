@@ -18,11 +18,16 @@ from metricfit.labels import as_label_array, checked_weights, class_labels, enco
 from metricfit.metrics import Constrained, Constraint, Metric, MetricLike
 
 __all__ = [
-    "BinarySamples", "ClassSamples", "ConstraintLike", "Goal", "InfeasibleError", "LabelSamples", "UntunableError",
-    "binary_samples", "check_decides", "class_samples", "goal_of", "label_samples", "plain_array", "values_of",
+    "REGULARISATION", "ConstraintLike", "Goal", "InfeasibleError", "Samples", "UntunableError", "binary_samples",
+    "check_decides", "check_probabilities", "class_samples", "goal_of", "label_samples", "plain_array", "score_array",
+    "values_of",
 ]  # fmt: skip
 
+REGULARISATION = 0.25
+"""Of class offsets. Chosen by measurement, see benchmarks/decisions/over_tuning.md."""
+
 ConstraintLike = Constraint | str
+Labels = Sequence[Hashable] | None
 
 
 class UntunableError(ValueError):
@@ -30,33 +35,25 @@ class UntunableError(ValueError):
 
 
 @dataclass(frozen=True)
-class BinarySamples:
-    """Positive or not, with a score each; higher scores mean positive."""
+class Samples:
+    """What a rule is chosen on.
 
-    positive: NDArray[np.bool_]
+    Attributes:
+        target: Positive or not, (n,) or (n, labels); or class codes (n,).
+        score: A score each, higher ones mean positive; or probabilities (n, classes).
+        weight: Weights (n,), or None.
+        classes: A tuple of the classes, negative first, or of the labels' names, if they have any.
+    """
+
+    target: NDArray[Any]
     score: NDArray[Any]
     weight: NDArray[np.float64] | None
-    classes: tuple[Any, ...]
+    classes: Any = None
 
-
-@dataclass(frozen=True)
-class ClassSamples:
-    """Class indices (n,) with probabilities (n, classes)."""
-
-    target: NDArray[np.intp]
-    proba: NDArray[np.float64]
-    weight: NDArray[np.float64]
-    classes: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class LabelSamples:
-    """An indicator (n, labels) with a score for each label."""
-
-    positive: NDArray[np.bool_]
-    score: NDArray[Any]
-    weight: NDArray[np.float64] | None
-    labels: tuple[Any, ...] | None
+    def take(self, rows: Any) -> Samples:
+        """Some of the samples."""
+        weight = None if self.weight is None else self.weight[rows]
+        return Samples(self.target[rows], self.score[rows], weight, self.classes)
 
 
 def binary_samples(
@@ -64,15 +61,13 @@ def binary_samples(
     score: ArrayLike,
     sample_weight: ArrayLike | None = None,
     *,
-    labels: Sequence[Hashable] | None = None,
+    labels: Labels = None,
     pos_label: Hashable | None = None,
-) -> BinarySamples:
+) -> Samples:
     """Two classes and one score a sample; the second class (or ``pos_label``) is the positive one."""
-    true = as_label_array(y_true, "y_true")
-    scores = score_array(score, "score")
+    true, scores = as_label_array(y_true, "y_true"), score_array(score, "score")
     if true.ndim != 1 or scores.ndim != 1:
-        wrong = "score" if scores.ndim != 1 else "y_true"
-        shape = scores.shape if scores.ndim != 1 else true.shape
+        wrong, shape = ("score", scores.shape) if scores.ndim != 1 else ("y_true", true.shape)
         raise ValueError(
             f"{wrong}: expected shape (n,), got {shape}; give the positive class's column (proba[:, 1]), or use "
             "best_offsets for several classes and best_label_thresholds for several labels."
@@ -97,19 +92,14 @@ def binary_samples(
         raise UntunableError(
             f"score: all scores are {scores[0]:g}; no cut-off can separate the classes. Is the model fitted?"
         )
-    return BinarySamples(positive, scores, weight, classes)
+    return Samples(positive, scores, weight, classes)
 
 
 def class_samples(
-    y_true: ArrayLike,
-    proba: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    *,
-    labels: Sequence[Hashable] | None = None,
-) -> ClassSamples:
+    y_true: ArrayLike, proba: ArrayLike, sample_weight: ArrayLike | None = None, *, labels: Labels = None
+) -> Samples:
     """Several classes and one probability each; columns are in the order of ``labels`` (sorted if not given)."""
-    true = as_label_array(y_true, "y_true")
-    scores = score_array(proba, "proba")
+    true, scores = as_label_array(y_true, "y_true"), score_array(proba, "proba")
     if true.ndim != 1 or scores.ndim != 2:
         raise ValueError(
             f"proba: expected shape (n, classes) with y_true of shape (n,), got {scores.shape} and {true.shape}."
@@ -123,24 +113,19 @@ def class_samples(
         )
     target = encode_labels(true, classes, "y_true")
     weight = checked_weights(sample_weight, len(true))
-    weight = np.ones(len(true)) if weight is None else weight
-    if len(np.unique(target[weight > 0])) < 2:
+    if len(np.unique(target if weight is None else target[weight > 0])) < 2:
         raise UntunableError(
             f"y_true: only the class {classes[target[0]]!r} occurs; a decision rule needs at least two."
         )
     check_probabilities(scores, "proba")
     if (scores == scores[0]).all():
         raise UntunableError("proba: all rows are the same; no rule can separate the classes. Is the model fitted?")
-    return ClassSamples(target, np.asarray(scores, dtype=np.float64), weight, classes)
+    return Samples(target, np.asarray(scores, dtype=np.float64), weight, classes)
 
 
 def label_samples(
-    y_true: ArrayLike,
-    score: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    *,
-    labels: Sequence[Hashable] | None = None,
-) -> LabelSamples:
+    y_true: ArrayLike, score: ArrayLike, sample_weight: ArrayLike | None = None, *, labels: Labels = None
+) -> Samples:
     """A 0/1 indicator and a score for every label."""
     true = plain_array(y_true)
     scores = score_array(score, "score")
@@ -158,7 +143,7 @@ def label_samples(
     names = None if labels is None else class_labels(true, labels=labels)
     if names is not None and len(names) != true.shape[1]:
         raise ValueError(f"labels: expected {true.shape[1]} of them, got {len(names)}: {list(names)}.")
-    return LabelSamples(positive, scores, checked_weights(sample_weight, len(true)), names)
+    return Samples(positive, scores, checked_weights(sample_weight, len(true)), names)
 
 
 def check_probabilities(values: NDArray[Any], name: str) -> None:
@@ -181,6 +166,7 @@ def plain_array(values: ArrayLike) -> NDArray[Any]:
 
 
 def score_array(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Scores as an array of finite floats."""
     array = plain_array(values)
     # Frames with nullable columns become objects.
     is_number_objects = array.dtype.kind == "O" and all(isinstance(v, Real) for v in array.flat)
@@ -218,13 +204,7 @@ class InfeasibleError(ValueError):
 
 @dataclass(frozen=True)
 class Goal:
-    """An objective with its direction, and constraints.
-
-    Attributes:
-        metric: The objective.
-        constraints: What must hold, possibly nothing.
-        maximise: The direction, where it is not the metric's own.
-    """
+    """An objective and its constraints; ``maximise`` is the direction, where it is not the metric's own."""
 
     metric: Metric
     constraints: tuple[Constraint, ...] = ()
@@ -235,24 +215,20 @@ class Goal:
         """Objective and constraints as one spec."""
         return str(self.metric.subject_to(*self.constraints)) if self.constraints else str(self.metric)
 
-    def gains(self, cm: ConfusionMatrix) -> Tensor:
-        """The objective turned so that more is better; minus infinity where it is undefined."""
-        values = values_of(self.metric, cm)
-        upwards = self.metric.greater_is_better if self.maximise is None else self.maximise
-        gains = values if upwards else -values
-        return torch.where(gains.isnan(), -torch.inf, gains)
+    def keys(self, cm: ConfusionMatrix) -> tuple[Tensor, Tensor]:
+        """What candidates are compared by: first the violation (less is better), then the gain.
 
-    def violations(self, cm: ConfusionMatrix) -> Tensor:
-        """The largest violation of a constraint; 0 where all hold."""
+        The violation is the largest of any constraint, 0 where all hold; the gain is the objective turned so that more
+        is better, minus infinity where it is undefined.
+        """
         worst = torch.zeros(cm.batch_shape, dtype=torch.float64)
         for constraint in self.constraints:
             missed = constraint.violation(values_of(constraint.metric, cm))
             worst = torch.maximum(worst, torch.where(missed.isnan(), torch.inf, missed))
-        return worst
-
-    def keys(self, cm: ConfusionMatrix) -> tuple[Tensor, Tensor]:
-        """What candidates are compared by: first the violation (less is better), then the gain."""
-        return self.violations(cm), self.gains(cm)
+        values = values_of(self.metric, cm)
+        upwards = self.metric.greater_is_better if self.maximise is None else self.maximise
+        gains = values if upwards else -values
+        return worst, torch.where(gains.isnan(), -torch.inf, gains)
 
 
 def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[ConstraintLike] = ()) -> Goal:
@@ -262,11 +238,10 @@ def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[Constraint
     'precision[1] subject to recall[1] >= 0.9 and predicted_share[1] <= 0.2'
     """
     found = metrics.get(metric)
-    objective, constraints = (
-        (found.objective, list(found.constraints)) if isinstance(found, Constrained) else (found, [])
-    )
-    more = [subject_to] if isinstance(subject_to, (str, Constraint)) else list(subject_to)
-    for item in more:
+    objective, constraints = found, list[Constraint]()
+    if isinstance(found, Constrained):
+        objective, constraints = found.objective, list(found.constraints)
+    for item in [subject_to] if isinstance(subject_to, (str, Constraint)) else subject_to:
         if isinstance(item, str):
             parsed = metrics.get(f"accuracy subject to {item}")
             constraints.extend(parsed.constraints if isinstance(parsed, Constrained) else ())

@@ -15,7 +15,7 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import Goal, check_probabilities, score_array, values_of
 from metricfit.metrics import Constraint, ExpectedCost
 
-__all__ = ["BestRule", "CalibratedRule", "ConstraintValue", "DecisionRule", "bayes_rule"]
+__all__ = ["BestRule", "CalibratedRule", "ConstraintValue", "DecisionRule", "argmax_rule", "bayes_rule"]
 
 _FORMAT = "metricfit.decision_rule"
 _PARAMETER = {
@@ -332,14 +332,15 @@ class BestRule:
 
     def __str__(self) -> str:
         """The rule, the metric and the constraints in a few plain lines."""
-        pairs = {} if self.rule.kind not in ("offsets", "thresholds") else zip(
-            self.rule.classes, self.rule.parameter, strict=True)  # fmt: skip
-        shown = {
-            "threshold": lambda: f"positive from a score of {self.threshold:.4g} on",
-            "thresholds": lambda: "cut-offs: " + ", ".join(f"{c} {t:.4g}" for c, t in pairs),
-            "offsets": lambda: "offsets: " + ", ".join(f"{c} {o:+.3g}" for c, o in pairs),
-        }.get(self.rule.kind, lambda: f"the least expected {self.rule.kind}")
-        lines = [shown(), f"{(self.metric or 'metric').split(' subject to ')[0]} = {self.value:.4g}"]
+        kind, numbers = self.rule.kind, self.rule.parameter
+        shown = f"the least expected {kind}"
+        if kind == "threshold":
+            shown = f"positive from a score of {numbers:.4g} on"
+        elif kind in ("offsets", "thresholds"):
+            name, form = ("offsets", "+.3g") if kind == "offsets" else ("cut-offs", ".4g")
+            pairs = zip(self.rule.classes, numbers, strict=True)
+            shown = f"{name}: " + ", ".join(f"{c} {number:{form}}" for c, number in pairs)
+        lines = [shown, f"{(self.metric or 'metric').split(' subject to ')[0]} = {self.value:.4g}"]
         for c in self.constraints:
             promise = ""
             if c.promised is not None and self.confidence is not None:
@@ -348,6 +349,13 @@ class BestRule:
             asked = f"(asked for {c.constraint.operator} {c.constraint.bound:g})"
             lines.append(f"{c.constraint.metric} = {c.value:.4g} {asked}{promise}")
         return "\n".join(lines)
+
+
+def argmax_rule(y: NDArray[Any], classes: Sequence[Hashable]) -> DecisionRule:
+    """Arg max; one half for every label of a multi-label target ``y``."""
+    if np.ndim(y) == 2:
+        return DecisionRule.at_thresholds([0.5] * len(classes), classes)
+    return DecisionRule.argmax(classes)
 
 
 def bayes_rule(costs: ArrayLike, classes: Sequence[Hashable] | None = None) -> DecisionRule:

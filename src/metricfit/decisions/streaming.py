@@ -17,14 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.problem import (
-    ConstraintLike,
-    Goal,
-    InfeasibleError,
-    UntunableError,
-    goal_of,
-    score_array,
-)
+from metricfit.decisions.problem import ConstraintLike, Goal, InfeasibleError, UntunableError, goal_of, score_array
 from metricfit.decisions.rules import BestRule, CalibratedRule, DecisionRule
 from metricfit.decisions.threshold import CHUNK, Sweep, best_place
 from metricfit.labels import as_label_array, checked_weights, encode_labels
@@ -55,15 +48,12 @@ def chunks_of(chunks: Callable[[], Iterable[Chunk]]) -> Iterator[Any]:
 
 
 class Stream:
-    """Scores as whole numbers of their order, as often as they are asked for.
+    """Scores as whole numbers of their order, as often as they are asked for; ``labels``: negative first."""
 
-    Args:
-        chunks: Gives the chunks.
-        labels: The two classes, negative first.
-    """
-
-    def __init__(self, chunks: Callable[[], Iterable[Chunk]], labels: tuple[Any, ...]) -> None:
-        self.chunks, self.labels = chunks, labels
+    def __init__(self, chunks: Callable[[], Iterable[Chunk]], labels: Sequence[Hashable]) -> None:
+        if len(labels) != 2:
+            raise ValueError(f"labels: expected two classes, negative first, got {list(labels)}.")
+        self.chunks, self.labels = chunks, tuple(labels)
         self.given: np.dtype[Any] | None = None
         self.is_weighted = False
 
@@ -115,6 +105,17 @@ class Stream:
                 added = np.bincount(inner[mask], None if weight is None else weight[mask])
                 counts[column, : len(added)] += added
         return counts.reshape(2, -1, size).transpose(1, 2, 0)
+
+    def first_count(self, needs: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The counts of the first pass, and the weights of positives and negatives; there must be both."""
+        counts = self.count(np.zeros(1, np.uint64), None)
+        total = counts.sum(axis=(0, 1))
+        if not total.any():
+            raise ValueError("sample_weight: all weights are zero.")
+        if not total.all():
+            only = self.labels[int(total[0] > 0)]
+            raise UntunableError(f"y_true: only the class {only!r} occurs (with a weight); {needs}.")
+        return counts, total
 
     def threshold(self, key: int) -> float:
         """Midway between the lowest score from ``key`` on and the highest below it, in one more pass."""
@@ -189,9 +190,7 @@ def best_threshold_of_chunks(
     (0.275, 0.8571428571428571)
     """
     goal = goal_of(metric, subject_to)
-    if len(labels) != 2:
-        raise ValueError(f"labels: expected two classes, negative first, got {list(labels)}.")
-    stream = Stream(chunks, tuple(labels))
+    stream = Stream(chunks, labels)
     search = _Search(goal, stream)
     best = search.run()
     if best is None:
@@ -264,31 +263,14 @@ class _Search:
         self.cutoffs = 0
 
     def run(self) -> _Edge | None:
-        shift = None
-        waiting = [_Bins(np.zeros(1, np.uint64), np.zeros((1, 2)))]
-        while waiting:
-            found = []
-            for bins in waiting:
-                counts = self.stream.count(bins.prefixes, shift)
-                width = self.stream.width
-                if shift is None:
-                    self.total = counts.sum(axis=(0, 1))
-                    self._check_classes()
-                    self._note_edges(np.zeros((1, 2)), np.array([1 << BITS], np.uint64), width - BITS)  # nobody
-                here = width - BITS if shift is None else shift
-                found.append(self._look(bins, counts, here))
-            shift = (self.stream.width - BITS if shift is None else shift) - BITS
-            waiting = _batches(found) if shift >= 0 else []
+        counts, self.total = self.stream.first_count("a cut-off needs both classes")
+        shift = self.stream.width - BITS
+        self._note_edges(np.zeros((1, 2)), np.array([1 << BITS], np.uint64), shift)  # nobody
+        found = [self._look(_Bins(np.zeros(1, np.uint64), np.zeros((1, 2))), counts, shift)]
+        while shift > 0 and (waiting := _batches(found)):
+            shift -= BITS
+            found = [self._look(bins, self.stream.count(bins.prefixes, shift), shift) for bins in waiting]
         return self.best
-
-    def _check_classes(self) -> None:
-        if not self.total.any():
-            raise ValueError("sample_weight: all weights are zero.")
-        if not self.total.all():
-            only = self.stream.labels[int(self.total[0] > 0)]
-            raise UntunableError(
-                f"y_true: only the class {only!r} occurs (with a weight); a cut-off needs both classes."
-            )
 
     def _look(self, bins: _Bins, counts: NDArray[np.float64], shift: int) -> _Bins:
         """Note the best edge of these bins, and return those inside which a better one may lie."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,22 +13,27 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.confidence import certify_cuts, check_confidence
 from metricfit.decisions.problem import (
-    BinarySamples,
+    REGULARISATION,
     ConstraintLike,
     Goal,
     InfeasibleError,
+    Samples,
+    UntunableError,
     binary_samples,
     check_decides,
     goal_of,
+    plain_array,
     values_of,
 )
-from metricfit.decisions.rules import BestRule, DecisionRule
-from metricfit.metrics import Constraint, MetricLike
+from metricfit.decisions.rules import BestRule, DecisionRule, argmax_rule, bayes_rule
+from metricfit.metrics import Constraint, ExpectedCost, Metric, MetricLike
 from metricfit.metrics import get as get_metric
 
-__all__ = ["CHUNK", "Cut", "Sweep", "ThresholdCurve", "best_cut", "best_place", "best_threshold", "score_sweep"]
+__all__ = [
+    "CHUNK", "Cut", "Sweep", "ThresholdCurve", "best_cut", "best_place", "best_rule", "best_threshold", "infeasible",
+    "infeasible_cuts", "score_sweep", "tuned_rule",
+]  # fmt: skip
 
 CHUNK = 8000
 """Cut-offs whose matrices exist at the same time: 256 kB of counts, whatever the number of samples. So small, they stay
@@ -53,33 +59,22 @@ class Sweep:
     classes: tuple[Any, ...] | None = None
 
     @classmethod
-    def of(cls, samples: BinarySamples) -> Sweep:
+    def of(cls, samples: Samples) -> Sweep:
         """Sort once, then add up from the highest score down."""
-        return cls.sorted(samples.positive, samples.score, samples.weight, samples.classes)
-
-    @classmethod
-    def sorted(
-        cls,
-        positive: NDArray[np.bool_],
-        score: NDArray[Any],
-        weight: NDArray[np.float64] | None = None,
-        classes: tuple[Any, ...] | None = None,
-    ) -> Sweep:
-        """The same from plain arrays."""
-        order = np.argsort(score)[::-1]
-        ranked = score[order]
+        order = np.argsort(samples.score)[::-1]
+        ranked = samples.score[order]
         last_of_tie = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked) - 1)
         distinct = ranked[last_of_tie]
         del ranked
-        hit = positive[order]
-        if weight is None:
+        hit = samples.target[order]
+        if samples.weight is None:
             tp = np.cumsum(hit, dtype=np.float64)[last_of_tie]
             fp = (last_of_tie + 1) - tp
         else:
-            ordered = weight[order]
+            ordered = samples.weight[order]
             tp = np.cumsum(np.where(hit, ordered, 0.0))[last_of_tie]
             fp = np.cumsum(np.where(hit, 0.0, ordered))[last_of_tie]
-        return cls(distinct, np.append(0.0, tp), np.append(0.0, fp), classes)
+        return cls(distinct, np.append(0.0, tp), np.append(0.0, fp), samples.classes)
 
     def __len__(self) -> int:
         """The number of cut-offs, "nobody" and "everybody" among them."""
@@ -98,11 +93,6 @@ class Sweep:
     def matrix(self, counts: Tensor) -> ConfusionMatrix:
         """Counts as binary confusion matrices of this sweep's classes."""
         return ConfusionMatrix(counts, "binary", self.classes)
-
-    def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, Tensor]]:
-        """The counts of all cut-offs, a bounded number at a time, each with the index of its first."""
-        for start in range(0, len(self), size):
-            yield start, self.counts(start, start + size)
 
     def threshold(self, index: int, *, low: bool = False) -> float:
         """The number t for which ``score >= t`` is exactly cut-off ``index``, see :meth:`thresholds`."""
@@ -132,14 +122,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Cut:
-    """One cut-off of a sweep and its worth.
-
-    Attributes:
-        index: The cut-off.
-        violation: The largest violation of a constraint.
-        gain: The objective, more is better.
-        correct: The weight of correct decisions, which decides between equals.
-    """
+    """One cut-off of a sweep: largest violation of a constraint, gain, and the weight of correct decisions."""
 
     index: int
     violation: float
@@ -153,27 +136,16 @@ class Cut:
 
 
 def best_cut(
-    sweep: Sweep,
-    goal: Goal,
-    *,
-    wrap: Wrap | None = None,
-    allowed: NDArray[np.bool_] | None = None,
-    chunk: int = CHUNK,
+    sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, allowed: NDArray[np.bool_] | None = None, chunk: int = CHUNK
 ) -> Cut | None:
     """The best of all cut-offs: least violation, then the highest gain, then most decisions correct.
 
-    Args:
-        sweep: The cut-offs.
-        goal: What is wanted.
-        wrap: Makes confusion matrices of the sweep's counts; binary ones if not given.
-        allowed: Which cut-offs may be chosen.
-        chunk: How many matrices may exist at the same time.
-
-    Returns:
-        The best one; ``None`` where none is allowed or the metric is undefined at all of them.
+    ``wrap`` makes confusion matrices of the sweep's counts, binary ones if not given; at most ``chunk`` exist at the
+    same time. ``None`` where no cut-off is ``allowed`` or the metric is undefined at all of them.
     """
     best: Cut | None = None
-    for start, counts in sweep.chunks(chunk):
+    for start in range(0, len(sweep), chunk):
+        counts = sweep.counts(start, start + chunk)
         violation, gain = goal.keys((wrap or sweep.matrix)(counts))
         if allowed is not None:
             gain = torch.where(torch.from_numpy(allowed[start : start + len(counts)]), gain, -torch.inf)
@@ -241,11 +213,13 @@ def best_threshold(
     goal = goal_of(metric, subject_to)
     samples = binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
     sweep = Sweep.of(samples)
-    certified = None
+    certified = allowed = None
     if confidence is not None:
+        from metricfit.decisions.confidence import certify_cuts, check_confidence
+
         alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
-        certified = certify_cuts(sweep, goal.constraints, alpha)
-    cut = best_cut(sweep, goal, allowed=None if certified is None else certified.allowed)
+        allowed, certified = certify_cuts(sweep, goal.constraints, alpha)
+    cut = best_cut(sweep, goal, allowed=allowed)
     if cut is None:
         raise ValueError(f"metric: {goal.metric} is undefined (NaN) at every cut-off.")
     if cut.violation > 0:
@@ -256,7 +230,7 @@ def best_threshold(
         DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec),
         goal,
         cm,
-        None if certified is None else certified.promises(cut.index),
+        None if certified is None else [test.promise(cut.index) for test in certified],
         confidence=confidence,
         cutoffs=len(sweep),
     )
@@ -267,13 +241,12 @@ def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what:
     reachable = {}
     for constraint in goal.constraints:
         others = tuple(c for c in goal.constraints if c is not constraint)
-        best = _best_of(sweep, constraint, others, wrap)
-        alone = best is None or best.violation > 0
-        if alone:
-            best = _best_of(sweep, constraint, (), wrap)
-        if best is not None:
-            value = best.gain if constraint.operator == ">=" else -best.gain
-            reachable[constraint] = (value, " on its own" if alone else " beside the others" if others else "")
+        for kept, given in ((others, " beside the others" if others else ""), ((), " on its own")):
+            aim = Goal(constraint.metric, kept, maximise=constraint.operator == ">=")
+            best = best_cut(sweep, aim, wrap=wrap)
+            if best is not None and not best.violation > 0:
+                reachable[constraint] = (best.gain if constraint.operator == ">=" else -best.gain, given)
+                break
     return infeasible(goal, reachable, what)
 
 
@@ -284,10 +257,6 @@ def infeasible(goal: Goal, reachable: Mapping[Constraint, tuple[float, str]], wh
         f"subject_to: no {what} meets {' and '.join(str(c) for c in goal.constraints)}. " + "; ".join(parts) + ".",
         {str(c): value for c, (value, _) in reachable.items()},
     )
-
-
-def _best_of(sweep: Sweep, constraint: Constraint, others: tuple[Constraint, ...], wrap: Wrap | None) -> Cut | None:
-    return best_cut(sweep, Goal(constraint.metric, others, maximise=constraint.operator == ">="), wrap=wrap)
 
 
 @dataclass(frozen=True)
@@ -354,3 +323,68 @@ def score_sweep(
         values={str(m): values_of(m, cm).numpy() for m in wanted},
         predicted_share=(tp + fp) / (sweep.tp[-1] + sweep.fp[-1]),
     )
+
+
+def best_rule(
+    y_true: ArrayLike,
+    proba: ArrayLike,
+    metric: MetricLike,
+    *,
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+    confidence: float | None = None,
+    sample_weight: ArrayLike | None = None,
+    labels: Sequence[Hashable] | None = None,
+    regularisation: float = REGULARISATION,
+    random_state: int | np.random.Generator | None = 0,
+) -> BestRule:
+    """A threshold for two classes, offsets (or the Bayes rule of a cost matrix) for more, thresholds for labels.
+
+    Args:
+        y_true: Labels (n,), or a 0/1 array (n, labels).
+        proba: Probabilities (n,) of the second class, (n, classes) or (n, labels).
+        metric: As for :func:`best_threshold`, like all that is not named here.
+        subject_to: Constraints.
+        confidence: Of the constraints.
+        sample_weight: Weights.
+        labels: The classes in the order of the columns.
+        regularisation: As for :func:`best_offsets`.
+        random_state: As for :func:`best_offsets`.
+
+    >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
+    DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')
+    """
+    p = plain_array(proba)
+    given: dict[str, Any] = {
+        "subject_to": subject_to, "confidence": confidence, "sample_weight": sample_weight, "labels": labels
+    }  # fmt: skip
+    if np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,)):
+        from metricfit.decisions.multilabel import best_label_thresholds
+
+        return best_label_thresholds(y_true, p, metric, random_state=random_state, **given)
+    if p.ndim == 1 or p.shape[1] == 2:
+        return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, **given)
+    from metricfit.decisions.offsets import best_offsets
+
+    found = best_offsets(y_true, p, metric, regularisation=regularisation, random_state=random_state, **given)
+    goal = goal_of(metric, subject_to)
+    if isinstance(goal.metric, ExpectedCost) and not goal.constraints:
+        rule = bayes_rule(goal.metric.matrix, found.rule.classes)
+        cm = ConfusionMatrix.from_labels(y_true, rule.apply(p), labels=found.rule.classes, sample_weight=sample_weight)
+        by_costs = BestRule.of(rule, goal, cm, argmax_value=found.argmax_value)
+        # Tuned offsets must beat what follows from the costs alone; on a tie, nothing was tuned.
+        if by_costs.value <= found.value:
+            return by_costs
+    return found
+
+
+def tuned_rule(
+    y: NDArray[Any], proba: NDArray[Any], metric: Metric, labels: Sequence[Hashable], weight: NDArray[Any] | None
+) -> DecisionRule:
+    """The best rule for the metric; arg max, with a warning, where none can be tuned or meets its constraints."""
+    try:
+        return best_rule(y, proba, metric, labels=labels, sample_weight=weight).rule
+    except InfeasibleError as error:
+        warnings.warn(f"no decision rule meets the constraints, arg max is used: {error}", UserWarning, stacklevel=2)
+    except UntunableError as error:
+        warnings.warn(f"no decision rule can be tuned, arg max is used: {error}", UserWarning, stacklevel=2)
+    return argmax_rule(y, labels)

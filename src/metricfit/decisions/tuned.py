@@ -1,4 +1,4 @@
-"""The best rule for any kind of target, and any scikit-learn classifier with it, chosen out of fold."""
+"""Any scikit-learn classifier with the best decision rule, chosen out of fold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.linear_model import LogisticRegression
@@ -24,69 +24,11 @@ from sklearn.utils.validation import (
     has_fit_parameter,
 )
 
-from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.multilabel import best_label_thresholds
-from metricfit.decisions.offsets import REGULARISATION, best_offsets
-from metricfit.decisions.problem import ConstraintLike, goal_of, plain_array
-from metricfit.decisions.rules import BestRule, bayes_rule
-from metricfit.decisions.threshold import best_threshold
-from metricfit.metrics import ExpectedCost, MetricLike
+from metricfit.decisions.problem import REGULARISATION, ConstraintLike
+from metricfit.decisions.threshold import best_rule
+from metricfit.metrics import MetricLike
 
-__all__ = ["TunedRuleClassifier", "best_rule"]
-
-
-def best_rule(
-    y_true: ArrayLike,
-    proba: ArrayLike,
-    metric: MetricLike,
-    *,
-    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-    confidence: float | None = None,
-    sample_weight: ArrayLike | None = None,
-    labels: Sequence[Hashable] | None = None,
-    regularisation: float = REGULARISATION,
-    random_state: int | np.random.Generator | None = 0,
-) -> BestRule:
-    """A threshold for two classes, offsets (or the Bayes rule of a cost matrix) for more, thresholds for labels.
-
-    Args:
-        y_true: Labels (n,), or a 0/1 array (n, labels).
-        proba: Probabilities (n,) of the second class, (n, classes) or (n, labels).
-        metric: As for :func:`best_threshold`.
-        subject_to: Constraints.
-        confidence: As for :func:`best_threshold`.
-        sample_weight: Weights.
-        labels: The classes in the order of the columns.
-        regularisation: As for :func:`best_offsets`.
-        random_state: As for :func:`best_offsets`.
-
-    >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
-    DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')
-    """
-    p = plain_array(proba)
-    if np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,)):
-        return best_label_thresholds(
-            y_true, p, metric, subject_to=subject_to, confidence=confidence, sample_weight=sample_weight,
-            labels=labels, random_state=random_state,
-        )  # fmt: skip
-    if p.ndim == 1 or p.shape[1] == 2:
-        return best_threshold(
-            y_true, p if p.ndim == 1 else p[:, 1], metric, subject_to=subject_to, confidence=confidence,
-            sample_weight=sample_weight, labels=labels,
-        )  # fmt: skip
-    found = best_offsets(
-        y_true, p, metric, subject_to=subject_to, confidence=confidence, sample_weight=sample_weight, labels=labels,
-        regularisation=regularisation, random_state=random_state,
-    )  # fmt: skip
-    goal = goal_of(metric, subject_to)
-    if isinstance(goal.metric, ExpectedCost) and not goal.constraints:
-        rule = bayes_rule(goal.metric.matrix, found.rule.classes)
-        cm = ConfusionMatrix.from_labels(y_true, rule.apply(p), labels=found.rule.classes, sample_weight=sample_weight)
-        by_costs = BestRule.of(rule, goal, cm, argmax_value=found.argmax_value)
-        # Tuned offsets must beat what follows from the costs alone; on a tie, nothing was tuned.
-        if by_costs.value <= found.value:
-            return by_costs
-    return found
+__all__ = ["TunedRuleClassifier"]
 
 
 def _gives_probabilities(self: TunedRuleClassifier) -> bool:
@@ -195,8 +137,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """The logarithm of ``predict_proba``."""
         with np.errstate(divide="ignore"):
-            logs: NDArray[np.float64] = np.log(self.predict_proba(X))
-        return logs
+            return np.asarray(np.log(self.predict_proba(X)))
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
     def predict_raw_proba(self, X: Any) -> NDArray[np.float64]:
@@ -205,18 +146,16 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return self._probabilities(self.estimator_, X)
 
     @property
-    def n_features_in_(self) -> int:
-        """The number of features, where the estimator tells."""
+    def n_features_in_(self) -> Any:
+        """The number of features, where the estimator knows it."""
         check_is_fitted(self, "rule_")
-        number: int = self.estimator_.n_features_in_
-        return number
+        return self.estimator_.n_features_in_
 
     @property
-    def feature_names_in_(self) -> NDArray[Any]:
+    def feature_names_in_(self) -> Any:
         """The names of the features, where the estimator has them."""
         check_is_fitted(self, "rule_")
-        names: NDArray[Any] = self.estimator_.feature_names_in_
-        return names
+        return self.estimator_.feature_names_in_
 
     def __sklearn_tags__(self) -> Any:
         """The wrapped estimator's tags, as a classifier."""
@@ -263,11 +202,11 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                     )
                 order = [c for c in order if c != self.pos_label] + [self.pos_label]
             proba = proba[:, [self.classes_.tolist().index(c) for c in order]]
-        found: BestRule = best_rule(
+        self.search_ = best_rule(
             y, proba, self.metric, subject_to=self.subject_to, confidence=self.confidence, sample_weight=weight,
             labels=order, regularisation=self.regularisation, random_state=self.random_state,
         )  # fmt: skip
-        self.rule_, self.value_, self.search_ = found.rule, found.value, found
+        self.rule_, self.value_ = self.search_.rule, self.search_.value
 
     def _in_rule_order(self, proba: NDArray[Any]) -> NDArray[Any]:
         """Columns from the classes' order to the rule's, or back: only two of them are ever exchanged."""
@@ -308,8 +247,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             raw = model.predict_proba(X)
         elif hasattr(model, "decision_function"):
             margin = np.asarray(model.decision_function(X), dtype=np.float64)
-            several = margin.ndim == 2 and not self._labelwise
-            if several:
+            if margin.ndim == 2 and not self._labelwise:
                 raw = softmax(margin, axis=1)
             elif self._labelwise or len(self.classes_) == 2:
                 # A margin of 0 becomes one half, and the scale is kept: a sigmoid is 1 from a margin of 37 on, and the

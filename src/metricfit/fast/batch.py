@@ -57,10 +57,10 @@ class CompiledBatch:
     Between the two passes the memory of the gradient holds the batch in units of its thresholds.
 
     Args:
-        target: Class indices int64 of the samples in order; contiguous.
+        target: Class indices int64 of the samples in order.
         weight: Weights of the samples, in the dtype of the scores, or None.
         class_weight: (d,), or None.
-        members: How many members the samples are divided into.
+        members: How many members the samples are divided into, one after the other.
         points: The step of each member, (M, 5).
         ignore: The label of samples that do not count.
         is_fixed: Whether no gradient flows through the threshold.
@@ -70,12 +70,9 @@ class CompiledBatch:
         self, target: Tensor, weight: Tensor | None, class_weight: Tensor | None, *, members: int, points: Array,
         ignore: int, is_fixed: bool,
     ) -> None:  # fmt: skip
-        self.target = target.numpy()
+        self.target = target.contiguous().numpy()
         self.weight, self.class_weight = weight, class_weight
-        self.members = members
-        self.points = points
-        self.ignore = ignore
-        self.is_fixed = is_fixed
+        self.members, self.points, self.ignore, self.is_fixed = members, points, ignore, is_fixed
         self.gradient: Tensor | None = None
 
     def count(self, scores: Tensor, by_class: bool, keeps: bool) -> Array | None:
@@ -111,23 +108,16 @@ class CompiledBatch:
         summed: Array = counts.reshape(self.members, -1, *shape).sum(axis=1)
         return summed
 
-    def pull_back(self, scores: Tensor, gradient: Array, by_class: bool) -> Tensor:
-        """The gradient with respect to the scores.
-
-        Args:
-            scores: As they were counted.
-            gradient: That with respect to the counts: columns and diagonal (M, 2, d), or matrices (M, d, d).
-            by_class: Which of the two.
-        """
+    def pull_back(self, scores: Tensor, gradient: Tensor, by_class: bool) -> Tensor:
+        """The gradient with respect to the scores, given that of the counts, (M, 2, d) by class or (M, d, d)."""
         if self.gradient is None:  # an earlier call gave it away
             self.count(scores, True, True)
         result: Tensor
         result, self.gradient = self.gradient, None  # type: ignore[assignment]
         out = samples_and_classes(result)
-        gradient = gradient.astype(out.dtype, copy=False)
         kernel = _kernels(out.ndim == 2)[1]
         arguments = (self.target, self.points, self.parts)
-        others = (by_class, gradient, self.is_fixed, self.kept, self.places, out)
+        others = (by_class, gradient.to(result.dtype).numpy(), self.is_fixed, self.kept, self.places, out)
         run(lambda begin, end: kernel(*arguments, begin, end, *others), out.size, len(self.parts))
         return result
 

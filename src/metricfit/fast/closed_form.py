@@ -12,15 +12,18 @@ the same to every formula; what a sample has of its own is (b, 1, l).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from metricfit.numerics import accumulation_dtype
 
-__all__ = ["Points", "TorchBatch", "count_block", "pull_back_block"]
+__all__ = ["Points", "TorchBatch", "TwoClasses", "torch_batch"]
 
 BLOCK_ELEMENTS = 2**18
 """On a CPU: temporaries of this size stay in the caches, and the fixed cost of the operations on a block is small."""
@@ -88,13 +91,10 @@ class Counted:
 def count_block(x: Tensor, points: Points) -> Counted:
     """The steps of a block of logits, which is overwritten."""
     x = x.sub_(x.amax(dim=1, keepdim=True)).exp_()
-    if x.shape[1] == 2:
-        second = x.amin(dim=1, keepdim=True)
-    else:
-        is_first = (x >= 1).to(x.dtype)
-        ties = is_first.sum(dim=1, keepdim=True)
-        second = torch.sub(x, is_first, alpha=2).amax(dim=1, keepdim=True)
-        second = torch.maximum(second, ties.sub_(1).clamp_max_(1))  # the largest itself where it is there twice
+    is_first = (x >= 1).to(x.dtype)
+    ties = is_first.sum(dim=1, keepdim=True)
+    second = torch.sub(x, is_first, alpha=2).amax(dim=1, keepdim=True)
+    second = torch.maximum(second, ties.sub_(1).clamp_max_(1))  # the largest itself where it is there twice
     largest = (second + 1).reciprocal_().mul_(2)
     u = x.mul_(largest)
     total = u.sum(dim=1, keepdim=True)
@@ -118,14 +118,9 @@ def _over(largest: Tensor, total: Tensor, points: Points) -> tuple[Tensor, Tenso
 
 
 def pull_back_block(g: Tensor, share: Tensor, block: Counted, points: Points, *, is_fixed: bool) -> Tensor:
-    """The gradient of the logits, given that of the memberships.
+    """The gradient of the logits, given that of the memberships; it and the steps of the block are overwritten.
 
-    Args:
-        g: The gradient of the memberships; overwritten.
-        share: Weights divided by the sums of steps, (b, 1, l).
-        block: The block; its steps are overwritten.
-        points: The step.
-        is_fixed: Whether no gradient flows through the threshold.
+    ``share`` holds weights divided by the sums of steps, (b, 1, l).
     """
     u, largest, total = block.u, block.largest, block.total
     over, above = _over(largest, total, points)
@@ -152,17 +147,9 @@ def _number(value: Any, like: Tensor) -> Tensor:
 
 
 class TorchBatch:
-    """Counts a batch and takes its gradient without autograd; :class:`metricfit.fast.batch.CompiledBatch` in torch.
+    """:class:`metricfit.fast.batch.CompiledBatch` in torch, without autograd; arguments as there.
 
-    Args:
-        target: Class indices int64 of the samples in order.
-        weight: Weights of the samples, or None.
-        class_weight: (d,), or None.
-        members: How many members the samples are divided into.
-        points: The step of each member, (M, 5).
-        ignore: The label of samples that do not count.
-        is_fixed: Whether no gradient flows through the threshold.
-        may_wait: Whether values may be looked at, for which a device has to finish.
+    ``may_wait`` says whether values may be looked at, for which a device has to finish.
     """
 
     def __init__(
@@ -238,31 +225,38 @@ class TorchBatch:
 
     def _prepare(self, scores: Tensor) -> bool:
         """Cut what belongs to the samples into blocks; whether labels and weights are right, as far as one may look."""
-        classes, labels = self.classes, self.target
-        weights = None if self.weight is None else self.weight.to(self.dtype)
-        keep = None
-        if 0 <= self.ignore < classes or not (self.may_wait and _are_within(labels, classes)):
-            keep = labels != self.ignore
-            labels = labels * keep
-            weights = keep.to(self.dtype) if weights is None else torch.where(keep, weights, 0.0)
-            if self.may_wait and not _are_within(labels, classes):
-                return False
-        if self.class_weight is not None:
-            of_label = self.class_weight.to(self.dtype)[labels]
-            weights = of_label if weights is None else weights * of_label
-        if self.may_wait and weights is not None and not _are_within(weights, float("inf")):
+        found = self._checked()
+        if found is None:
             return False
+        labels, weights, keep = found
         self._lay_out(scores, len(labels))
         of_member = cells = None
         if self.members > 1:
             of_member = torch.arange(len(labels), device=labels.device) // (len(labels) // self.members)
-            cells = labels + of_member * classes
+            cells = labels + of_member * self.classes
         self.all_cells, self.all_weights = labels if cells is None else cells, weights
         self.labels, self.cells = self._split(labels), self._split(self.all_cells)
         self.weights = None if weights is None else self._split(weights)
         self.keep = None if keep is None else self._split(keep)
         self.of_member = [] if of_member is None else self._split(of_member)
         return True
+
+    def _checked(self) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
+        """Labels, weights and which samples count, None for all; None instead if labels or weights are wrong."""
+        labels, keep = self.target, None
+        weights = None if self.weight is None else self.weight.to(self.dtype)
+        if 0 <= self.ignore < self.classes or not (self.may_wait and _are_within(labels, self.classes)):
+            keep = labels != self.ignore
+            labels = labels * keep
+            weights = keep.to(self.dtype) if weights is None else torch.where(keep, weights, 0.0)
+            if self.may_wait and not _are_within(labels, self.classes):
+                return None
+        if self.class_weight is not None:
+            of_label = self.class_weight.to(self.dtype)[labels]
+            weights = of_label if weights is None else weights * of_label
+        if self.may_wait and weights is not None and not _are_within(weights, float("inf")):
+            return None
+        return labels, weights, keep
 
     def _lay_out(self, scores: Tensor, samples: int) -> None:
         """Choose blocks (b, classes, l) that suit torch's loops."""
@@ -318,6 +312,80 @@ class TorchBatch:
             rows = gradient[:, 0][self.of_member[i].flatten()]
             g = rows.reshape(labels.shape[0], labels.shape[2], -1).movedim(-1, 1).contiguous()
         return g.scatter_add_(1, labels, gradient[:, 1].reshape(-1)[cells])
+
+
+class TwoClasses(TorchBatch):
+    """Of two classes the threshold is 1/2, so that everything is a function of the difference of their logits.
+
+    With q = p - 1/2 the step is 1/2 + c(q) and c is odd: the memberships of the two classes sum to one.
+    """
+
+    def count(self, scores: Tensor, by_class: bool, keeps: bool) -> Any:
+        """The counts, as of a compiled batch."""
+        self.dtype, self.classes = accumulation_dtype(scores.dtype), 2
+        found = self._checked()
+        if found is None:
+            return None
+        labels, weights, keep = found
+        scores = scores.detach().to(self.dtype)
+        if keep is not None:  # whatever lies there, NaN too, is replaced
+            scores = scores.masked_fill(~keep.reshape(scores[:, :1].shape), 0.0)
+        if self.may_wait and not scores.amax().item() < float("inf"):
+            return None
+        q = (scores[:, 1] - scores[:, 0]).reshape(self.members, -1).mul_(0.5).tanh_().mul_(0.5)
+        low, middle, end = self._slopes(q)
+        self.is_inside = q.abs() <= end
+        edge = q.sign().mul_(0.5)  # so that it is exact at the ends, where p is 0 or 1
+        c = torch.where(self.is_inside, q * middle, edge - (edge - q).mul_(low)).double()
+        self.q, self.true = q, labels.reshape(self.members, -1).to(self.dtype)
+        self.of_samples = None if weights is None else weights.reshape(self.members, -1)
+        true = self.true.double()
+        shared = c * true
+        if self.of_samples is None:
+            total = true.new_full((self.members,), true.shape[1])
+        else:
+            share = self.of_samples.double()
+            true, c, shared, total = true * share, c * share, shared * share, share.sum(dim=1)
+        sums: Any = torch.stack([true.sum(dim=1), c.sum(dim=1), shared.sum(dim=1), total])
+        if self.may_wait and sums[1].sum().isnan().item():
+            return None
+        true, c, shared, total = sums.numpy() if by_class else sums
+        hits, predicted = true / 2 + shared, total / 2 + c
+        others = (total - true - predicted + hits).clip(min=0)  # the hits of class 0
+        if by_class:
+            pairs = [[others, hits], [total - true, true], [total - predicted, predicted]]
+            return np.array(pairs).transpose(2, 0, 1)
+        cells = [others, total - true - others, true - hits, hits]
+        return torch.stack(cells, dim=-1).reshape(-1, 2, 2)
+
+    def pull_back(self, scores: Tensor, gradient: Tensor, by_class: bool) -> Tensor:
+        """The gradient with respect to the scores, as of a compiled batch."""
+        gradient = gradient.to(device=scores.device, dtype=self.dtype)
+        if by_class:
+            of_class = gradient[:, 0, 1:] - gradient[:, 0, :1]
+            zero, one = of_class - gradient[:, 1, :1], of_class + gradient[:, 1, 1:]
+        else:
+            zero, one = (gradient[:, :, 1] - gradient[:, :, 0]).split(1, dim=1)
+        low, middle, _ = self._slopes(self.q)
+        g = self.is_inside.to(self.dtype).mul_(middle - low).add_(low)
+        g.mul_((self.q * self.q).neg_().add_(0.25)).mul_(torch.addcmul(zero, self.true, one - zero))
+        if self.of_samples is not None:
+            g.mul_(self.of_samples)
+        result = torch.empty_like(scores)
+        g = g.reshape(result[:, 1].shape)
+        result[:, 1] = g
+        result[:, 0] = g.neg_()
+        return result
+
+    def _slopes(self, like: Tensor) -> tuple[Any, Any, Any]:
+        """Over p instead of u = 2 p: the slopes below and in the middle, and where that ends; one per member."""
+        points = self.same or Points(*torch.as_tensor(self.points, dtype=like.dtype, device=like.device).T[..., None])
+        return 2 * points.low, 2 * points.middle, (points.end - 1) / 2
+
+
+def torch_batch(classes: int, *, may_wait: bool) -> Callable[..., TorchBatch]:
+    """How a batch of so many classes is made."""
+    return partial(TwoClasses if classes == 2 else TorchBatch, may_wait=may_wait)
 
 
 def _are_within(values: Tensor, end: float) -> bool:

@@ -9,7 +9,6 @@ memberships of a sample sum to one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -18,12 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.confusion import Absent, ConfusionMatrix
+from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
 from metricfit.metrics import MCC, Metric
 
 if TYPE_CHECKING:
     from metricfit.losses.memory import ConfusionMemory
+    from metricfit.losses.options import LossOptions
 
 __all__ = ["ClosedForm", "closed_form_of", "fraction", "loss_of_matrices", "loss_of_sums", "mcc"]
 
@@ -137,20 +137,13 @@ def mcc(sums: Any, form: Any, gradient: Any) -> Any:
 
 
 def loss_of_sums(form: ClosedForm, sums: Array, skip_absent: bool, is_compiled: bool) -> tuple[Array, Array]:
-    """The loss of each member and its gradient.
+    """The losses (M,), and columns and diagonal of their gradients, (M, 2, d).
 
-    Args:
-        form: The metric.
-        sums: Hits, true and predicted weights of each class, (M, 3, d) in float64.
-        skip_absent: Whether averages leave out classes without support.
-        is_compiled: Whether numba is there.
-
-    Returns:
-        The losses (M,), and columns and diagonal of their gradients, (M, 2, d).
+    Sums are hits, true and predicted weights of each class, (M, 3, d) in float64.
     """
     losses, gradient = np.empty(len(sums)), np.zeros((len(sums), 2, sums.shape[2]))
     if is_compiled:
-        from metricfit.fast.small import losses_of_sums  # brings numba
+        from metricfit.fast.lanes import losses_of_sums  # brings numba
 
         losses_of_sums(sums, as_array(form.numbers), form.label, skip_absent, losses, gradient)
         return losses, gradient
@@ -166,41 +159,21 @@ def loss_of_sums(form: ClosedForm, sums: Array, skip_absent: bool, is_compiled: 
 
 
 def loss_of_matrices(
-    metric: Metric,
-    form: ClosedForm | None,
-    counts: Tensor,
-    *,
-    members: bool,
-    task: Task,
-    labels: tuple[Hashable, ...] | None,
-    skip_absent: bool,
-    memory: ConfusionMemory | None,
-    is_compiled: bool,
+    options: LossOptions, form: ClosedForm | None, counts: Tensor, memory: ConfusionMemory | None, is_compiled: bool
 ) -> tuple[Tensor, Tensor] | None:
     """The loss of each member and its gradient; both 0 without any weight. None if a metric gives several numbers.
 
-    Args:
-        metric: Any metric of one matrix.
-        form: Its closed form, where there is one; else autograd serves.
-        counts: (M, d, d).
-        members: Whether the metric gets matrices (M, d, d) or, where M = 1, (d, d).
-        task: The task.
-        labels: The names of the classes.
-        skip_absent: Whether averages leave out classes without support.
-        memory: What is remembered of earlier batches.
-        is_compiled: Whether numba is there.
-
-    Returns:
-        The losses (M,) and their gradients: (M, 2, d) as in :func:`loss_of_sums` for a closed form, else (M, d, d).
+    Counts are (M, d, d). Gradients are (M, 2, d) as in :func:`loss_of_sums` for a closed form; else autograd serves,
+    and they are (M, d, d).
     """
-    absent: Absent = "skip" if skip_absent else "count"
+    members = options.members is not None
     if form is None:
         totals = counts.sum(dim=(1, 2))
         with torch.enable_grad():
             leaf = counts.detach().requires_grad_()
-            cm = ConfusionMatrix(leaf if members else leaf[0], task, labels, absent)
+            cm = ConfusionMatrix(leaf if members else leaf[0], options.task, options.labels, options.absent)
             cm = cm if memory is None else memory(cm)
-            losses = metric.loss(lambda _: cm).reshape(-1)
+            losses = options.metric.loss(lambda _: cm).reshape(-1)
             if losses.shape != totals.shape:
                 return None
             (gradient,) = torch.autograd.grad(losses.sum(), leaf)
@@ -213,7 +186,7 @@ def loss_of_matrices(
         blended, scale = memory.blend(array if members else array[0])
         array, scale = blended.reshape(array.shape), np.reshape(scale, (-1, 1, 1)) * (weights > 0)
     sums = np.stack([array.diagonal(axis1=1, axis2=2), array.sum(axis=2), array.sum(axis=1)], axis=1)
-    values, vectors = loss_of_sums(form, sums, skip_absent, is_compiled)
+    values, vectors = loss_of_sums(form, sums, options.absent == "skip", is_compiled)
     return torch.from_numpy(values * (weights[:, 0, 0] > 0)), torch.from_numpy(vectors * scale)
 
 

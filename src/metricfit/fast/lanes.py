@@ -3,6 +3,9 @@
 Scores are (N, d, L): rows of samples (L = 1), or images with their classes in front, read where they lie. A block of
 samples is brought into a (d, LANES) buffer. Between the two passes the gradient's memory holds the block as it is.
 Sums live in arrays of their own: without that LLVM no longer vectorises the loops.
+
+In a small batch the calls between Python, NumPy and torch cost more than the samples. So it takes one call from logits
+to losses and gradient, :func:`losses_and_gradient`, which gets tensors as addresses.
 """
 
 from __future__ import annotations
@@ -10,7 +13,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import carray
+from numba.core import types
+from numba.extending import intrinsic
 
+from metricfit.fast import derivative
 from metricfit.fast.loops import (
     BAD_WEIGHT,
     DELTA,
@@ -35,7 +42,7 @@ from metricfit.fast.loops import (
     two_largest,
 )
 
-__all__ = ["count_lanes", "pull_back_lanes"]
+__all__ = ["count_lanes", "losses_and_gradient", "losses_of_sums", "pull_back_lanes"]
 
 
 @compiled()
@@ -172,24 +179,13 @@ def count_lanes(
     scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, begin: int,
     end: int, by_class: bool, counts: Any, keeps: bool, out: Any, kept: Any, places: Any,
 ) -> int:  # fmt: skip
-    """Count the samples of some parts, unless labels, weights or scores are wrong.
+    """Count the samples of the parts from ``begin`` to ``end``, unless labels, weights or scores are wrong.
 
-    Args:
-        scores: Logits (N, d, L).
-        target: Class indices of the N·L samples.
-        weight: Their weights, or empty.
-        class_weight: (d,), or empty.
-        ignore: The label of samples that do not count.
-        points: The step of each member, (M, 5).
-        parts: First sample, last sample + 1 and member of each part, (P, 3).
-        begin: The first part to be counted.
-        end: The last part + 1.
-        by_class: Whether counts are hits, true and predicted weights, (P, 3, d) in float64, or matrices (P, d, d).
-        counts: Where they are added.
-        keeps: Whether a gradient will be wanted.
-        out: The memory of the gradient, like scores: holds u until then.
-        kept: (N·L, 4), for the gradient.
-        places: (N·L, 2): where the two largest are.
+    Scores are logits (N, d, L); target and weights belong to the N·L samples, and weights may be empty. A part is its
+    first sample, last sample + 1 and member, (P, 3); points are one row per member. ``by_class`` counts are hits, true
+    and predicted weights, (P, 3, d) in float64, else matrices (P, d, d). If ``keeps``, ``out`` is the memory of the
+    gradient, like scores: it holds u until then. ``kept`` (N·L, 4) is for the gradient too, and so are ``places``
+    (N·L, 2): where the two largest are.
     """
     classes, length = scores.shape[1], scores.shape[2]
     number = points.dtype.type
@@ -286,20 +282,10 @@ def pull_back_lanes(
     target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, is_fixed: bool,
     kept: Any, places: Any, out: Any,
 ) -> int:  # fmt: skip
-    """The gradient of the samples of some parts, in the place of what was kept there.
+    """The gradient of the samples of some parts, in the place of u; arguments as in :func:`count_lanes`.
 
-    Args:
-        target: As in :func:`count_lanes`; so are the others.
-        points: The step of each member.
-        parts: The parts.
-        begin: The first part.
-        end: The last part + 1.
-        by_class: Whether the gradient of the counts has the form G[t, k] = columns[k] + (t = k) diagonal[k].
-        gradient: These two, (M, 2, d), or G, (M, d, d).
-        is_fixed: Whether no gradient flows through the threshold.
-        kept: From the counting.
-        places: From the counting.
-        out: Holds u, and then the gradient.
+    The gradient of the counts is G (M, d, d); ``by_class`` it is columns and diagonal (M, 2, d) of the form
+    G[t, k] = columns[k] + (t = k) diagonal[k]. ``is_fixed`` lets none flow through the threshold.
     """
     classes, length = out.shape[1], out.shape[2]
     number = points.dtype.type
@@ -354,4 +340,66 @@ def pull_back_lanes(
             _subtract(block, g, factor)
             _store(g, position, size, out)
             position += size
+    return GOOD
+
+
+_fraction, _mcc = compiled()(derivative.fraction), compiled()(derivative.mcc)
+
+
+def _pointer(element: Any) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator]
+    def pointer(context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(element)(types.intp), generate  # type: ignore[attr-defined]
+
+    return pointer
+
+
+_floats, _integers = _pointer(types.float32), _pointer(types.int64)
+
+
+@compiled()
+def losses_of_sums(sums: Any, form: Any, label: int, skip_absent: bool, losses: Any, gradient: Any) -> None:
+    """The loss of each member and its gradient (M, 2, d), given sums (M, 3, d); see ``metricfit.fast.derivative``."""
+    for member in range(len(sums)):
+        if len(form) > derivative.UNDEFINED + 1:
+            losses[member] = _fraction(sums[member], form, label, skip_absent, gradient[member])
+        else:
+            losses[member] = _mcc(sums[member], form, gradient[member])
+
+
+@compiled()
+def losses_and_gradient(
+    scores_at: int, target_at: int, weight_at: int, class_weight_at: int, gradient_at: int, losses_at: int, size: int,
+    classes: int, length: int, ignore: int, knots: Any, is_fixed: bool, form: Any, label: int, skip_absent: bool,
+) -> int:  # fmt: skip
+    """The losses of contiguous float32 scores (members · size, classes, length), unless something is wrong.
+
+    Args end in ``_at`` where they are addresses; 0 is none. ``form`` and ``label`` are those of ``ClosedForm``; knots
+    are the step of each member, (M, 5).
+    """
+    members, points = len(knots), knots.astype(np.float32)
+    shape, samples = (members * size, classes, length), members * size * length
+    scores = carray(_floats(scores_at), shape)
+    target = carray(_integers(target_at), (samples,))
+    weight = carray(_floats(weight_at), (samples if weight_at else 0,))
+    class_weight = carray(_floats(class_weight_at), (classes if class_weight_at else 0,))
+    out = carray(_floats(gradient_at if gradient_at else scores_at), shape)  # without a gradient nothing is written
+    kept, places = np.empty((samples, 4), np.float32), np.empty((samples, 2), np.int32)
+    parts, sums = np.empty((members, 3), np.int64), np.zeros((members, 3, classes))
+    for member in range(members):
+        parts[member] = member * size * length, (member + 1) * size * length, member
+    status: int = count_lanes(
+        scores, target, weight, class_weight, ignore, points, parts, 0, members, True, sums, gradient_at != 0, out,
+        kept, places,
+    )  # fmt: skip
+    if status:
+        return status
+    vectors = np.zeros((members, 2, classes))
+    losses_of_sums(sums, form, label, skip_absent, carray(_floats(losses_at), (members,)), vectors)
+    if gradient_at:
+        gradient = vectors.astype(np.float32)
+        pull_back_lanes(target, points, parts, 0, members, True, gradient, is_fixed, kept, places, out)
     return GOOD

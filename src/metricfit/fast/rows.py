@@ -175,16 +175,6 @@ def _pull_back_steps(u: Any, g: Any, mean: Any, share: Any, of_over: Any, points
     return change
 
 
-@compiled()
-def _subtract(u: Any, g: Any, mean: Any, share: Any, factor: Any, points: Any) -> None:
-    """The gradient at a fixed threshold, in place of u."""
-    zero = points.dtype.type(0)
-    low, middle, start, end = points[LOW], points[MIDDLE], points[START], points[END]
-    for k in range(len(u)):
-        x = u[k]
-        u[k] = (g[k] - mean) * share * x * slope_at(x, low, middle, start, end, zero) - x * factor
-
-
 @compiled(fastmath=SUMS)
 def _change(u: Any, g: Any, mean: Any, share: Any, points: Any) -> Any:
     zero = points.dtype.type(0)
@@ -227,7 +217,7 @@ def pull_back_rows(
             of_first = (g[at] - mean) * share * mine[DELTA] / above if over > zero else zero
             if is_fixed:
                 change = _change(u, g, mean, share, mine) + of_first * largest
-                _subtract(u, g, mean, share, change / total, mine)
+                _pull_back_steps(u, g, mean, share, change / total, mine)
                 u[at] += of_first * largest
                 continue
             of_over = of_first * over

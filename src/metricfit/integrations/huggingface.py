@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.distributed import group_of, sum_over_processes
-from metricfit.integrations.annealing import AnnealingMode, AnnealingOptions, Schedule, missing_library
+from metricfit.integrations._annealing import AnnealingMode, AnnealingOptions, Schedule, missing_library
 
 if TYPE_CHECKING:
-    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers import TrainerCallback
 else:
     try:
         from transformers import TrainerCallback
@@ -51,8 +51,7 @@ class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that 
     def __init__(self, loss: nn.Module, *, class_dim: int = -1) -> None:
         if not isinstance(loss, nn.Module):
             raise TypeError(f"loss: expected a loss module such as MetricLoss('f1'), got {type(loss).__name__}.")
-        self.loss = loss
-        self.class_dim = class_dim
+        self.loss, self.class_dim = loss, class_dim
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None) -> Tensor:
         """The loss of a micro-batch, times its share of the optimiser step's labels.
@@ -68,11 +67,8 @@ class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that 
             )
         logits = self._arrange(_logits_of(outputs), labels)
         training = logits.requires_grad
-        self.loss.to(logits.device).train(training)
-        value: Tensor = self.loss(logits, labels)
-        if num_items_in_batch is None:
-            return value
-        return value * self._share(labels, num_items_in_batch, training)
+        value: Tensor = self.loss.to(logits.device).train(training)(logits, labels)
+        return value if num_items_in_batch is None else value * self._share(labels, num_items_in_batch, training)
 
     def _arrange(self, logits: Tensor, labels: Tensor) -> Tensor:
         if getattr(self.loss, "task", "multiclass") == "binary":
@@ -92,11 +88,12 @@ class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that 
 
 
 def _logits_of(outputs: Any) -> Tensor:
-    if isinstance(outputs, Tensor):
-        return outputs
-    if isinstance(outputs, dict) or hasattr(outputs, "logits"):
-        found = outputs.get("logits") if isinstance(outputs, dict) else outputs.logits
-    else:
+    found = outputs
+    if isinstance(outputs, dict):
+        found = outputs.get("logits")
+    elif hasattr(outputs, "logits"):
+        found = outputs.logits
+    elif not isinstance(outputs, Tensor):
         found = next((one for one in outputs if isinstance(one, Tensor)), None)
     if not isinstance(found, Tensor):
         raise TypeError(
@@ -117,8 +114,7 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         mode: ``"plateau"`` cools when the evaluation loss has stopped falling, and counts evaluations; ``"epoch"``
             cools every ``every`` epochs.
         stop: Whether to end training once further cooling is pointless (``mode="plateau"``).
-        options: ``factor``, ``patience``, ``min_delta``, ``max_fruitless``, ``every``, ``minimum`` of
-            :class:`metricfit.TemperatureAnnealer`.
+        options: Of :class:`metricfit.TemperatureAnnealer`: ``factor``, ``patience``, ``min_delta`` and so on.
 
     Example:
         ``Trainer(…, callbacks=[TemperatureAnnealing(loss, patience=3)])``; see ``examples/with_huggingface.py``.
@@ -139,7 +135,7 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         self._first = self._state()
         self._training = False
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Go on from a checkpoint, or start afresh."""
         self._training = True
         saved = state.stateful_callbacks.get(STATE) if state.global_step else self._first
@@ -150,31 +146,24 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         self.module.load_state_dict(tensors, strict=False)
         self._keep(state)
 
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Evaluations after this one are no part of the schedule."""
         self._training = False
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Have the state ready if a checkpoint is due."""
         if control.should_save:
             self._keep(state)
 
-    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Cool by the clock."""
         self.schedule.reach(int((state.epoch or 0) + 1e-6))
 
-    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Have the state ready if a checkpoint is due."""
         self._keep(state)
 
-    def on_evaluate(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        metrics: dict[str, float] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_: Any) -> None:
         """Give the evaluation loss to the schedule."""
         if not self._training:
             return
@@ -183,14 +172,7 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
             control.should_training_stop = True
         self._keep(state)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Add the temperature to what is logged, and to the history, which has its copy of the logs already."""
         if logs is not None and self._training:
             logs["temperature"] = self.annealer.temperature
@@ -201,5 +183,5 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         tensors = {name: value.tolist() for name, value in self.module.state_dict().items()}
         return {"schedule": self.annealer.state_dict(), "loss": tensors}
 
-    def _keep(self, state: TrainerState) -> None:
+    def _keep(self, state: Any) -> None:
         state.stateful_callbacks[STATE] = self._state()

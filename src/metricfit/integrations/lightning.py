@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from metricfit.integrations.annealing import AnnealingMode, AnnealingOptions, Schedule, missing_library
+from metricfit.integrations._annealing import AnnealingMode, AnnealingOptions, Schedule, missing_library
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
@@ -37,8 +37,7 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
             runs; ``"epoch"`` cools every ``every`` epochs.
         loss: Name of the module's attribute, such as ``"loss"``; by default every metric loss in the module.
         stop: Whether to end training once further cooling is pointless (``mode="plateau"``).
-        options: ``factor``, ``patience``, ``min_delta``, ``max_fruitless``, ``every``, ``minimum`` of
-            :class:`metricfit.TemperatureAnnealer`.
+        options: Of :class:`metricfit.TemperatureAnnealer`: ``factor``, ``patience``, ``min_delta`` and so on.
 
     Example:
         ``Trainer(callbacks=[TemperatureAnnealing("val_loss", patience=5)])``; see ``examples/with_lightning.py``.

@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from metricfit.integrations.annealing import AnnealingMode, AnnealingOptions, Schedule, losses_of, missing_library
+from metricfit.integrations._annealing import AnnealingMode, AnnealingOptions, Schedule, losses_of, missing_library
 
 try:
     from skorch.callbacks import Callback

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from metricfit.confusion import Absent, as_confusion_matrix, hard_confusion_matrix
 from metricfit.inputs import Task, check_task
-from metricfit.integrations.annealing import missing_library
+from metricfit.integrations._annealing import missing_library
 from metricfit.losses.options import with_average
 from metricfit.metrics import MetricLike, get
 
@@ -79,13 +79,9 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
                 raise ValueError(f"num_classes: a binary task has 2, got {num_classes}.")
         elif num_classes is None or num_classes < (2 if task == "multiclass" else 1):
             raise ValueError(f"num_classes: a {task} task needs the number of classes, got {num_classes}.")
-        self.task: Task = task
-        self.num_classes = num_classes
-        self.ignore_index = ignore_index
-        self.absent: Absent = absent
-        self.labels = None if labels is None else tuple(labels)
-        self.from_probabilities = from_probabilities
-        self.validate = validate
+        self.task, self.num_classes, self.ignore_index = task, num_classes, ignore_index
+        self.absent, self.labels = absent, None if labels is None else tuple(labels)
+        self.from_probabilities, self.validate = from_probabilities, validate
         # In float64, so that a float64 score of 0.3 reaches a threshold of 0.3; other scores round it to their dtype.
         self.register_buffer("threshold", torch.as_tensor(threshold, dtype=torch.float64), persistent=False)
         self.register_buffer("weight", weight, persistent=False)
@@ -106,27 +102,14 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
         return (size, size) if self.task == "multiclass" and grid is None else (*front, size, 2, 2)
 
     def update(self, preds: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> None:
-        """Count a batch.
-
-        Args:
-            preds: Logits (or probabilities) of the shapes :class:`metricfit.MetricLoss` takes.
-            target: Classes.
-            sample_weight: Weights (N,), or one per position.
-        """
+        """Count a batch of logits (or probabilities) of the shapes :class:`metricfit.MetricLoss` takes."""
         for number, grid in enumerate(self._grids):
             counts: Tensor = getattr(self, f"counts_{number}")
             cm = hard_confusion_matrix(
-                preds,
-                target,
-                task=self.task,
-                threshold=self.threshold,
-                thresholds=grid,
-                weight=self.weight,
-                sample_weight=sample_weight,
-                ignore_index=self.ignore_index,
-                from_probabilities=self.from_probabilities,
-                validate=self.validate,
-            )
+                preds, target, task=self.task, threshold=self.threshold, thresholds=grid, weight=self.weight,
+                sample_weight=sample_weight, ignore_index=self.ignore_index,
+                from_probabilities=self.from_probabilities, validate=self.validate,
+            )  # fmt: skip
             if cm.matrix.shape != counts.shape:
                 raise ValueError(
                     f"preds: num_classes={self.num_classes} makes counts of shape {tuple(counts.shape)}, this batch "
@@ -139,10 +122,8 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
         made = {}
         for number, grid in enumerate(self._grids):
             counts = getattr(self, f"counts_{number}")
-            if self.task == "binary" and grid is not None:
+            if self.task == "binary":
                 counts = counts[..., None, :, :]
-            elif self.task == "binary":
-                counts = counts[None]
             made[grid] = as_confusion_matrix(counts, self.task, grid, self.labels, self.absent)
         return self.metric.evaluate(made.__getitem__)
 

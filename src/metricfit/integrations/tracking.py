@@ -18,11 +18,20 @@ from metricfit.training.history import EpochEnd
 __all__ = ["MLflow", "TensorBoard", "WandB"]
 
 
-def _numbers(event: EpochEnd, prefix: str) -> dict[str, float]:
-    """What there is to write; epochs without a validation have no metric."""
-    record = asdict(event.record)
-    del record["epoch"]  # the axis
-    return {f"{prefix}{event.run}/{name}": value for name, value in record.items() if not math.isnan(value)}
+class _Tracker:
+    """Writes an epoch's numbers by :meth:`_write`; an epoch without a validation has no metric."""
+
+    prefix = ""
+
+    def __call__(self, event: EpochEnd) -> None:
+        """Write an epoch."""
+        if is_first_process():
+            record = asdict(event.record)
+            epoch, run = record.pop("epoch"), f"{self.prefix}{event.run}"
+            self._write({f"{run}/{name}": v for name, v in record.items() if not math.isnan(v)}, epoch, run)
+
+    def _write(self, numbers: dict[str, float], epoch: int, run: str) -> None:
+        raise NotImplementedError
 
 
 def _library(name: str, package: str) -> Any:
@@ -32,7 +41,7 @@ def _library(name: str, package: str) -> Any:
         raise ImportError(f"tracking needs {package}; install it with: pip install {package}") from error
 
 
-class TensorBoard:
+class TensorBoard(_Tracker):
     """Write to a TensorBoard log folder.
 
     Args:
@@ -47,14 +56,11 @@ class TensorBoard:
         self.log_dir, self.prefix = log_dir, prefix
         self._writer: Any = None
 
-    def __call__(self, event: EpochEnd) -> None:
-        """Write an epoch."""
-        if not is_first_process():
-            return
+    def _write(self, numbers: dict[str, float], epoch: int, run: str) -> None:
         if self._writer is None:
             self._writer = _library("torch.utils.tensorboard", "tensorboard").SummaryWriter(os.fspath(self.log_dir))
-        for name, value in _numbers(event, self.prefix).items():
-            self._writer.add_scalar(name, value, event.record.epoch)
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, epoch)
         self._writer.flush()
 
     def close(self) -> None:
@@ -68,7 +74,7 @@ class TensorBoard:
         return {**vars(self), "_writer": None}
 
 
-class MLflow:
+class MLflow(_Tracker):
     """Write to the active MLflow run; MLflow starts one if there is none.
 
     Args:
@@ -79,15 +85,12 @@ class MLflow:
     def __init__(self, *, prefix: str = "", run_id: str | None = None) -> None:
         self.prefix, self.run_id = prefix, run_id
 
-    def __call__(self, event: EpochEnd) -> None:
-        """Write an epoch."""
-        if is_first_process():
-            values = _numbers(event, self.prefix)
-            options = {} if self.run_id is None else {"run_id": self.run_id}
-            _library("mlflow", "mlflow").log_metrics(values, step=event.record.epoch, **options)
+    def _write(self, numbers: dict[str, float], epoch: int, run: str) -> None:
+        options = {} if self.run_id is None else {"run_id": self.run_id}
+        _library("mlflow", "mlflow").log_metrics(numbers, step=epoch, **options)
 
 
-class WandB:
+class WandB(_Tracker):
     """Write to the active Weights & Biases run; ``wandb.init`` comes first.
 
     Steps of W&B only go up, while each training counts its epochs from 1: the epoch is written as a number of its
@@ -101,16 +104,12 @@ class WandB:
         self.prefix = prefix
         self._defined: set[str] = set()
 
-    def __call__(self, event: EpochEnd) -> None:
-        """Write an epoch."""
-        if not is_first_process():
-            return
-        run = _library("wandb", "wandb").run
-        if run is None:
+    def _write(self, numbers: dict[str, float], epoch: int, run: str) -> None:
+        active, axis = _library("wandb", "wandb").run, f"{run}/epoch"
+        if active is None:
             raise RuntimeError("WandB: there is no active run; call wandb.init(project=…) before training.")
-        axis = f"{self.prefix}{event.run}/epoch"
         if axis not in self._defined:
-            run.define_metric(axis)
-            run.define_metric(f"{self.prefix}{event.run}/*", step_metric=axis)
+            active.define_metric(axis)
+            active.define_metric(f"{run}/*", step_metric=axis)
             self._defined.add(axis)
-        run.log({axis: event.record.epoch, **_numbers(event, self.prefix)})
+        active.log({axis: epoch, **numbers})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -20,7 +19,7 @@ from metricfit.confusion import (
 )
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
 from metricfit.inputs import Samples, Task, flatten_inputs, values_can_be_inspected
-from metricfit.losses.cross_entropy import Balance, cross_entropy_of_sums, cross_entropy_sums
+from metricfit.losses.cross_entropy import Balance, class_weights, cross_entropy_of_sums, cross_entropy_sums
 from metricfit.losses.memory import ConfusionMemory
 from metricfit.losses.options import (
     LossOptions,
@@ -55,6 +54,7 @@ class Batch:
         threshold: The fixed threshold of binary and multi-label tasks.
         weight: Class weights.
         prior: Class shares for the balance of the cross-entropy.
+        class_weights: The weights of the classes that follow from them.
         memories: One memory per grid of the metric, used and updated; empty for none.
         group: The processes whose statistics are added up.
     """
@@ -66,6 +66,7 @@ class Batch:
     threshold: Tensor
     weight: Tensor | None
     prior: Tensor | None
+    class_weights: Tensor | None
     memories: Sequence[ConfusionMemory] = ()
     group: Any = None
 
@@ -79,8 +80,10 @@ class Batch:
 
     def loss(self, input: Tensor) -> Tensor:
         """The loss, a scalar or one per member."""
+        import metricfit.fast  # only here: importing the losses needs none of it
+
         options = self.options
-        fused = self._fast_loss(input)
+        fused = metricfit.fast.metric_loss(self, input)
         if fused is not None and not options.cross_entropy:
             return fused
         with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
@@ -103,34 +106,6 @@ class Batch:
             if cross_entropy is not None:
                 loss = loss + options.cross_entropy * cross_entropy
             return torch.where(weight > 0, loss, torch.zeros_like(loss))
-
-    def _fast_loss(self, input: Tensor) -> Tensor | None:
-        """The metric's part by compiled loops or a closed form; None where the formulas below must serve."""
-        from metricfit import fast
-
-        options = self.options
-        if options.from_probabilities or len(self.memories) > 1 or not options.decides:
-            return None
-        if self.group is not None and options.cross_entropy:
-            return None  # all processes have to send the same messages, also one that cannot take this way
-        return fast.metric_loss(
-            input,
-            self.target,
-            self.sample_weight,
-            metric=options.metric,
-            step=self.step,
-            task=options.task,
-            members=options.members is not None,
-            weight=self.weight,
-            ignore_index=options.ignore_index,
-            skip_absent=options.absent == "skip",
-            detach_threshold=options.detach_threshold,
-            memory=self.memories[0] if self.memories else None,
-            group=self.group,
-            validate=options.validate,
-            plain=partial(_metric_alone, self, [memory.matrix for memory in self.memories]),
-            labels=options.labels,
-        )
 
     def samples(self, input: Tensor) -> Samples:
         """The checked and flattened samples."""
@@ -186,36 +161,40 @@ class Batch:
             made[grid] = memory(made[grid])
         return made.__getitem__
 
+    def metric_alone(self, remembered: Sequence[Tensor], input: Tensor) -> Tensor:
+        """The metric's part along the plain formulas, with the memories as they were then: for second derivatives."""
+        past = [memory.matrix for memory in self.memories]
+        try:
+            for memory, matrix in zip(self.memories, remembered, strict=True):
+                memory.matrix = matrix
+            with torch.autocast(input.device.type, enabled=False):
+                samples = self.samples(input)
+                counts = [self.counts(samples, grid) for grid in self.options.grids]
+                weight, *counts = sum_over_processes([samples.total, *counts], self.group)
+                value = self.options.metric.loss(self.source(counts))
+                return torch.where(weight > 0, value, torch.zeros_like(value))
+        finally:
+            for memory, matrix in zip(self.memories, past, strict=True):
+                memory.matrix = matrix
+
     def _cross_entropy_sums(self, samples: Samples) -> Tensor:
-        options, prior = self.options, self.prior
-        if prior is not None and options.task == "multilabel":
-            prior = torch.stack([1 - prior, prior], dim=-1)
-        elif prior is not None and options.task == "binary":
-            prior = prior[None, :]
+        options = self.options
         return cross_entropy_sums(
             samples,
             task=options.task,
             balance=options.balance,
-            prior=prior,
+            weights=self.class_weights,
             from_probabilities=options.from_probabilities,
         )
 
 
-def _metric_alone(batch: Batch, remembered: list[Tensor], input: Tensor) -> Tensor:
-    """The metric's part along the plain formulas, with the memories as they were then: for second derivatives."""
-    past = [memory.matrix for memory in batch.memories]
-    try:
-        for memory, matrix in zip(batch.memories, remembered, strict=True):
-            memory.matrix = matrix
-        with torch.autocast(input.device.type, enabled=False):
-            samples = batch.samples(input)
-            counts = [batch.counts(samples, grid) for grid in batch.options.grids]
-            weight, *counts = sum_over_processes([samples.total, *counts], batch.group)
-            value = batch.options.metric.loss(batch.source(counts))
-            return torch.where(weight > 0, value, torch.zeros_like(value))
-    finally:
-        for memory, matrix in zip(batch.memories, past, strict=True):
-            memory.matrix = matrix
+def _weights_of(prior: Tensor | None, options: LossOptions) -> Tensor | None:
+    """Class weights of the added cross-entropy where the class shares are given; else each batch has its own."""
+    if prior is None or options.balance == "none":
+        return None
+    if options.task == "multilabel":
+        prior = torch.stack([1 - prior, prior], dim=-1)
+    return class_weights(prior[None, :] if options.task == "binary" else prior, options.balance)
 
 
 def metric_loss(
@@ -247,7 +226,8 @@ def metric_loss(
         ),
         checked_threshold(threshold),
         None if weight is None else as_weights(weight, "weight"),
-        checked_prior(prior, checked.task),
+        shares := checked_prior(prior, checked.task),
+        _weights_of(shares, checked),
         group=group_of(check_sync(sync), training=True),
     )
     return batch.loss(input)
@@ -347,6 +327,7 @@ class MetricLoss(nn.Module):
         if task == "binary":
             check_sizes(self.options, 1, self.threshold, self.prior)
         self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self.options.grids) if memory else None
+        self.register_buffer("class_weights", _weights_of(self.prior, self.options), persistent=False)
 
     @property
     def metric(self) -> Metric:
@@ -385,6 +366,7 @@ class MetricLoss(nn.Module):
             buffers["threshold"],  # type: ignore[arg-type]
             buffers["weight"],
             buffers["prior"],
+            buffers["class_weights"],
             self.memories if remember and self.memories is not None else (),  # type: ignore[arg-type]
             group_of(self.sync, self.training),
         )

@@ -1,11 +1,11 @@
 """Metrics of the confusion matrix: each is a score, a loss and an objective at once."""
 
-from metricfit.metrics.arithmetic import Combination, Constant
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from metricfit.metrics.averaging import AVERAGES, ClassMetric, FormulaMetric
 from metricfit.metrics.base import CallableMetric, Metric
-from metricfit.metrics.constraints import Constrained, Constraint
 from metricfit.metrics.formula import Symbols, Term
-from metricfit.metrics.ranking import AUPRC, AUROC, ThresholdMean
 from metricfit.metrics.rates import accuracy as Accuracy
 from metricfit.metrics.rates import balanced_accuracy as BalancedAccuracy
 from metricfit.metrics.rates import cohen_kappa as CohenKappa
@@ -28,18 +28,13 @@ from metricfit.metrics.rates import predicted_share as PredictedShare
 from metricfit.metrics.rates import recall as Recall
 from metricfit.metrics.rates import specificity as Specificity
 from metricfit.metrics.rates import true_skill_statistic as TrueSkillStatistic
-from metricfit.metrics.registry import (
-    MetricLike,
-    available,
-    describe,
-    get,
-    metric,
-    metric_class,
-    reference_page,
-    register,
-    resolve,
-    unregister,
-)
+from metricfit.metrics.registry import MetricLike, available, get, metric, metric_class, register, resolve, unregister
+
+if TYPE_CHECKING:
+    from metricfit.metrics.arithmetic import Combination, Constant
+    from metricfit.metrics.catalogue import describe, reference_page
+    from metricfit.metrics.constraints import Constrained, Constraint
+    from metricfit.metrics.ranking import AUPRC, AUROC, ThresholdMean
 
 __all__ = [
     "AUPRC", "AUROC", "AVERAGES", "F1", "MCC", "Accuracy", "BalancedAccuracy", "CallableMetric", "ClassMetric",
@@ -49,3 +44,20 @@ __all__ = [
     "PredictedShare", "Recall", "Specificity", "Symbols", "Term", "ThresholdMean", "TrueSkillStatistic", "available",
     "describe", "get", "metric", "metric_class", "reference_page", "register", "resolve", "unregister",
 ]  # fmt: skip
+
+# A loss of one decision needs none of these; they are imported when they are first asked for.
+_LAZY = {
+    "AUPRC": "ranking", "AUROC": "ranking", "Combination": "arithmetic", "Constant": "arithmetic",
+    "Constrained": "constraints", "Constraint": "constraints", "ThresholdMean": "ranking", "describe": "catalogue",
+    "reference_page": "catalogue",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

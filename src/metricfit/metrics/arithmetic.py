@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Real
+from operator import add, mul, sub, truediv
 from typing import Any, ClassVar
 
 import torch
@@ -13,27 +14,18 @@ from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
+from metricfit.metrics.averaging import spell
 from metricfit.metrics.base import MatrixSource, Metric
 from metricfit.numerics import safe_divide
 
 __all__ = ["Combination", "Constant", "combine"]
 
-_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a / b,
-}
+_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul, "/": truediv}
 _LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 
 def combine(operator: str, left: Metric | float, right: Metric | float) -> Metric:
-    """Join metrics and numbers; two numbers are computed at once.
-
-    >>> from metricfit.metrics import Recall
-    >>> print(combine("*", 0.5, Recall(1)))
-    0.5*recall[1]
-    """
+    """Join metrics and numbers; two numbers are computed at once."""
     first, second = _operand(left), _operand(right)
     if isinstance(first, Constant) and isinstance(second, Constant):
         if operator == "/" and second.value == 0:
@@ -58,7 +50,6 @@ class Constant(Metric):
     greater_is_better: ClassVar[bool | None] = None
 
     def __post_init__(self) -> None:
-        """Refuse infinity and NaN."""
         if not math.isfinite(self.value):
             raise ValueError(f"a metric combines with finite numbers, got {self.value}.")
 
@@ -81,8 +72,7 @@ class Constant(Metric):
         return set()
 
     def __str__(self) -> str:
-        """The shortest exact spelling of the number."""
-        return f"{self.value:g}" if float(f"{self.value:g}") == self.value else repr(self.value)
+        return spell(self.value)
 
 
 @dataclass(frozen=True)
@@ -99,7 +89,6 @@ class Combination(Metric):
     right: Metric
 
     def __post_init__(self) -> None:
-        """Refuse combinations without a direction or a best value."""
         from metricfit.metrics.constraints import Constrained
 
         if isinstance(self.left, Constrained) or isinstance(self.right, Constrained):
@@ -142,12 +131,11 @@ class Combination(Metric):
     def range(self) -> tuple[float, float]:  # type: ignore[override]
         """Smallest and largest value by interval arithmetic."""
         left, right = self.left.range, self.right.range
-        if self.operator == "/" and right[0] <= 0 <= right[1]:
-            return (-math.inf, math.inf)
-        ends = [_NUMBERS[self.operator](a, b) for a in left for b in right]
-        if any(math.isnan(end) for end in ends):  # of two infinities, or zero times infinity
-            return (-math.inf, math.inf)
-        return (min(ends), max(ends))
+        if self.operator != "/" or not right[0] <= 0 <= right[1]:
+            ends = [_NUMBERS[self.operator](a, b) for a in left for b in right]
+            if not any(map(math.isnan, ends)):  # of two infinities, or zero times infinity
+                return (min(ends), max(ends))
+        return (-math.inf, math.inf)
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
         """The combination of the parts' values on the same matrix."""
@@ -175,20 +163,14 @@ class Combination(Metric):
         joined: Tensor = _NUMBERS[self.operator](left, right)
         return joined
 
-    def grids(self) -> set[tuple[float, ...] | None]:
-        """The grids of both parts."""
-        return self.left.grids() | self.right.grids()
-
-    def score_grids(self) -> set[tuple[float, ...] | None]:
-        """The grids of both parts' scores."""
-        return self.left.score_grids() | self.right.score_grids()
+    def _parts(self) -> tuple[Metric, ...]:
+        return self.left, self.right
 
     def resolve(self, labels: tuple[Any, ...], task: Task) -> Combination:
         """The combination of the resolved parts."""
         return replace(self, left=self.left.resolve(labels, task), right=self.right.resolve(labels, task))
 
     def __str__(self) -> str:
-        """The expression, with the brackets that make it read back as the same tree."""
         level = _LEVEL[self.operator]
         left, right = _bracketed(self.left, level), _bracketed(self.right, level + 1)
         return f"{left}*{right}" if self.operator == "*" else f"{left} {self.operator} {right}"

@@ -16,8 +16,11 @@ from torch import Tensor
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
 from metricfit.metrics.base import Metric
-from metricfit.metrics.formula import Formula, Fraction
+from metricfit.metrics.formula import COUNTS, Formula, one_per_class
 from metricfit.numerics import safe_divide
+
+if TYPE_CHECKING:
+    from metricfit.metrics.translation import Fraction
 
 __all__ = ["AVERAGES", "ClassMetric", "FormulaMetric"]
 
@@ -48,7 +51,6 @@ class ClassMetric(Metric):
     """Whether it has a multiclass form of its own, which is no average over classes."""
 
     def __post_init__(self) -> None:
-        """Check the average; a class index in its place becomes the label."""
         if isinstance(self.average, Integral) and not isinstance(self.average, bool):
             if self.label is not None:
                 raise ValueError(f"average={self.average} and label={self.label!r} both name a class; give one.")
@@ -68,13 +70,13 @@ class ClassMetric(Metric):
         """The metric of a matrix, averaged as ``average`` says."""
         average = self.average
         if self.label is not None:
-            return self.of_class(cm, cm.class_index(self.label))
+            return self._of_class(cm, cm.class_index(self.label))
         if average == "auto" and self.whole and cm.task != "multilabel":
-            return self.of_matrix(cm)
+            return self._of_matrix(cm)
         if average == "auto" and cm.task == "binary":
-            return self.of_class(cm, 1)
+            return self._of_class(cm, 1)
         if average == "micro":
-            return self.of_sums(cm)
+            return self._of_sums(cm)
         values = self.of_classes(cm)
         return values if average == "none" else self._mean(values, cm)
 
@@ -82,16 +84,13 @@ class ClassMetric(Metric):
     def of_classes(self, cm: ConfusionMatrix) -> Tensor:
         """The values of all classes, shape (…, classes)."""
 
-    def of_class(self, cm: ConfusionMatrix, index: int) -> Tensor:
-        """The value of one class."""
+    def _of_class(self, cm: ConfusionMatrix, index: int) -> Tensor:
         return self.of_classes(cm)[..., index]
 
-    def of_sums(self, cm: ConfusionMatrix) -> Tensor:
-        """The value of the counts summed over classes: the micro average."""
+    def _of_sums(self, cm: ConfusionMatrix) -> Tensor:
         raise NotImplementedError
 
-    def of_matrix(self, cm: ConfusionMatrix) -> Tensor:
-        """The multiclass form, where there is one."""
+    def _of_matrix(self, cm: ConfusionMatrix) -> Tensor:
         raise NotImplementedError
 
     def _mean(self, values: Tensor, cm: ConfusionMatrix) -> Tensor:
@@ -116,7 +115,6 @@ class ClassMetric(Metric):
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _COMMON}
 
     def __str__(self) -> str:
-        """The spec: name, parameters, class."""
         defaults = {f.name: f.default for f in fields(self)}
         given = self.parameters | {"average": self.average, "zero_division": self.zero_division}
         text = ",".join(f"{key}={spell(value)}" for key, value in given.items() if value != defaults[key])
@@ -127,6 +125,13 @@ class ClassMetric(Metric):
 _COMMON = tuple(f.name for f in fields(ClassMetric))
 
 
+class _FormulaText:  # printed when it is asked for
+    def __get__(self, _: Any, owner: type[FormulaMetric]) -> str:
+        from metricfit.metrics.translation import text
+
+        return text(owner.program)
+
+
 @dataclass(frozen=True, repr=False)
 class FormulaMetric(ClassMetric):
     """A metric made by :func:`metricfit.metrics.metric` from one function; takes the function's parameters too.
@@ -135,6 +140,7 @@ class FormulaMetric(ClassMetric):
     """
 
     program: ClassVar[Formula]
+    formula = _FormulaText()
     check_parameters: ClassVar[Callable[[Any], None] | None] = None
 
     if TYPE_CHECKING:
@@ -147,7 +153,6 @@ class FormulaMetric(ClassMetric):
         def __getattr__(self, name: str) -> Any: ...  # the parameters
 
     def __post_init__(self) -> None:
-        """Check the parameters; lists become tuples."""
         super().__post_init__()
         for f in fields(self):
             if f.name not in _COMMON:
@@ -157,29 +162,23 @@ class FormulaMetric(ClassMetric):
 
     def of_classes(self, cm: ConfusionMatrix) -> Tensor:
         """The formula, elementwise over classes."""
-        return self._value({name: getattr(cm, name) for name in self._counts}, self.parameters)
+        return self._value(cm, lambda count: count, self.parameters)
 
-    def of_class(self, cm: ConfusionMatrix, index: int) -> Tensor:
-        """The formula of one class, with its parameters."""
-        parameters = {name: _of_class(name, value, index) for name, value in self.parameters.items()}
-        return self._value({name: getattr(cm, name)[..., index] for name in self._counts}, parameters)
+    def _of_class(self, cm: ConfusionMatrix, index: int) -> Tensor:
+        parameters = {name: _for_class(name, value, index) for name, value in self.parameters.items()}
+        return self._value(cm, lambda count: count[..., index], parameters)
 
-    def of_sums(self, cm: ConfusionMatrix) -> Tensor:
-        """The formula of the summed counts."""
+    def _of_sums(self, cm: ConfusionMatrix) -> Tensor:
         for name, value in self.parameters.items():
-            if _one_per_class(value):
+            if one_per_class(value):
                 raise ValueError(f"{name}: one number per class has no meaning for a micro average; give one number.")
-        return self._value({name: getattr(cm, name).sum(dim=-1) for name in self._counts}, self.parameters)
+        return self._value(cm, lambda count: count.sum(dim=-1), self.parameters)
 
-    def of_matrix(self, cm: ConfusionMatrix) -> Tensor:
-        """The formula of the whole matrix."""
+    def _of_matrix(self, cm: ConfusionMatrix) -> Tensor:
         return self.program.of_matrix(cm.matrix, self.parameters, self.zero_division)
 
-    @property
-    def _counts(self) -> tuple[str, ...]:
-        return ("tp", "fp", "fn", "tn") if self.whole else self.program.counts
-
-    def _value(self, counts: dict[str, Tensor], parameters: dict[str, Any]) -> Tensor:
+    def _value(self, cm: ConfusionMatrix, take: Callable[[Tensor], Tensor], parameters: dict[str, Any]) -> Tensor:
+        counts = {name: take(getattr(cm, name)) for name in (COUNTS if self.whole else self.program.counts)}
         return self.program.of_counts(counts, parameters, self.zero_division)
 
     def fraction(self) -> Fraction | None:
@@ -190,20 +189,17 @@ class FormulaMetric(ClassMetric):
         ((2.0, 0.0, 0.0, 0.0), (2.0, 1.0, 1.0, 0.0))
         >>> metrics.MCC().fraction()
         """
-        return self.program.fraction(self.parameters)
+        from metricfit.metrics.translation import fraction
+
+        return fraction(self.program, self.parameters)
 
     def __repr__(self) -> str:
-        """The class with all its fields."""
         given = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
         return f"{type(self).__name__}({given})"
 
 
-def _one_per_class(value: Any) -> bool:
-    return isinstance(value, tuple) and not isinstance(value[0], tuple)
-
-
-def _of_class(name: str, value: Any, index: int) -> Any:
-    if not _one_per_class(value):
+def _for_class(name: str, value: Any, index: int) -> Any:
+    if not one_per_class(value):
         return value
     if index >= len(value):
         raise ValueError(f"{name}: no number for class {index}, got {len(value)} numbers.")
@@ -229,11 +225,7 @@ def _checked(name: str, value: Any, default: Any) -> Any:
 
 
 def spell(value: Any) -> str:
-    """A parameter as the spec grammar writes it.
-
-    >>> spell(((0.0, 1.0), (5.0, 0.0)))
-    '[[0,1],[5,0]]'
-    """
+    """A parameter as the spec grammar writes it: ``[[0,1],[5,0]]``."""
     if isinstance(value, tuple):
         return "[" + ",".join(spell(v) for v in value) + "]"
     if isinstance(value, float):
@@ -249,9 +241,5 @@ def _spell_label(label: Hashable) -> str:
 
 
 def quote(text: str) -> str:
-    r"""Text in the quotes of the spec grammar.
-
-    >>> print(quote("it's"))
-    'it\'s'
-    """
+    """Text in the quotes of the spec grammar."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -12,14 +12,15 @@ from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
+from metricfit.metrics.formula import Operators
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from metricfit.metrics.constraints import Constrained, Constraint
-    from metricfit.metrics.formula import Fraction
+    from metricfit.metrics.translation import Fraction
 
-__all__ = ["EVERY_CUT_OFF", "CallableMetric", "MatrixSource", "Metric"]
+__all__ = ["EVERY_CUT_OFF", "CallableMetric", "DerivedMetric", "MatrixSource", "Metric"]
 
 MatrixSource = Callable[[tuple[float, ...] | None], ConfusionMatrix]
 """Gives the confusion matrix at the decision (``None``) or over a grid of thresholds."""
@@ -28,7 +29,7 @@ EVERY_CUT_OFF: tuple[float, ...] = ()
 """Stands for the grid of all distinct scores, known only when there are scores."""
 
 
-class Metric(ABC):
+class Metric(Operators["Metric"], ABC):
     """A score of a confusion matrix; at once an exact score, a differentiable loss and a search objective.
 
     Subclasses state ``range``, ``greater_is_better`` and ``compute``. Metrics combine by arithmetic
@@ -38,8 +39,6 @@ class Metric(ABC):
     Attributes:
         range: Smallest and largest value.
         greater_is_better: The direction; ``None`` for a constant.
-        perfect: The value of a perfect prediction: where the loss is 0.
-        thresholds: The grid a ranking metric needs; ``None`` for metrics of one decision.
         formula: The definition in one line.
         reference: Where it comes from.
     """
@@ -51,12 +50,12 @@ class Metric(ABC):
 
     @property
     def thresholds(self) -> tuple[float, ...] | None:
-        """The grid of thresholds the metric is taken over, if any."""
+        """The grid of thresholds that a ranking metric is taken over; ``None`` for metrics of one decision."""
         return None
 
     @property
     def perfect(self) -> float:
-        """The value of a perfect prediction."""
+        """The value of a perfect prediction: where the loss is 0."""
         return self.range[1] if self.greater_is_better else self.range[0]
 
     @abstractmethod
@@ -109,23 +108,26 @@ class Metric(ABC):
                 "score its parts one by one."
             )
         (grid,) = grids or {None}
+        how: dict[str, Any] = {"labels": labels, "sample_weight": sample_weight}
         if grid is None:
-            cm = ConfusionMatrix.from_labels(y_true, y_pred, labels=labels, sample_weight=sample_weight)
+            cm = ConfusionMatrix.from_labels(y_true, y_pred, **how)
         else:
-            thresholds = None if grid == EVERY_CUT_OFF else grid
-            cm = ConfusionMatrix.from_scores(
-                y_true, y_pred, thresholds=thresholds, labels=labels, sample_weight=sample_weight
-            )
+            cm = ConfusionMatrix.from_scores(y_true, y_pred, thresholds=grid or None, **how)
         value = self.evaluate(lambda _: cm)
         return value.item() if value.ndim == 0 else value.numpy()
 
+    def _parts(self) -> tuple[Metric, ...]:
+        return ()
+
     def grids(self) -> set[tuple[float, ...] | None]:
         """All threshold grids that the metric asks its source for; ``None`` is the decision itself."""
-        return {self.thresholds}
+        parts = self._parts()
+        return {self.thresholds} if not parts else {grid for part in parts for grid in part.grids()}
 
     def score_grids(self) -> set[tuple[float, ...] | None]:
         """The grids on which :meth:`score` takes the metric: its own, or every cut-off of the scores."""
-        return self.grids()
+        parts = self._parts()
+        return self.grids() if not parts else {grid for part in parts for grid in part.score_grids()}
 
     def fraction(self) -> Fraction | None:
         """The coefficients of (tp, fp, fn, tn) above and below, if a class's value is a quotient of linear forms."""
@@ -173,49 +175,43 @@ class Metric(ABC):
         return Constrained(self, constraints)
 
     def __ge__(self, bound: float) -> Constraint:
-        """The constraint that the metric reaches ``bound``."""
-        from metricfit.metrics.constraints import Constraint
-
-        return Constraint(self, ">=", bound)
+        return self._compare(">=", bound)
 
     def __le__(self, bound: float) -> Constraint:
-        """The constraint that the metric stays at or below ``bound``."""
+        return self._compare("<=", bound)
+
+    def _compare(self, operator: str, bound: float) -> Constraint:
         from metricfit.metrics.constraints import Constraint
 
-        return Constraint(self, "<=", bound)
+        return Constraint(self, operator, bound)
 
-    def __add__(self, other: Metric | float) -> Metric:
-        return _combined("+", self, other)
+    def _operate(self, operator: str, left: Any, right: Any) -> Metric:
+        from metricfit.metrics.arithmetic import combine
 
-    def __radd__(self, other: float) -> Metric:
-        return _combined("+", other, self)
-
-    def __sub__(self, other: Metric | float) -> Metric:
-        return _combined("-", self, other)
-
-    def __rsub__(self, other: float) -> Metric:
-        return _combined("-", other, self)
-
-    def __mul__(self, other: Metric | float) -> Metric:
-        return _combined("*", self, other)
-
-    def __rmul__(self, other: float) -> Metric:
-        return _combined("*", other, self)
-
-    def __truediv__(self, other: Metric | float) -> Metric:
-        return _combined("/", self, other)
-
-    def __rtruediv__(self, other: float) -> Metric:
-        return _combined("/", other, self)
-
-    def __neg__(self) -> Metric:
-        return _combined("*", -1.0, self)
+        return combine(operator, left, right)
 
 
-def _combined(operator: str, left: Metric | float, right: Metric | float) -> Metric:
-    from metricfit.metrics.arithmetic import combine
+class DerivedMetric(Metric):
+    """A metric that has its range, its direction and its best value from another."""
 
-    return combine(operator, left, right)
+    @property
+    @abstractmethod
+    def _inner(self) -> Metric: ...
+
+    @property
+    def range(self) -> tuple[float, float]:  # type: ignore[override]
+        """The other's range."""
+        return self._inner.range
+
+    @property
+    def greater_is_better(self) -> bool | None:  # type: ignore[override]
+        """The other's direction."""
+        return self._inner.greater_is_better
+
+    @property
+    def perfect(self) -> float:
+        """The other's best value."""
+        return self._inner.perfect
 
 
 @dataclass(frozen=True)
@@ -255,6 +251,5 @@ class CallableMetric(Metric):
             raise ValueError(f"{self}: a metric function must return a scalar tensor, got shape {tuple(value.shape)}.")
         return value
 
-    def __str__(self) -> str:
-        """The function's name; a function has no spec to read back."""
+    def __str__(self) -> str:  # a function has no spec to read back
         return getattr(self.function, "__name__", type(self.function).__name__)

@@ -13,7 +13,7 @@ from torch import Tensor
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
 from metricfit.metrics.averaging import ClassMetric, spell
-from metricfit.metrics.base import MatrixSource, Metric
+from metricfit.metrics.base import DerivedMetric, MatrixSource, Metric
 
 __all__ = ["Constrained", "Constraint"]
 
@@ -32,7 +32,6 @@ class Constraint:
     bound: float
 
     def __post_init__(self) -> None:
-        """Check the operator and that the bound can be met at all."""
         if self.operator not in (">=", "<="):
             raise ValueError(f"a constraint compares with >= or <=, got {self.operator!r}.")
         if isinstance(self.bound, bool) or not isinstance(self.bound, Real):
@@ -53,23 +52,20 @@ class Constraint:
         return (self.bound - value if self.operator == ">=" else value - self.bound).clamp_min(0)
 
     def __bool__(self) -> bool:
-        """Refuse: of ``a and b`` and ``0.2 <= metric <= 0.9`` Python would keep the last constraint alone."""
         raise TypeError(
             f"{self}: is not true or false; Python's 'and', 'or' and chained comparisons would drop constraints. Give "
             "them one by one: subject_to(Recall(1) >= 0.9, Precision(1) >= 0.5)."
         )
 
     def __str__(self) -> str:
-        """The constraint as in a spec."""
         return f"{self.metric} {self.operator} {spell(self.bound)}"
 
     def __repr__(self) -> str:
-        """The constraint as in a spec, named."""
         return f"Constraint({self})"
 
 
 @dataclass(frozen=True)
-class Constrained(Metric):
+class Constrained(DerivedMetric):
     """An objective under constraints.
 
     As a score: the objective's value where every constraint holds; otherwise the worst value the objective can
@@ -82,7 +78,6 @@ class Constrained(Metric):
     penalty: float = field(default=10.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check that there are constraints."""
         object.__setattr__(self, "constraints", tuple(self.constraints))
         if not self.constraints:
             raise ValueError("subject_to: expected at least one constraint, such as Recall(1) >= 0.9.")
@@ -97,19 +92,8 @@ class Constrained(Metric):
             raise ValueError(f"penalty: expected a number > 0, got {self.penalty}.")
 
     @property
-    def range(self) -> tuple[float, float]:  # type: ignore[override]
-        """The objective's range."""
-        return self.objective.range
-
-    @property
-    def greater_is_better(self) -> bool | None:  # type: ignore[override]
-        """The objective's direction."""
-        return self.objective.greater_is_better
-
-    @property
-    def perfect(self) -> float:
-        """The objective's best value."""
-        return self.objective.perfect
+    def _inner(self) -> Metric:
+        return self.objective
 
     def violations(self, source: MatrixSource) -> list[Tensor]:
         """The violation of each constraint."""
@@ -131,13 +115,8 @@ class Constrained(Metric):
         distance = self.objective.distance(self.objective.evaluate(source))
         return distance + self.penalty * torch.stack(self.violations(source)).sum(dim=0)
 
-    def grids(self) -> set[tuple[float, ...] | None]:
-        """The grids of the objective and of the constraints."""
-        return self.objective.grids().union(*(c.metric.grids() for c in self.constraints))
-
-    def score_grids(self) -> set[tuple[float, ...] | None]:
-        """The grids of the scores of the objective and of the constraints."""
-        return self.objective.score_grids().union(*(c.metric.score_grids() for c in self.constraints))
+    def _parts(self) -> tuple[Metric, ...]:
+        return self.objective, *(c.metric for c in self.constraints)
 
     def resolve(self, labels: tuple[Any, ...], task: Task) -> Constrained:
         """The resolved objective under resolved constraints."""
@@ -145,5 +124,4 @@ class Constrained(Metric):
         return replace(self, objective=self.objective.resolve(labels, task), constraints=constraints)
 
     def __str__(self) -> str:
-        """The spec of objective and constraints."""
         return f"{self.objective} subject to " + " and ".join(str(c) for c in self.constraints)

@@ -17,17 +17,16 @@ in it, and where '1' is meant and not the number 1.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, NoReturn, cast
 
 from metricfit.metrics.arithmetic import Constant, combine
 from metricfit.metrics.base import Metric
 from metricfit.metrics.constraints import Constraint
+from metricfit.metrics.registry import build
 
 __all__ = ["parse"]
-
-T = TypeVar("T")
-Build = Callable[[str, dict[str, Any]], Metric]
 
 
 class _Token(NamedTuple):
@@ -38,13 +37,13 @@ class _Token(NamedTuple):
 
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _TOKENS = re.compile(
-    rf"""(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
+    rf"""\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
       | (?P<quoted>{_QUOTED})
       | (?P<word>[^\W\d]\w*)
       | (?P<compare>>=|<=)
       | (?P<symbol>[-+*/()\[\]:,=])
-      | (?P<space>\s+)
-      | (?P<other>.)""",
+      | (?P<other>.)
+      | (?P<end>\Z))""",
     re.VERBOSE | re.DOTALL,
 )
 _LABEL = re.compile(rf"\[\s*(?:(?P<quoted>{_QUOTED})|(?P<bare>[^\[\]]*?))\s*\]", re.DOTALL)
@@ -53,8 +52,8 @@ _MAX_DEPTH = 50
 _MAX_PARTS = 200
 
 
-def parse(text: str, build: Build) -> Metric:
-    """Read a spec; ``build(name, parameters)`` makes the named metrics.
+def parse(text: str) -> Metric:
+    """Read a spec.
 
     >>> from metricfit import metrics
     >>> print(metrics.get("0.7*recall[1] + 0.3*precision[1]"))
@@ -62,24 +61,20 @@ def parse(text: str, build: Build) -> Metric:
     """
     if len(text) > _MAX_LENGTH:
         raise ValueError(f"metric: the expression has {len(text)} characters, at most {_MAX_LENGTH} are read.")
-    return _Parser(text, build).spec()
+    return _Parser(text).spec()
 
 
 class _Parser:
-    def __init__(self, text: str, build: Build) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.build = build
-        self.position = 0
-        self.depth = 0
-        self.parts = 0
+        self.position = self.depth = self.parts = 0
 
     def spec(self) -> Metric:
         if not self.text.strip():
             raise ValueError("metric: expected a name or an expression such as 'f1', got an empty string.")
         metric = self.sum()
         if self.take("word", "subject"):
-            if not self.take("word", "to"):
-                self.fail("'to' after 'subject'")
+            self.need("'to' after 'subject'", "word", "to")
             constraints = [self.constraint()]
             while self.take("word", "and"):
                 constraints.append(self.constraint())
@@ -92,59 +87,41 @@ class _Parser:
 
     def constraint(self) -> Constraint:
         metric = self.sum()
-        token = self.peek()
-        if not self.take("compare"):
-            self.fail("'>=' or '<='")
+        operator = self.need("'>=' or '<='", "compare")
         sign = -1.0 if self.take("symbol", "-") else 1.0
-        bound = sign * self.number()
-        return Constraint(metric, token.text, bound)
+        return Constraint(metric, operator, sign * self.number())
 
     def sum(self) -> Metric:
-        result = self.product()
-        while (operator := self.peek()).text in ("+", "-") and operator.kind == "symbol":
-            self.advance(operator)
-            right = self.product()
-            result = combine(operator.text, result, right)
+        return self.joined("+-", lambda: self.joined("*/", self.factor))
+
+    def joined(self, operators: str, part: Callable[[], Metric]) -> Metric:
+        result = part()
+        while operator := self.take("symbol", *operators):
+            result = combine(operator, result, part())
         return result
 
-    def product(self) -> Metric:
-        result = self.factor()
-        while (operator := self.peek()).text in ("*", "/") and operator.kind == "symbol":
-            self.advance(operator)
-            right = self.factor()
-            result = combine(operator.text, result, right)
-        return result
+    @contextmanager
+    def nested(self) -> Iterator[None]:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise ValueError(f"metric: brackets and signs are nested deeper than {_MAX_DEPTH} levels.")
+        yield
+        self.depth -= 1
 
     def factor(self) -> Metric:
         self.parts += 1
         if self.parts > _MAX_PARTS:
             raise ValueError(f"metric: the expression has more than {_MAX_PARTS} parts.")
-        return self.nested(self._factor)
-
-    def nested(self, read: Callable[[], T]) -> T:
-        self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            raise ValueError(f"metric: brackets and signs are nested deeper than {_MAX_DEPTH} levels.")
-        try:
-            return read()
-        finally:
-            self.depth -= 1
-
-    def _factor(self) -> Metric:
-        token = self.peek()
-        if self.take("symbol", "-"):
-            return -self.factor()
-        if token.kind == "number":
-            return Constant(self.number())
-        if self.take("symbol", "("):
-            inner = self.sum()
-            if not self.take("symbol", ")"):
-                self.fail("')'")
-            return inner
-        if token.kind == "word":
-            self.advance(token)
-            return self.metric(token.text)
-        self.fail("a metric, a number or '('")
+        with self.nested():
+            if self.take("symbol", "-"):
+                return -self.factor()
+            if number := self.take("number"):
+                return Constant(float(number))
+            if self.take("symbol", "("):
+                inner = self.sum()
+                self.need("')'", "symbol", ")")
+                return inner
+            return self.metric(self.need("a metric, a number or '('", "word"))
 
     def metric(self, name: str) -> Metric:
         if self.peek().text == "(":
@@ -159,80 +136,65 @@ class _Parser:
             while self.take("symbol", ","):
                 self.parameter(parameters)
             self.label(parameters)
-        return self.build(name, parameters)
+        return build(name, parameters)
 
     def label(self, parameters: dict[str, Any]) -> None:
         if self.peek().text != "[":
             return
-        start = self.peek().start
-        match = _LABEL.match(self.text, start)
+        match = _LABEL.match(self.text, self.peek().start)
         if not match or not match.group().isprintable() or "label" in parameters:
             self.fail("one class label in brackets, such as [fraud] or ['a name with ]']")
         self.position = match.end()
-        if match["quoted"] is not None:
-            parameters["label"] = _unquoted(match["quoted"])
-        elif match["bare"] == "":
+        bare = match["bare"]
+        if bare == "":
             self.fail("a class label between the brackets")
+        if bare is None:
+            parameters["label"] = _unquoted(match["quoted"])
         else:
-            bare = match["bare"]
             parameters["label"] = int(bare) if re.fullmatch(r"-?\d+", bare) and str(int(bare)) == bare else bare
 
     def parameter(self, parameters: dict[str, Any]) -> None:
-        key = self.peek()
-        if not self.take("word"):
-            self.fail("a parameter name")
-        if not self.take("symbol", "="):
-            self.fail(f"'=' after {key.text!r}")
-        if key.text in parameters:
-            raise ValueError(f"metric: parameter {key.text!r} is given twice in {self.text!r}.")
-        parameters[key.text] = self.value()
+        key = self.need("a parameter name", "word")
+        self.need(f"'=' after {key!r}", "symbol", "=")
+        if key in parameters:
+            raise ValueError(f"metric: parameter {key!r} is given twice in {self.text!r}.")
+        parameters[key] = self.value()
 
     def value(self) -> Any:
-        return self.nested(self._value)
-
-    def _value(self) -> Any:
-        token = self.peek()
-        if self.take("symbol", "["):
-            values = [self.value()]
-            while self.take("symbol", ","):
-                values.append(self.value())
-            if not self.take("symbol", "]"):
-                self.fail("']'")
-            return tuple(values)
-        if self.take("symbol", "-"):
-            return -self.number()
-        if token.kind == "number":
-            number = self.number()
-            return int(token.text) if re.fullmatch(r"\d+", token.text) else number
-        if self.take("quoted"):
-            return _unquoted(token.text)
-        if self.take("word"):
-            return float("nan") if token.text == "nan" else token.text
-        self.fail("a value")
+        with self.nested():
+            if self.take("symbol", "["):
+                values = [self.value()]
+                while self.take("symbol", ","):
+                    values.append(self.value())
+                self.need("']'", "symbol", "]")
+                return tuple(values)
+            if self.take("symbol", "-"):
+                return -self.number()
+            if number := self.take("number"):
+                return int(number) if re.fullmatch(r"\d+", number) else float(number)
+            if quoted := self.take("quoted"):
+                return _unquoted(quoted)
+            word = self.need("a value", "word")
+            return float("nan") if word == "nan" else word
 
     def number(self) -> float:
-        token = self.peek()
-        if not self.take("number"):
-            self.fail("a number")
-        return float(token.text)
+        return float(self.need("a number", "number"))
 
     def peek(self) -> _Token:
-        position = self.position
-        while match := _TOKENS.match(self.text, position):
-            if match.lastgroup != "space":
-                return _Token(match.lastgroup or "other", match.group(), position)
-            position = match.end()
-        return _Token("end", "", position)
+        match = cast("re.Match[str]", _TOKENS.match(self.text, self.position))  # any character matches, and the end
+        kind = cast("str", match.lastgroup)
+        return _Token(kind, match[kind], match.start(kind))
 
-    def take(self, kind: str, text: str | None = None) -> bool:
+    def take(self, kind: str, *texts: str) -> str:
+        """Go past the next token if it is of that kind and one of those texts; "" if it is not."""
         token = self.peek()
-        if token.kind != kind or (text is not None and token.text != text):
-            return False
-        self.advance(token)
-        return True
-
-    def advance(self, token: _Token) -> None:
+        if token.kind != kind or (texts and token.text not in texts):
+            return ""
         self.position = token.start + len(token.text)
+        return token.text
+
+    def need(self, expected: str, kind: str, *texts: str) -> str:
+        return self.take(kind, *texts) or self.fail(expected)
 
     def fail(self, expected: str) -> NoReturn:
         token = self.peek()

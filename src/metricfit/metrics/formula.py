@@ -1,30 +1,62 @@
 """The formula of a metric: recorded once from its Python function, then computed, printed, translated.
 
 A function such as ``def recall(c): return c.tp / (c.tp + c.fn)`` is called once, with :class:`Symbols` in place of
-counts. What it does to them is kept as a list of steps. Everything else reads that list: tensors in, value out;
-the text of the formula; its JavaScript; its coefficients, if it is a quotient of linear forms.
+counts. What it does to them is kept as a list of steps. Everything else reads that list: tensors in, value out here;
+the text of the formula, its JavaScript and its coefficients in :mod:`metricfit.metrics.translation`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
 
-__all__ = ["Formula", "Fraction", "Symbols", "Term", "trace"]
-
-Fraction = tuple[tuple[float, float, float, float], tuple[float, float, float, float]]
-"""Coefficients of (tp, fp, fn, tn) in a numerator and in a denominator."""
+__all__ = ["Formula", "Operators", "Symbols", "Term", "trace"]
 
 COUNTS = ("tp", "fp", "fn", "tn")
+T = TypeVar("T")
 
 
-class Term:
+class Operators(Generic[T]):
+    """Arithmetic with numbers and with its own kind; a subclass defines ``_operate``."""
+
+    def _operate(self, operator: str, left: Any, right: Any) -> T:
+        raise NotImplementedError
+
+    def __add__(self, other: T | float) -> T:
+        return self._operate("+", self, other)
+
+    def __radd__(self, other: float) -> T:
+        return self._operate("+", other, self)
+
+    def __sub__(self, other: T | float) -> T:
+        return self._operate("-", self, other)
+
+    def __rsub__(self, other: float) -> T:
+        return self._operate("-", other, self)
+
+    def __mul__(self, other: T | float) -> T:
+        return self._operate("*", self, other)
+
+    def __rmul__(self, other: float) -> T:
+        return self._operate("*", other, self)
+
+    def __truediv__(self, other: T | float) -> T:
+        return self._operate("/", self, other)
+
+    def __rtruediv__(self, other: float) -> T:
+        return self._operate("/", other, self)
+
+    def __neg__(self) -> T:
+        return self._operate("*", -1.0, self)
+
+
+class Term(Operators["Term"]):
     """A part of a formula; arithmetic on it gives further parts.
 
     0/0 makes the whole formula undefined: its value is then the metric's ``zero_division``, with a zero gradient.
@@ -34,35 +66,11 @@ class Term:
         self.symbols = symbols
         self.index = index
 
-    def __add__(self, other: Term | float) -> Term:
-        return self.symbols.step("+", self, other)
-
-    def __radd__(self, other: float) -> Term:
-        return self.symbols.step("+", other, self)
-
-    def __sub__(self, other: Term | float) -> Term:
-        return self.symbols.step("-", self, other)
-
-    def __rsub__(self, other: float) -> Term:
-        return self.symbols.step("-", other, self)
-
-    def __mul__(self, other: Term | float) -> Term:
-        return self.symbols.step("*", self, other)
-
-    def __rmul__(self, other: float) -> Term:
-        return self.symbols.step("*", other, self)
-
-    def __truediv__(self, other: Term | float) -> Term:
-        return self.symbols.step("/", self, other)
-
-    def __rtruediv__(self, other: float) -> Term:
-        return self.symbols.step("/", other, self)
+    def _operate(self, operator: str, left: Any, right: Any) -> Term:
+        return self.symbols.step(operator, left, right)
 
     def __pow__(self, power: float) -> Term:
-        return self.symbols.step("**", self, power)
-
-    def __neg__(self) -> Term:
-        return self.symbols.step("*", -1, self)
+        return self._operate("**", self, power)
 
     def __bool__(self) -> bool:
         raise TypeError("a formula cannot branch: its counts are symbols. Use arithmetic, c.sum and c.mean only.")
@@ -80,25 +88,20 @@ class Symbols:
     """
 
     def __init__(self) -> None:
-        self.steps: list[tuple[Any, ...]] = []
+        self.steps: dict[tuple[Any, ...], int] = {}
         self.tp, self.fp, self.fn, self.tn, self.n = (self.step(name) for name in (*COUNTS, "n"))
 
-    def step(self, name: str, *arguments: Term | float | str) -> Term:
+    def step(self, name: str, *arguments: Any) -> Term:
         """Record a step, or find it if it is recorded already."""
-        named = name == "parameter"
-        made = (name, *(argument if named else self._place(argument) for argument in arguments))
-        if made not in self.steps:
-            self.steps.append(made)
-        return Term(self, self.steps.index(made))
+        made = (name, *(arguments if name in ("number", "parameter") else map(self._place, arguments)))
+        return Term(self, self.steps.setdefault(made, len(self.steps)))
 
-    def _place(self, value: Term | float | str) -> int:
-        if isinstance(value, Term):
-            return value.index
-        if not isinstance(value, (int, float)):
+    def _place(self, value: Any) -> int:
+        if isinstance(value, (int, float)):
+            value = self.step("number", float(value))
+        if not isinstance(value, Term):
             raise TypeError(f"a formula holds counts, parameters and numbers, got {type(value).__name__}.")
-        if ("number", float(value)) not in self.steps:
-            self.steps.append(("number", float(value)))
-        return self.steps.index(("number", float(value)))
+        return value.index
 
     def sum(self, term: Term) -> Term:
         """The sum over all classes. Of one class: over the class and the rest."""
@@ -124,21 +127,20 @@ class Symbols:
 def trace(function: Callable[..., Any], parameters: tuple[str, ...] = ()) -> Formula:
     """Record the formula of a function of :class:`Symbols` and parameters.
 
-    >>> formula = trace(lambda c: c.tp / (c.tp + c.fn) + c.tn / (c.tn + c.fp) - 1)
-    >>> formula.text
-    'TP / (TP + FN) + TN / (TN + FP) - 1'
+    >>> trace(lambda c: c.tp / (c.tp + c.fn)).counts
+    ('tp', 'fn')
     """
     symbols = Symbols()
     result = function(symbols, **{name: symbols.step("parameter", name) for name in parameters})
     if not isinstance(result, Term):
         raise TypeError(f"{function.__name__}: expected a formula of the counts, got {type(result).__name__}.")
-    needed = {result.index}
+    recorded, needed = list(symbols.steps), {result.index}
     for index in range(result.index, -1, -1):
         if index in needed:
-            needed.update(place for place in symbols.steps[index][1:] if isinstance(place, int))
+            needed.update(place for place in recorded[index][1:] if isinstance(place, int))
     places = {old: new for new, old in enumerate(sorted(needed))}
-    steps = [symbols.steps[index] for index in sorted(needed)]
-    steps = [(step[0], *(places[a] if isinstance(a, int) else a for a in step[1:])) for step in steps]
+    steps: list[tuple[Any, ...]]
+    steps = [tuple(places[a] if isinstance(a, int) else a for a in recorded[index]) for index in places]
     names = {step[0] for step in steps}
     degrees: list[float] = []
     varies: list[bool] = []
@@ -169,10 +171,10 @@ def _degree(name: str, arguments: list[Any], degrees: list[float], steps: list[t
 
 
 class _Value(NamedTuple):
-    """The value of a step, and where it is 0/0."""
+    """The value of a step, and where it is 0/0: a mask, or False."""
 
     value: Any
-    undefined: Tensor | None = None
+    undefined: Any = False
 
 
 @dataclass(frozen=True)
@@ -192,13 +194,7 @@ class Formula:
     scaled: bool
 
     def of_counts(self, counts: dict[str, Tensor], parameters: Mapping[str, Any], undefined: float) -> Tensor:
-        """The value for each class, elementwise.
-
-        Args:
-            counts: The counts that the formula needs, one shape.
-            parameters: Its parameters; a tuple of numbers has one per class.
-            undefined: The value of 0/0.
-        """
+        """The value for each class, elementwise; a tuple among the parameters has one number per class."""
         if self.whole:  # of the class and the rest as two classes
             cells = [counts[name] for name in ("tn", "fp", "fn", "tp")]
             return self.of_matrix(torch.stack(cells, dim=-1).unflatten(-1, (2, 2)), parameters, undefined)
@@ -235,48 +231,17 @@ class Formula:
                 found = _OVER_CLASSES[name](values[arguments[0]])
             values.append(found)
         value, where = values[-1]
-        result: Tensor = value if where is None else value.masked_fill(where, undefined)
+        result: Tensor = value if where is False else value.masked_fill(where, undefined)
         return result
 
-    def fraction(self, parameters: Mapping[str, Any]) -> Fraction | None:
-        """Its coefficients where it is a quotient of linear forms of the counts of a class, else None.
 
-        >>> trace(lambda c: c.tp / (c.tp + c.fn) - 1).fraction({})
-        ((0.0, 0.0, -1.0, 0.0), (1.0, 0.0, 1.0, 0.0))
-        """
-        forms: list[_Linear | None] = []
-        for name, *arguments in self.steps:
-            if name in (*COUNTS, "n"):
-                forms.append(_Linear(tuple(float(name in (count, "n")) for count in COUNTS)))
-            elif name in ("number", "parameter"):
-                number = arguments[0] if name == "number" else parameters[arguments[0]]
-                forms.append(_Linear(constant=number) if isinstance(number, (int, float)) else None)
-            else:
-                parts = [forms[argument] for argument in arguments]
-                linear = name in _ARITHMETIC and None not in parts
-                forms.append(_Linear.join(name, *parts) if linear else None)
-        last = forms[-1]
-        if last is None or last.below is None or last.constant:
-            return None
-        return last.above, last.below  # type: ignore[return-value]
-
-    @property
-    def text(self) -> str:
-        """The formula to read."""
-        return _printed(self, len(self.steps) - 1, _TEXT)[0]
-
-    @property
-    def javascript(self) -> str:
-        """The formula as a JavaScript function: of the counts ``c`` of a class, or of a matrix ``m``; and parameters.
-
-        >>> trace(lambda c: c.tp / (c.tp + c.fn)).javascript
-        '(c, p) => divide(c.tp, c.tp + c.fn)'
-        """
-        return f"({'m' if self.whole else 'c'}, p) => {_printed(self, len(self.steps) - 1, _JAVASCRIPT)[0]}"
+def one_per_class(value: Any) -> bool:
+    """Whether a parameter has one number per class."""
+    return isinstance(value, tuple) and not isinstance(value[0], tuple)
 
 
 def _parameter(name: str, value: Any, counts: dict[str, Tensor]) -> Any:
-    if not isinstance(value, tuple) or isinstance(value[0], tuple):
+    if not one_per_class(value):
         return value
     like = next(iter(counts.values()))
     if like.shape[-1:] != (len(value),):
@@ -298,19 +263,13 @@ def _weighted(expected: bool, weights: Any, cm: ConfusionMatrix) -> Tensor:
     return (weight * cells).sum(dim=(-1, -2))[..., None]
 
 
-def _either(first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    if first is None or second is None:
-        return second if first is None else first
-    return first | second
-
-
 def _divide(above: _Value, below: _Value) -> _Value:
-    where = _either(above.undefined, below.undefined)
+    where = above.undefined | below.undefined
     if not isinstance(below.value, Tensor):
         return _Value(above.value / below.value, where)
     # The denominator is replaced before the division: a single choice afterwards has a NaN gradient at 0/0.
     vanishes = below.value.abs() <= torch.finfo(below.value.dtype).tiny
-    return _Value(above.value / below.value.masked_fill(vanishes, 1.0), _either(where, vanishes))
+    return _Value(above.value / below.value.masked_fill(vanishes, 1.0), where | vanishes)
 
 
 def _power(base: _Value, exponent: _Value) -> _Value:
@@ -322,12 +281,12 @@ def _power(base: _Value, exponent: _Value) -> _Value:
 
 
 def _sum(each: _Value) -> _Value:
-    where = None if each.undefined is None else each.undefined.any(dim=-1, keepdim=True)
+    where = each.undefined is not False and each.undefined.any(dim=-1, keepdim=True)
     return _Value(each.value.sum(dim=-1, keepdim=True), where)
 
 
 def _mean(each: _Value) -> _Value:
-    if each.undefined is None:
+    if each.undefined is False:
         return _Value(each.value.mean(dim=-1, keepdim=True))
     number = (~each.undefined).sum(dim=-1, keepdim=True)
     total = each.value.masked_fill(each.undefined, 0.0).sum(dim=-1, keepdim=True)
@@ -337,101 +296,17 @@ def _mean(each: _Value) -> _Value:
 def _geometric_mean(each: _Value) -> _Value:
     vanishes = each.value <= torch.finfo(each.value.dtype).tiny
     logs = _mean(_Value(each.value.masked_fill(vanishes, 1.0).log(), each.undefined))
-    missed = vanishes if each.undefined is None else vanishes & ~each.undefined
+    missed = vanishes & ~torch.as_tensor(each.undefined, device=vanishes.device)
     return _Value(logs.value.exp().masked_fill(missed.any(dim=-1, keepdim=True), 0.0), logs.undefined)
 
 
 _ARITHMETIC: dict[str, Callable[..., _Value]] = {
-    "+": lambda a, b: _Value(a.value + b.value, _either(a.undefined, b.undefined)),
-    "-": lambda a, b: _Value(a.value - b.value, _either(a.undefined, b.undefined)),
-    "*": lambda a, b: _Value(a.value * b.value, _either(a.undefined, b.undefined)),
+    "+": lambda a, b: _Value(a.value + b.value, a.undefined | b.undefined),
+    "-": lambda a, b: _Value(a.value - b.value, a.undefined | b.undefined),
+    "*": lambda a, b: _Value(a.value * b.value, a.undefined | b.undefined),
     "/": _divide,
     "**": _power,
 }
 _OVER_CLASSES: dict[str, Any] = {
     "sum": _sum, "mean": _mean, "geometric_mean": _geometric_mean, "observed": None, "expected": None,
 }  # fmt: skip
-
-
-class _Linear(NamedTuple):
-    """(Σ above · counts + constant) / (Σ below · counts); without ``below`` only the numerator."""
-
-    above: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
-    below: tuple[float, ...] | None = None
-    constant: float = 0.0
-
-    @property
-    def number(self) -> float | None:
-        return None if self.below or any(self.above) else self.constant
-
-    def times(self, factor: float) -> _Linear:
-        return _Linear(tuple(factor * v for v in self.above), self.below, factor * self.constant)
-
-    def over(self, below: tuple[float, ...] | None) -> _Linear | None:
-        """The same with that denominator, where it is a number or has that denominator."""
-        if self.below == below:
-            return self
-        if self.number is None or below is None:
-            return None
-        return _Linear(tuple(self.number * v for v in below), below)
-
-    @staticmethod
-    def join(name: str, a: _Linear, b: _Linear) -> _Linear | None:
-        if name in "+-":
-            below = a.below or b.below
-            first, second = a.over(below), b.times(1 if name == "+" else -1).over(below)
-            if first is None or second is None:
-                return None
-            sums = tuple(x + y for x, y in zip(first.above, second.above, strict=True))
-            return _Linear(sums, below, first.constant + second.constant)
-        if b.number is not None:
-            if name == "**":
-                return None if a.number is None else _Linear(constant=a.number**b.number)
-            return a.times(b.number if name == "*" else 1 / b.number)
-        if name == "*" and a.number is not None:
-            return b.times(a.number)
-        if name == "/" and a.below is None and b.below is None and not a.constant and not b.constant:
-            return _Linear(a.above, b.above)
-        return None
-
-
-_GREEK = {"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "theta": "θ", "lambda_": "λ", "tau": "τ"}
-_TEXT = {
-    "/": "{} / {}", "*": "{}·{}", "**": "{}^{}", "root": "√({})", "sum": "Σₖ {}", "mean": "meanₖ {}",
-    "geometric_mean": "geometric meanₖ {}", "observed": "Σᵢⱼ wᵢⱼ cᵢⱼ", "expected": "Σᵢⱼ wᵢⱼ tᵢ pⱼ",
-}  # fmt: skip
-_JAVASCRIPT = {
-    "/": "divide({}, {})", "*": "{} * {}", "**": "({} ** {})", "root": "root({})",
-    "sum": "total(m, (c) => {})", "mean": "mean(m, (c) => {})", "geometric_mean": "geometricMean(m, (c) => {})",
-    "observed": "observed(m, {})", "expected": "expected(m, {})",
-}  # fmt: skip
-
-
-def _printed(formula: Formula, index: int, language: dict[str, str]) -> tuple[str, int]:
-    """A step in a language, and how firmly it holds together: 1 a sum, 2 a product, 3 what needs no brackets."""
-    name, *arguments = formula.steps[index]
-    text = language is _TEXT
-
-    def part(place: int, level: int) -> str:
-        inner, holds = _printed(formula, arguments[place], language)
-        return inner if holds >= level else f"({inner})"
-
-    if name in COUNTS:
-        return (name.upper() + ("ₖ" if formula.whole else "") if text else f"c.{name}"), 3
-    if name == "n":
-        return ("n" if text else "m.n" if formula.whole else "(c.tp + c.fp + c.fn + c.tn)"), 3
-    if name == "number":
-        return f"{arguments[0]:.17g}", 3 if arguments[0] >= 0 else 1
-    if name == "parameter":
-        return (_GREEK.get(arguments[0], arguments[0]) if text else f"p.{arguments[0]}"), 3
-    if name in "+-":
-        return f"{part(0, 1)} {name} {part(1, 1 if name == '+' else 2)}", 1
-    if name == "**" and formula.steps[arguments[1]] == ("number", 0.5):
-        return language["root"].format(part(0, 0)), 3
-    if text and name == "**" and formula.steps[arguments[1]] == ("number", 2.0):
-        return f"{part(0, 3)}²", 3
-    if text and name == "*" and formula.steps[arguments[0]][0] == "number":
-        return f"{part(0, 3)} {part(1, 3)}", 2
-    levels = {"*": (2, 3), "**": (3, 3), "/": (2, 3) if text else (0, 0)}.get(name, (3,) if text else (0,))
-    parts = [part(place, levels[place]) for place in range(len(arguments))]
-    return language[name].format(*parts), 2 if name == "*" or (text and name == "/") else 3

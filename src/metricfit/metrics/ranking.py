@@ -5,20 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix, Counts
 from metricfit.metrics.averaging import ClassMetric, quote, spell
-from metricfit.metrics.base import EVERY_CUT_OFF, Metric
+from metricfit.metrics.base import EVERY_CUT_OFF, DerivedMetric, Metric
 from metricfit.metrics.constraints import Constrained
 from metricfit.metrics.registry import get, register
 from metricfit.numerics import safe_divide
 
 __all__ = ["AUPRC", "AUROC", "ThresholdMean"]
-
 
 _MOST_THRESHOLDS = 10_000
 
@@ -40,9 +39,9 @@ def _grid(grid: int | Sequence[float]) -> tuple[float, ...]:
     return values
 
 
-def _checked_grid(grid: int | Sequence[float]) -> int | tuple[float, ...]:
-    values = _grid(grid)
-    return grid if isinstance(grid, int) else values
+def _check_grid(metric: Any) -> None:
+    values = _grid(metric.grid)
+    object.__setattr__(metric, "grid", metric.grid if isinstance(metric.grid, int) else values)
 
 
 @dataclass(frozen=True)
@@ -55,19 +54,16 @@ class _AreaMetric(ClassMetric):
         super().__post_init__()
         if self.average == "micro":
             raise ValueError("average: a micro average of an area is not defined here; use macro or weighted.")
-        object.__setattr__(self, "grid", _checked_grid(self.grid))
+        _check_grid(self)
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """The grid, increasing."""
         return _grid(self.grid)
 
     def score_grids(self) -> set[tuple[float, ...] | None]:
-        """Every cut-off of the scores."""
         return {EVERY_CUT_OFF}
 
     def of_classes(self, cm: ConfusionMatrix) -> Tensor:
-        """The area for each class from a sweep (thresholds, …)."""
         if not cm.batch_shape:
             raise ValueError(
                 f"{self.name}: needs a sweep of confusion matrices over thresholds, got a single one; predicted "
@@ -77,13 +73,13 @@ class _AreaMetric(ClassMetric):
         # matrix predicts less and less of class 1, and more and more of class 0.
         predicted = cm.predicted.detach()
         forward = predicted[-1] >= predicted[0]
-        return self.area(Counts(*(torch.where(forward, c, c.flip(0)) for c in cm.counts)))
+        return self._area(Counts(*(torch.where(forward, c, c.flip(0)) for c in cm.counts)))
 
     def _mean(self, values: Tensor, cm: ConfusionMatrix) -> Tensor:
         return super()._mean(values, cm.with_matrix(cm.matrix[0]))  # the support is the same at each threshold
 
     @abstractmethod
-    def area(self, counts: Counts) -> Tensor:
+    def _area(self, counts: Counts) -> Tensor:
         """The area for each class; counts have shape (thresholds, …, classes)."""
 
 
@@ -101,8 +97,7 @@ class AUROC(_AreaMetric):
     formula: ClassVar[str] = "∫ TPR dFPR, trapezoids over the thresholds"
     reference: ClassVar[str] = "sklearn.metrics.roc_auc_score"
 
-    def area(self, counts: Counts) -> Tensor:
-        """Trapezoids between (0, 0), the thresholds' points and (1, 1)."""
+    def _area(self, counts: Counts) -> Tensor:  # between (0, 0), the thresholds' points and (1, 1)
         tp, fp, fn, tn = counts
         tpr, fpr = safe_divide(tp, tp + fn), safe_divide(fp, fp + tn)
         zero, one = torch.zeros_like(tpr[:1]), torch.ones_like(tpr[:1])
@@ -126,8 +121,7 @@ class AUPRC(_AreaMetric):
     formula: ClassVar[str] = "Σᵢ (Rᵢ - Rᵢ₋₁) Pᵢ"
     reference: ClassVar[str] = "sklearn.metrics.average_precision_score"
 
-    def area(self, counts: Counts) -> Tensor:
-        """Steps of recall times precision; below the lowest threshold everything is predicted positive."""
+    def _area(self, counts: Counts) -> Tensor:  # below the lowest threshold everything is predicted positive
         tp, fp, fn, tn = counts
         all_tp, all_fp = (tp + fn)[-1:], (fp + tn)[-1:]
         tp, fp, fn = torch.cat([tp, all_tp]), torch.cat([fp, all_fp]), torch.cat([fn, torch.zeros_like(all_tp)])
@@ -139,7 +133,7 @@ class AUPRC(_AreaMetric):
 
 @register()
 @dataclass(frozen=True)
-class ThresholdMean(Metric):
+class ThresholdMean(DerivedMetric):
     """The mean of a metric over a grid of thresholds, τ = 0.1 … 0.9 unless given.
 
     Args:
@@ -158,14 +152,13 @@ class ThresholdMean(Metric):
     reference: ClassVar[str] = "Tsoi et al. 2022, evaluation over τ = 0.1 … 0.9"
 
     def __post_init__(self) -> None:
-        """Read a spec; check that the metric is of one decision."""
         if isinstance(self.metric, str):
             object.__setattr__(self, "metric", get(self.metric))
         if not isinstance(self.metric, Metric):
             raise TypeError(f"metric: expected a metric or its spec, got {type(self.metric).__name__}.")
         if self.metric.grids() != {None} or isinstance(self.metric, Constrained):
             raise ValueError(f"metric: expected a metric of one decision without constraints, got {self.metric}.")
-        object.__setattr__(self, "grid", _checked_grid(self.grid))
+        _check_grid(self)
 
     @property
     def _inner(self) -> Metric:
@@ -176,21 +169,6 @@ class ThresholdMean(Metric):
         """The grid."""
         return _grid(self.grid)
 
-    @property
-    def range(self) -> tuple[float, float]:  # type: ignore[override]
-        """The metric's range."""
-        return self._inner.range
-
-    @property
-    def greater_is_better(self) -> bool | None:  # type: ignore[override]
-        """The metric's direction."""
-        return self._inner.greater_is_better
-
-    @property
-    def perfect(self) -> float:
-        """The metric's best value."""
-        return self._inner.perfect
-
     def compute(self, cm: ConfusionMatrix) -> Tensor:
         """The mean over the leading dimension."""
         if not cm.batch_shape:
@@ -198,6 +176,5 @@ class ThresholdMean(Metric):
         return self._inner.compute(cm).mean(dim=0)
 
     def __str__(self) -> str:
-        """The spec; a metric that is more than a name stands in quotes."""
         text = str(self.metric)
         return f"{self.name}:metric={text if text.isidentifier() else quote(text)},grid={spell(self.grid)}"

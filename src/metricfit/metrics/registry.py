@@ -6,29 +6,18 @@ import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields, make_dataclass
+from importlib import import_module
 from typing import Any, TypeVar
 
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
-from metricfit.metrics.averaging import ClassMetric, FormulaMetric, spell
+from metricfit.metrics.averaging import ClassMetric, FormulaMetric
 from metricfit.metrics.base import CallableMetric, Metric
-from metricfit.metrics.expression import parse
 from metricfit.metrics.formula import trace
 
-__all__ = [
-    "MetricLike",
-    "available",
-    "describe",
-    "get",
-    "metric",
-    "metric_class",
-    "reference_page",
-    "register",
-    "resolve",
-    "unregister",
-]
+__all__ = ["MetricLike", "available", "get", "metric", "metric_class", "register", "resolve", "unregister"]
 
 MetricLike = Metric | str | Callable[[ConfusionMatrix], Tensor]
 """What :func:`get` takes: a metric, its name, spec or expression, or a function of the confusion matrix."""
@@ -38,6 +27,11 @@ Aliases = Sequence[str] | Mapping[str, dict[str, Any]]
 
 _CLASSES: dict[str, Any] = {}
 _ALIASES: dict[str, tuple[str, dict[str, Any]]] = {}
+
+
+def _load_all() -> None:
+    """Register the metrics of scores too; most losses do without them."""
+    import_module("metricfit.metrics.ranking")
 
 
 def metric(
@@ -91,7 +85,6 @@ def metric(
             "reference": reference,
             "name": name or own,
             "title": property(title) if callable(title) else title or (own.upper() if short else own.replace("_", " ")),
-            "formula": program.text,
             "program": program,
             "whole": program.whole,
             "check_parameters": check,
@@ -107,13 +100,11 @@ def metric(
 
 
 def register(*aliases: Aliases) -> Callable[[M], M]:
-    """Make a metric class known by its ``name`` and by aliases.
-
-    Args:
-        *aliases: Names, or mappings of names to the parameters that they set.
-    """
+    """Make a metric class known by its ``name`` and by aliases: names, or mappings of names to parameters."""
 
     def done(cls: M) -> M:
+        if not cls.__module__.startswith("metricfit.metrics."):
+            _load_all()
         name: str = cls.name  # type: ignore[attr-defined]
         given: dict[str, dict[str, Any]] = {}
         for some in aliases:
@@ -130,9 +121,15 @@ def register(*aliases: Aliases) -> Callable[[M], M]:
 
 def unregister(name: str) -> None:
     """Forget a metric and its aliases."""
+    _load_all()
     del _CLASSES[name]
-    for alias in [alias for alias, (of, _) in _ALIASES.items() if of == name]:
+    for alias in aliases_of(name):
         del _ALIASES[alias]
+
+
+def aliases_of(name: str) -> list[str]:
+    """The other names of a registered name, sorted."""
+    return sorted(alias for alias, (of, _) in _ALIASES.items() if of == name)
 
 
 def available() -> list[str]:
@@ -141,6 +138,7 @@ def available() -> list[str]:
     >>> "mcc" in available()
     True
     """
+    _load_all()
     return sorted(_CLASSES)
 
 
@@ -159,7 +157,11 @@ def get(spec: MetricLike) -> Metric:
     if isinstance(spec, Metric):
         return spec
     if isinstance(spec, str):
-        return parse(spec, _build)
+        if spec in _CLASSES or spec in _ALIASES:
+            return build(spec, {})
+        from metricfit.metrics.expression import parse
+
+        return parse(spec)
     if isinstance(spec, type):
         raise TypeError(
             f"metric: expected a metric or a function, got the class {spec.__name__}; write {spec.__name__}()."
@@ -199,47 +201,10 @@ def metric_class(name: str) -> Any:
     return _CLASSES[_resolve(name)[0]]
 
 
-def describe(name: str) -> dict[str, Any]:
-    """What there is to know of a metric, by name or alias: formula, range, parameters, reference.
-
-    >>> describe("f2")["parameters"]["beta"], describe("f2")["formula"]
-    ('2', '(1 + β²)·TP / ((1 + β²)·TP + β²·FN + FP)')
-    """
-    canonical, metric = _resolve(name)[0], get(name)
-    cls = type(metric)
-    return {
-        "name": name,
-        "canonical": canonical,
-        "summary": " ".join((cls.__doc__ or "").split("\n\n")[0].split()).rstrip("."),
-        "formula": cls.formula,
-        "range": list(metric.range),
-        "greater_is_better": metric.greater_is_better is not False,
-        "parameters": {f.name: spell(getattr(metric, f.name)) for f in fields(metric)},  # type: ignore[arg-type]
-        "aliases": sorted(alias for alias, (of, _) in _ALIASES.items() if of == canonical),
-        "reference": cls.reference,
-    }
-
-
-def reference_page() -> str:
-    """All metrics as Markdown, for the reference: one section each."""
-    lines = []
-    for name in available():
-        about = describe(name)
-        low, high = about["range"]
-        better = "higher" if about["greater_is_better"] else "lower"
-        names = [metric_class(name).__name__, *about["aliases"]]
-        given = ", ".join(f"`{key}={value}`" for key, value in about["parameters"].items())
-        lines += [
-            f"### {name}", "", f"{about['summary']}.", "", f"- Formula: `{about['formula']}`",
-            f"- Range: {low:g} to {high:g}, {better} is better", f"- Parameters: {given}",
-            f"- Also called: {', '.join(f'`{n}`' for n in names)}",
-            "- Reference: " + about["reference"].replace("<", "&lt;"), "",
-        ]  # fmt: skip
-    return "\n".join(lines)
-
-
 def _resolve(name: str) -> tuple[str, dict[str, Any]]:
     """The registered name behind a name, and the parameters that an alias sets."""
+    if name not in _CLASSES and name not in _ALIASES:
+        _load_all()
     if name in _CLASSES:
         return name, {}
     if name in _ALIASES:
@@ -257,14 +222,13 @@ def _resolve(name: str) -> tuple[str, dict[str, Any]]:
         return averages[name]
     known = [*_CLASSES, *_ALIASES, *averages]
     close = [repr(match) for match in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)]
-    if close:
-        hint = "did you mean " + (" or ".join([", ".join(close[:-1]), close[-1]]) if close[1:] else close[0]) + "?"
-    else:
-        hint = f"the names are {', '.join(available())}."
+    nearest = " or ".join(filter(None, [", ".join(close[:-1]), *close[-1:]]))
+    hint = f"did you mean {nearest}?" if close else f"the names are {', '.join(available())}."
     raise ValueError(f"metric: unknown name {name!r}; {hint}")
 
 
-def _build(name: str, parameters: dict[str, Any]) -> Metric:
+def build(name: str, parameters: dict[str, Any]) -> Metric:
+    """A metric from its name or alias and its parameters."""
     resolved, defaults = _resolve(name)
     cls = _CLASSES[resolved]
     allowed = [f.name for f in fields(cls)]

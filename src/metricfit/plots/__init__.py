@@ -6,7 +6,6 @@
 'Threshold'
 """
 
-from metricfit.plots.threshold import ThresholdCurveDisplay
-from metricfit.plots.training import AlignmentDisplay, AnnealingDisplay, StepDisplay
+from metricfit.plots.displays import AlignmentDisplay, AnnealingDisplay, StepDisplay, ThresholdCurveDisplay
 
 __all__ = ["AlignmentDisplay", "AnnealingDisplay", "StepDisplay", "ThresholdCurveDisplay"]

@@ -12,7 +12,7 @@
 True
 """
 
-from metricfit.report.card import model_card
 from metricfit.report.content import Unlabelled, render
+from metricfit.report.page import model_card
 
 __all__ = ["Unlabelled", "model_card", "render"]

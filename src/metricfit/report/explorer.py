@@ -1,31 +1,35 @@
-"""What the operating-point explorer works on: exact counts at cut-offs, or rows to decide about anew."""
+"""What the operating-point explorer works on: exact counts at cut-offs, curves, or rows to decide about anew."""
 
 from __future__ import annotations
 
 import base64
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit.assess.intervals import share
 from metricfit.assess.scores import HeldOutScores
 from metricfit.decisions import DecisionRule
+from metricfit.decisions.problem import Samples
+from metricfit.decisions.threshold import Sweep
 from metricfit.inputs import Task
 from metricfit.metrics import AUPRC, AUROC, Combination, Constrained, Metric
-from metricfit.report.curves import one_class
-from metricfit.report.formula import every_metric, in_words, tree
+from metricfit.report.formula import every_metric, in_words, number, tree
 
-__all__ = ["explorer", "named_class"]
+__all__ = ["calibration", "explorer", "histogram", "named_class", "one_class"]
 
-_CUT_OFFS = 2000
-_CUT_OFFS_OF_A_CLASS = 60
+_CUT_OFFS, _CUT_OFFS_OF_A_CLASS = 2000, 60
 _BYTES_OF_ROWS = 1_300_000
 """Of probabilities that are embedded at most; a third more in the page, which stays below 3 MB."""
 _WHOLE_ROWS = 32
 """Up to so many classes whole rows of probabilities are embedded; of more the highest of each row, where all are too
 many."""
 _LEAST_HIGHEST = 10
+
+Array = NDArray[np.float64]
 
 
 def explorer(
@@ -40,17 +44,18 @@ def explorer(
         metric: What the model was trained for.
         rule: The model's decision rule: where the explorer starts.
     """
+    named = named_class(metric, labels)
+    positive = 1 if named is None else named
     content: dict[str, Any] = {
         "task": task,
         "labels": [str(label) for label in labels],
         "classes": list(labels),
         "rule": json.loads(rule.to_json()),
         "rows": len(scores),
+        # Where the explorer begins; without a named class the page takes the first one that occurs.
+        "axis": None if task == "binary" else named,
+        "positive": positive,
     }
-    named = named_class(metric, labels)
-    # Where the explorer begins; without a named class the page takes the first one that occurs.
-    content["axis"] = None if task == "binary" else named
-    content["positive"] = positive = 1 if named is None else named
     if task == "binary":
         p = scores.proba[:, 1].astype(np.float64)
         threshold = _threshold_of(rule, p)
@@ -60,24 +65,23 @@ def explorer(
             one_class(p if positive else 1 - p, scores.truth == positive, scores.weight, points=_CUT_OFFS,
                       marks=content["start"], strict=not positive)
         ]  # fmt: skip
-    elif task == "multilabel":
-        starts = list(rule.parameter) if rule.kind == "thresholds" else [0.5] * len(labels)
-        each = max(100, _CUT_OFFS // len(labels))
+    else:
+        several = task == "multilabel"
+        chosen = rule.kind == ("thresholds" if several else "offsets")
+        starts = list(rule.parameter) if chosen else [0.5 if several else 0.0] * len(labels)
+        of_class = scores.truth.T == 1 if several else [scores.truth == k for k in range(len(labels))]
+        points = max(100, _CUT_OFFS // len(labels)) if several else _CUT_OFFS_OF_A_CLASS
         content["start"] = starts
         content["axes"] = [
-            one_class(scores.proba[:, k], scores.truth[:, k] == 1, scores.weight, points=each, marks=[starts[k]])
+            one_class(scores.proba[:, k], of_class[k], scores.weight, points=points,
+                      marks=[starts[k]] if several else [])
             for k in range(len(labels))
-        ]
-    else:
-        content["start"] = list(rule.parameter) if rule.kind == "offsets" else [0.0] * len(labels)
-        content["axes"] = [
-            one_class(scores.proba[:, k], scores.truth == k, scores.weight, points=_CUT_OFFS_OF_A_CLASS, marks=[])
-            for k in range(len(labels))
-        ]
-        content["sample"] = _rows(scores)
-    fixed = _FixedValues(scores, labels, task, content["axes"], positive)
-    node = tree(metric, labels, task, fixed)
-    content["metric"] = {"spec": _name(metric), "name": in_words(metric), "tree": node,
+        ]  # fmt: skip
+        if not several:
+            content["sample"] = _rows(scores)
+    fixed = partial(_fixed_value, scores, labels, task, content["axes"], positive)
+    spec = str(metric.objective if isinstance(metric, Constrained) else metric)
+    content["metric"] = {"spec": spec, "name": in_words(metric), "tree": tree(metric, labels, task, fixed),
                          "greater": metric.greater_is_better}  # fmt: skip
     return {**content, "metrics": every_metric(labels, task, fixed, positive)}
 
@@ -94,22 +98,20 @@ def named_class(metric: Metric, labels: tuple[Any, ...]) -> int | None:
     elif isinstance(metric, Combination):
         parts = [metric.left, metric.right]
     else:
-        label = getattr(metric, "label", None)
-        names = [str(one) for one in labels]
-        return names.index(str(label)) if label is not None and str(label) in names else None
+        return _position(getattr(metric, "label", None), labels)
     return next((found for part in parts if (found := named_class(part, labels)) is not None), None)
 
 
-def _name(metric: Metric) -> str:
-    return str(metric.objective if isinstance(metric, Constrained) else metric)
+def _position(label: Any, labels: tuple[Any, ...]) -> int | None:
+    names = [str(one) for one in labels]
+    return names.index(str(label)) if label is not None and str(label) in names else None
 
 
-def _threshold_of(rule: DecisionRule, score: NDArray[Any]) -> float:
+def _threshold_of(rule: DecisionRule, score: Array) -> float:
     if rule.kind == "threshold":
         return float(rule.parameter)
     if rule.kind == "offsets":
-        gap = rule.parameter[0] - rule.parameter[1]
-        return float(1 / (1 + np.exp(-gap)))
+        return float(1 / (1 + np.exp(rule.parameter[1] - rule.parameter[0])))
     if rule.kind == "costs":
         (right, alarm), (miss, hit) = rule.parameter
         total = (alarm - right) + (miss - hit)
@@ -125,63 +127,163 @@ def _rows(scores: HeldOutScores) -> dict[str, Any]:
     whole = width <= _WHOLE_ROWS or len(scores) * (4 * width + rest) <= _BYTES_OF_ROWS
     kept = width if whole else min(width, max(_LEAST_HIGHEST, (_BYTES_OF_ROWS // len(scores) - rest) // 6))
     of_a_row = 4 * width if whole else 6 * kept
-    most = _BYTES_OF_ROWS // (of_a_row + rest)
-    sampled = len(scores) > most
-    if sampled:
+    if len(scores) > _BYTES_OF_ROWS // (of_a_row + rest):
         scores = scores.sample(_BYTES_OF_ROWS // (of_a_row + 10))
-    found: dict[str, Any] = {
+    p, index = scores.proba.astype("<f4"), None
+    if not whole:
+        highest = np.argsort(-p, axis=1, kind="stable")[:, :kept]
+        highest.sort(axis=1)  # ties go to the first class, as in NumPy's arg max
+        p, index = np.take_along_axis(p, highest, axis=1), _base64(highest.astype("<u2"))
+    return {
         "rows": len(scores),
         "of": scores.total or len(scores),
         "width": kept,
         "truth": _base64(scores.truth.astype("<u2")),
         "weight": None if scores.weight is None else _base64(scores.weight.astype("<f8")),
-        "index": None,
+        "index": index,
+        "p": _base64(p),
     }
-    p = scores.proba.astype("<f4")
-    if not whole:
-        highest = np.argsort(-p, axis=1, kind="stable")[:, :kept]
-        highest.sort(axis=1)  # ties go to the first class, as in NumPy's arg max
-        p = np.take_along_axis(p, highest, axis=1)
-        found["index"] = _base64(highest.astype("<u2"))
-    return {**found, "p": _base64(p)}
 
 
 def _base64(values: NDArray[Any]) -> str:
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
 
 
-class _FixedValues:
-    """Metrics of scores on these rows; no decision rule changes them."""
-
-    def __init__(
-        self, scores: HeldOutScores, labels: tuple[Any, ...], task: Task, axes: list[dict[str, Any]], positive: int
-    ) -> None:
-        self.scores, self.labels, self.task, self.axes, self.positive = scores, labels, task, axes, positive
-
-    def __call__(self, metric: Metric) -> float:
-        if isinstance(metric, AUROC | AUPRC) and metric.average != "none":
-            return self._area(metric)
-        truth = self.scores.truth
-        known = truth if self.task == "multilabel" else np.array(self.labels, dtype=object)[truth]
-        score = self.scores.proba[:, 1] if self.task == "binary" else self.scores.proba
+def _fixed_value(
+    scores: HeldOutScores,
+    labels: tuple[Any, ...],
+    task: Task,
+    axes: list[dict[str, Any]],
+    positive: int,
+    metric: Metric,
+) -> float:
+    """A metric of scores on these rows, which no decision rule changes."""
+    if not isinstance(metric, AUROC | AUPRC) or metric.average == "none":
+        known = scores.truth if task == "multilabel" else np.array(labels, dtype=object)[scores.truth]
+        score = scores.proba[:, 1] if task == "binary" else scores.proba
         try:
-            value = metric.score(known, score, self.scores.weight, labels=self.labels)
+            value = metric.score(known, score, scores.weight, labels=labels)
         except ValueError:
             return float("nan")
         return float("nan") if np.ndim(value) else float(value)
+    # From the areas of the classes, which are known already: with many classes that saves seconds.
+    areas = [metric.zero_division if axis[metric.name] is None else axis[metric.name] for axis in axes]
+    if task == "binary":
+        ours = metric.average == "auto" and metric.label in (None, labels[positive])
+        return float(areas[0]) if ours else float("nan")
+    if metric.label is not None:
+        place = _position(metric.label, labels)
+        return float("nan") if place is None else float(areas[place])
+    weights = [axis["positives"] for axis in axes] if metric.average == "weighted" else None
+    return float(np.average(areas, weights=weights))
 
-    def _area(self, metric: AUROC | AUPRC) -> float:
-        """From the areas of the classes, which are known already: with many classes that saves seconds."""
-        if self.task == "binary" and (
-            metric.average != "auto" or metric.label not in (None, self.labels[self.positive])
-        ):
-            return float("nan")
-        found = [axis[metric.name] for axis in self.axes]
-        areas = np.array([metric.zero_division if area is None else area for area in found])
-        if self.task == "binary":
-            return float(areas[0])
-        if metric.label is not None:
-            names = [str(label) for label in self.labels]
-            return float(areas[names.index(str(metric.label))]) if str(metric.label) in names else float("nan")
-        weights = np.array([axis["positives"] for axis in self.axes]) if metric.average == "weighted" else None
-        return float(np.average(areas, weights=weights))
+
+def one_class(
+    score: NDArray[Any],
+    positive: NDArray[np.bool_],
+    weight: Array | None,
+    *,
+    points: int,
+    marks: list[float],
+    strict: bool = False,
+) -> dict[str, Any]:
+    """Everything the page draws of one score.
+
+    Args:
+        score: Probabilities of the class (n,).
+        positive: Whether each row is of the class.
+        weight: Weights, or None.
+        points: Cut-offs at most, or about so.
+        marks: Thresholds that must be among them.
+        strict: Whether a row of the class must score above the threshold, not at least it.
+
+    Returns:
+        ``cuts`` (rising thresholds) with the exact ``tp`` and ``fp`` of each, the distinct ``scores`` if these are all
+        the cut-offs there are, the totals, both areas, calibration and histogram.
+    """
+    sweep = Sweep.of(Samples(positive, score.astype(np.float64), weight))
+    complete = len(sweep) <= points
+    cuts = sorted({*_cuts(sweep, points).tolist(), *map(float, marks)})
+    at = np.searchsorted(-sweep.scores, -np.asarray(cuts), side="left" if strict else "right")
+    positives, negatives = _numbers(sweep.tp[-1:]) + _numbers(sweep.fp[-1:])
+    return {
+        "cuts": cuts,
+        "tp": _numbers(sweep.tp[at]),
+        "fp": _numbers(sweep.fp[at]),
+        "strict": strict,
+        "positives": positives,
+        "negatives": negatives,
+        # With every score at hand the page finds the counts of any threshold that is typed; else the nearest cut-off's.
+        "scores": sweep.scores[::-1].tolist() if complete else None,
+        **_areas(sweep.tp, sweep.fp),
+        "calibration": calibration(score, positive, weight),
+        "histogram": histogram(score, positive, weight),
+    }
+
+
+def _areas(tp: Array, fp: Array) -> dict[str, float | None]:
+    """The areas under the ROC curve and the steps of precision over recall; None where they are not defined."""
+    if not tp[-1] > 0:
+        return {"auroc": None, "auprc": None}
+    recall = tp / tp[-1]
+    precision = tp[1:] / np.maximum(tp[1:] + fp[1:], np.finfo(float).tiny)
+    auroc = float(np.diff(fp / fp[-1]) @ (recall[1:] + recall[:-1])) / 2 if fp[-1] > 0 else None
+    return {"auroc": auroc, "auprc": float(np.diff(recall) @ precision)}
+
+
+def _cuts(sweep: Sweep, points: int) -> Array:
+    """Thresholds, each the shortest decimal that makes its cut-off; all there are, or about ``points``."""
+    last = len(sweep) - 1
+    if last < points:
+        return _short(sweep, np.arange(last + 1))
+    # Half of them are spread over the values people type, the others over the ranks of each class, so that the
+    # curves have no gaps where scores crowd together.
+    grid = np.linspace(0, 1, min(1000, points // 2) + 1)
+    quarter = np.linspace(0, 1, points // 4)
+    ranks = [np.searchsorted(counts, quarter * counts[-1]) for counts in (sweep.tp, sweep.fp)]
+    chosen = np.unique(np.clip(np.concatenate([*ranks, [0, last]]), 0, last))
+    return np.concatenate([_short(sweep, chosen), np.round(grid, 6)])
+
+
+def _short(sweep: Sweep, chosen: NDArray[np.intp]) -> Array:
+    """Thresholds of cut-offs with as few digits as separate their two scores."""
+    exact = np.asarray(sweep.thresholds(chosen), dtype=np.float64)
+    bounds = np.concatenate([[np.inf], sweep.scores, [-np.inf]])
+    upper, lower = bounds[chosen], bounds[chosen + 1]
+    found, waiting = exact.copy(), np.ones(len(exact), dtype=bool)
+    for digits in range(2, 13):
+        rounded = np.round(exact, digits)
+        fits = waiting & (lower < rounded) & (rounded < upper) & (rounded >= 0)
+        found[fits], waiting[fits] = rounded[fits], False
+    return found
+
+
+def calibration(score: NDArray[Any], positive: NDArray[np.bool_], weight: Array | None) -> dict[str, Any]:
+    """Mean score and share of positives in groups of equal size, with intervals; and the mean gap."""
+    w = np.ones(len(score)) if weight is None else weight
+    points: list[list[float]] = []
+    gap = total = 0.0
+    for group in np.array_split(np.argsort(score, kind="stable"), min(12, max(1, len(score) // 10))):
+        mass = float(w[group].sum())
+        if not mass > 0:
+            continue
+        predicted, happened = (float(w[group] @ values[group]) / mass for values in (score, positive))
+        effective = mass**2 / float((w[group] ** 2).sum())
+        found = share(happened * effective, effective)
+        points.append([predicted, happened, found.low, found.high, len(group)])
+        gap, total = gap + mass * abs(predicted - happened), total + mass
+    return {"points": [[number(v) for v in p] for p in points], "error": number(gap / total if total else np.nan)}
+
+
+def histogram(score: NDArray[Any], positive: NDArray[np.bool_] | None, weight: Array | None) -> dict[str, Any]:
+    """Weight of rows in 40 bins of [0, 1], of the class and of the others; all as others without a truth."""
+    w = np.ones(len(score)) if weight is None else weight
+    of_class = np.zeros(len(score), dtype=bool) if positive is None else positive
+    inside = np.clip(score, 0, 1)
+    mine, rest = (np.histogram(inside[m], 40, (0, 1), weights=w[m])[0] for m in (of_class, ~of_class))
+    return {"positive": _numbers(mine), "negative": _numbers(rest)}
+
+
+def _numbers(values: Array) -> list[float]:
+    """Whole where they are whole, else to twelve digits: pages stay small."""
+    return [int(v) if float(v).is_integer() else float(f"{v:.12g}") for v in values]

@@ -22,6 +22,7 @@ from metricfit.metrics import (
     Metric,
     ThresholdMean,
 )
+from metricfit.metrics.translation import javascript
 
 __all__ = ["every_metric", "formulas", "in_words", "number", "tree"]
 
@@ -80,25 +81,15 @@ def tree(metric: Metric, labels: tuple[Any, ...], task: Task, fixed: Fixed) -> d
     if isinstance(metric, Combination):
         left, right = (tree(part, labels, task, fixed) for part in (metric.left, metric.right))
         return {"kind": "join", "operator": metric.operator, "left": left, "right": right}
-    if isinstance(metric, FormulaMetric):
-        return _of_class(metric, labels, task)
-    return {"kind": "unknown"}
-
-
-def _of_class(metric: FormulaMetric, labels: tuple[Any, ...], task: Task) -> dict[str, Any]:
+    if not isinstance(metric, FormulaMetric):
+        return {"kind": "unknown"}
     index = None
     if metric.label is not None:
         shape = (len(labels), 2, 2) if task == "multilabel" else (len(labels), len(labels))
         index = ConfusionMatrix(torch.zeros(shape), task, labels).class_index(metric.label)
     zero = number(metric.zero_division)
-    return {
-        "kind": "class",
-        "name": metric.name,
-        "average": metric.average,
-        "index": index,
-        "zero": "nan" if zero is None else zero,
-        "parameters": metric.parameters,
-    }
+    return {"kind": "class", "name": metric.name, "average": metric.average, "index": index,
+            "zero": "nan" if zero is None else zero, "parameters": metric.parameters}  # fmt: skip
 
 
 def formulas() -> str:
@@ -107,11 +98,10 @@ def formulas() -> str:
     >>> print(next(line for line in formulas().splitlines() if "recall" in line))
       "recall": { whole: false, value: (c, p) => divide(c.tp, c.tp + c.fn) },
     """
-    found = ((name, metrics.metric_class(name)) for name in metrics.available())
     lines = [
-        f"  {json.dumps(name)}: {{ whole: {json.dumps(cls.whole)}, value: {cls.program.javascript} }},"
-        for name, cls in found
-        if issubclass(cls, FormulaMetric)
+        f"  {json.dumps(name)}: {{ whole: {json.dumps(cls.whole)}, value: {javascript(cls.program)} }},"
+        for name in metrics.available()
+        if issubclass(cls := metrics.metric_class(name), FormulaMetric)
     ]
     return "\n".join(["const FORMULAS = {", *lines, "};"])
 

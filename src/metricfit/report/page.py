@@ -1,4 +1,4 @@
-"""The page itself: template, styles and script in one file that loads nothing."""
+"""The page and the model card: templates, styles and script; the page is one file that loads nothing."""
 
 from __future__ import annotations
 
@@ -14,32 +14,37 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from metricfit.report.formula import formulas
 
-__all__ = ["page", "to_script_json"]
+__all__ = ["measured_rows", "model_card", "page", "to_script_json"]
 
 _SCRIPTS = ("metrics.js", "charts.js", "models.js", "explorer.js", "page.js")
 
 
 def page(content: dict[str, Any], data: dict[str, Any]) -> str:
-    """Render.
+    """Render the page.
 
     Args:
         content: What the template shows; every text is escaped.
         data: What the script works on; plain values.
     """
-    script, style = _script(), _asset("report.css")
-    return (
-        _environment()
-        .get_template("report.html")
-        .render(
-            **content,
-            style=style,
-            script=script,
-            # Only this very script and style may run: text that got into the page as markup could do nothing.
-            script_hash=_hash(script),
-            style_hash=_hash(style),
-            data=to_script_json(data),
-        )
-    )
+    scripts = "\n".join([formulas(), *map(_asset, _SCRIPTS)])
+    # Only this very script and style may run: text that got into the page as markup could do nothing.
+    trusted = {"script": f'"use strict";(() => {{\n{scripts}\n}})();', "style": _asset("report.css")}
+    hashes = {f"{name}_hash": _hash(text) for name, text in trusted.items()}
+    template = _environment(html=True).get_template("report.html")
+    return template.render(**content, **trusted, **hashes, data=to_script_json(data))
+
+
+def model_card(description: dict[str, Any]) -> str:
+    """The model card as Markdown, from a description, see :func:`metricfit.store.description_of`."""
+    classes = [str(value) for value in description["classes"]["values"]]
+    template = _environment(html=False).get_template("card.md")
+    return template.render({**description, "classes": classes, "rows": measured_rows(description)})
+
+
+def measured_rows(description: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was measured when the model was trained: model, value, low and high; only rows that have a value."""
+    rows = description["notes"].get("held_out") or description["validation_report"]
+    return [row for row in rows if row["value"] is not None]
 
 
 def to_script_json(data: Any) -> str:
@@ -55,15 +60,14 @@ def to_script_json(data: Any) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def _environment(*, html: bool) -> Environment:
+    # The card is no HTML; every text in it goes through the filter "text" or "code".
     environment = Environment(
-        loader=PackageLoader("metricfit.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
+        loader=PackageLoader("metricfit.report"), autoescape=html, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
-    )
-    environment.filters |= {"num": _num, "signed": _signed, "count": _count, "percent": _percent, "plain": _plain}
+    )  # fmt: skip
+    shown = (_num, _signed, _count, _percent, _plain, _text, _code)
+    environment.filters |= {function.__name__[1:]: function for function in shown}
     return environment
 
 
@@ -72,24 +76,20 @@ def _asset(name: str) -> str:
     return (files("metricfit.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _script() -> str:
-    return '"use strict";(() => {\n' + "\n".join([formulas(), *map(_asset, _SCRIPTS)]) + "\n})();"
-
-
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _missing(value: float | None) -> bool:
-    return value is None or not math.isfinite(value)
+def _plain(value: float | None, form: str = "", missing: str = "") -> str:
+    return missing if value is None or not math.isfinite(value) else format(float(value), form)
 
 
 def _num(value: float | None, places: int) -> str:
-    return "–" if value is None or _missing(value) else f"{value:.{places}f}".replace("-", "\u2212")
+    return _plain(value, f".{places}f", "–").replace("-", "\u2212")
 
 
 def _signed(value: float | None) -> str:
-    return "–" if value is None or _missing(value) else f"{value:+.3f}".replace("-", "\u2212")
+    return _plain(value, "+.3f", "–").replace("-", "\u2212")
 
 
 def _count(value: float) -> str:
@@ -100,5 +100,19 @@ def _percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def _plain(value: float | None) -> str:
-    return "" if value is None or _missing(value) else repr(float(value))
+def _text(value: Any) -> str:
+    r"""Text that Markdown shows as it is: no HTML, no end of a table's cell, no formatting.
+
+    >>> print(_text("a|b <b> >= *c*"))
+    a\|b &lt;b> >= \*c\*
+    """
+    line = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;")
+    for mark in "\\`*_|[]":
+        line = line.replace(mark, f"\\{mark}")
+    return line
+
+
+def _code(value: Any) -> str:
+    """A code span, where the text has nothing that could end it or be taken for HTML."""
+    line = " ".join(str(value).split())
+    return _text(line) if any(mark in line for mark in "`<|&") else f"`{line}`"

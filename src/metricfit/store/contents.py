@@ -5,6 +5,11 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,63 +24,107 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit import metrics, steps
+from metricfit.assess.scores import HeldOutScores
 from metricfit.choices import Choice
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor, columns, encoders, preprocessing
 from metricfit.decisions import DecisionRule
-from metricfit.store.folder import DESCRIPTION, FORMAT, VERSION, ModelFolderError
-from metricfit.store.scores import SCORES, scores_from, scores_to_bytes
+from metricfit.store.folder import (
+    DESCRIPTION,
+    FORMAT,
+    VERSION,
+    ModelFolderError,
+    check_replaceable,
+    read_folder,
+    write_folder,
+)  # fmt: skip
 from metricfit.training.networks import MemberLinear, MemberMLP
 from metricfit.training.recipes import Recipe
 
-__all__ = ["TRUSTED", "classifier_from", "contents_of", "description"]
+__all__ = ["TRUSTED", "description_of", "load", "save", "scores_from", "scores_to_bytes"]
 
-TRUSTED = [
-    f"{kind.__module__}.{kind.__qualname__}"
-    for kind in (
-        columns.ColumnFormat,
-        encoders.CategoryEncoder,
-        encoders.DateEncoder,
-        encoders.NumberEncoder,
-        TablePreprocessor,
-        preprocessing._FittedColumn,
-    )
-]
+_KINDS = (
+    columns.ColumnFormat, encoders.CategoryEncoder, encoders.DateEncoder, encoders.NumberEncoder, TablePreprocessor,
+    preprocessing._FittedColumn,
+)  # fmt: skip
+TRUSTED = [f"{kind.__module__}.{kind.__qualname__}" for kind in _KINDS]
 """Types that a saved preprocessor may hold, beside scikit-learn's and NumPy's own that skops trusts."""
 
-_WEIGHTS, _PREPROCESSING, _HISTORY = "model.safetensors", "preprocessing.skops", "history.parquet"
+_WEIGHTS, _PREPROCESSING = "model.safetensors", "preprocessing.skops"
+_HISTORY, _SCORES = "history.parquet", "scores.parquet"
+_MOST_NUMBERS = 12_000_000
+"""Probabilities kept at most, about 50 MB; beyond it a stratified sample of the rows is kept."""
+_KEY = b"metricfit.scores"
+_LIBRARIES = ("metricfit", "torch", "numpy", "scikit-learn", "pandas", "pyarrow", "safetensors", "skops")
 _NOT_KEPT = {"metric", "recipe", "preprocess", "network", "callbacks", "checkpoint_dir", "device", "class_weight"}
 
 
-def contents_of(classifier: MetricClassifier, notes: dict[str, Any]) -> dict[str, bytes]:
-    """The bytes of every file of the model folder."""
-    described = description(classifier, notes)
+def save(
+    classifier: MetricClassifier,
+    folder: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    notes: dict[str, Any] | None = None,
+    files: Mapping[str, bytes] | None = None,
+) -> Path:
+    """Write a fitted classifier as a model folder, without a report and a card.
+
+    The folder appears complete or not at all: a process that is killed leaves the old folder or the new one.
+
+    Args:
+        classifier: A fitted :class:`metricfit.MetricClassifier` with a built-in network and a metric that has a spec.
+        folder: Where to write; missing parent folders are made.
+        overwrite: Whether to replace a model folder that is there. An empty folder is always replaced.
+        notes: Anything that JSON can hold, kept under ``"notes"`` of ``model.json``.
+        files: Further files by name, such as the settings of the run.
+
+    Returns:
+        The folder.
+    """
+    path = Path(folder)
+    check_replaceable(path, overwrite=overwrite)
+    described = description_of(classifier, notes)
     weights = {name: value.detach().cpu().contiguous() for name, value in classifier.network_.state_dict().items()}
+    history = pa.Table.from_pandas(classifier.history_, preserve_index=False).replace_schema_metadata(None)
     contents = {
+        **(files or {}),
         DESCRIPTION: json.dumps(described, allow_nan=False).encode(),
         _WEIGHTS: safetensors.torch.save(weights, {"format": "pt"}),
-        _HISTORY: _parquet(classifier.history_),
+        _HISTORY: _parquet(history),
     }
     if classifier.preprocessor_ is not None:
         contents[_PREPROCESSING] = _skops(classifier.preprocessor_)
     if classifier.held_out_ is not None:
-        contents[SCORES] = scores_to_bytes(classifier.held_out_)
-    return contents
+        contents[_SCORES] = scores_to_bytes(classifier.held_out_)
+    write_folder(path, contents)
+    return path
 
 
-def classifier_from(path: Path, description: dict[str, Any], contents: dict[str, bytes]) -> MetricClassifier:
-    """A fitted classifier from checked files; anything that does not fit together is a ModelFolderError."""
+def load(folder: str | os.PathLike[str]) -> MetricClassifier:
+    """Load a classifier from a model folder; it predicts exactly what the saved one did.
+
+    The files are data: they are checked against their checksums and the types that are allowed. Nothing in them is run.
+
+    Args:
+        folder: A folder that :func:`metricfit.save` wrote.
+
+    Raises:
+        ModelFolderError: If the folder is incomplete, was changed, has a newer format or holds a type that is not
+            allowed.
+    """
+    path = Path(folder)
+    description, contents = read_folder(path)
     try:
         return _rebuild(path, description, contents)
-    except ModelFolderError:
-        raise
     except Exception as error:
+        if isinstance(error, ModelFolderError):
+            raise
         # Whatever a crafted file makes a reader trip over, the user gets one clear error.
         raise ModelFolderError(f"{path}: the files of this model do not fit together ({error}).") from error
 
 
-def description(classifier: MetricClassifier, notes: dict[str, Any]) -> dict[str, Any]:
-    """What ``model.json`` holds, without its checksums; an error if the classifier cannot be saved."""
+def description_of(classifier: MetricClassifier, notes: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What ``model.json`` of a fitted classifier will hold, without its checksums; an error if it cannot be saved."""
     check_is_fitted(classifier)
     network = classifier.network_
     if not isinstance(network, MemberMLP):
@@ -107,47 +156,43 @@ def description(classifier: MetricClassifier, notes: dict[str, Any]) -> dict[str
             "choices": [[choice.topic, choice.text] for choice in classifier.choices_],
         },
         "validation_report": _records(classifier.validation_report_),
-        "libraries": _library_versions(),
-        "notes": notes,
+        "libraries": {name: version(name) for name in _LIBRARIES},
+        "notes": notes or {},
     }
 
 
 def _rebuild(path: Path, description: dict[str, Any], contents: dict[str, bytes]) -> MetricClassifier:
-    shape = description["network"]
-    recipe = _recipe(description["recipe"])
-    parameters = dict(description["parameters"])
-    if parameters.pop("class_weight_pairs", None):
-        pairs = description["parameters"]["class_weight_pairs"]
+    shape, fitted, columns = description["network"], description["fitted"], description["columns"]
+    # A newer minor version may know further parts; their absence here is their default there.
+    recipe = Recipe().with_parts(description["recipe"]).complete()
+    metric, parameters = metrics.get(description["metric"]), dict(description["parameters"])
+    if pairs := parameters.pop("class_weight_pairs", None):
         parameters["class_weight"] = pairs if isinstance(pairs, str) else dict(pairs)
-    metric = metrics.get(description["metric"])
-    classifier = MetricClassifier(metric, recipe=recipe, **parameters)
-    classifier.preprocessor_ = _load_preprocessor(path, contents)
     if _PREPROCESSING not in contents:
-        classifier.preprocess = None
+        parameters["preprocess"] = None
+    classifier = MetricClassifier(metric, recipe=recipe, **parameters)
     network = MemberMLP(
         shape["members"], shape["inputs"], shape["outputs"], shape["hidden_sizes"], recipe.dropout,
         generator=torch.Generator().manual_seed(0),
     )  # fmt: skip
     network.load_state_dict(safetensors.torch.load(contents[_WEIGHTS]))
+    classifier.preprocessor_ = _load_preprocessor(path, contents)
     classifier.network_ = network.eval()
-    classifier.metric_, classifier.recipe_ = metric, recipe
+    classifier.metric_, classifier.recipe_, classifier.task_ = metric, recipe, description["task"]
     classifier.classes_ = _classes_from_json(description["classes"])
     classifier.decision_rule_ = DecisionRule.from_json(json.dumps(description["decision_rule"]))
-    classifier.task_ = description["task"]
-    classifier.n_network_inputs_ = shape["inputs"]
-    fitted = description["fitted"]
     classifier.seed_, classifier.best_epochs_ = fitted["seed"], fitted["best_epochs"]
     classifier.fit_seconds_ = fitted["fit_seconds"]
     classifier.choices_ = [Choice(topic, text) for topic, text in fitted["choices"]]
-    columns = description["columns"]
-    classifier.n_features_in_ = columns["count"]
+    classifier.n_features_in_, classifier.n_network_inputs_ = columns["count"], shape["inputs"]
     if columns["names"] is not None:
         classifier.feature_names_in_ = np.array(columns["names"], dtype=object)
-    table = pq.read_table(pa.BufferReader(contents[_HISTORY]))
-    classifier.history_ = table.to_pandas(ignore_metadata=True)
-    classifier.validation_report_ = _report_frame(description["validation_report"])
-    # Folders that were written before scores were kept have none.
-    classifier.held_out_ = scores_from(contents[SCORES]) if SCORES in contents else None
+    classifier.history_ = pq.read_table(pa.BufferReader(contents[_HISTORY])).to_pandas(ignore_metadata=True)
+    numbers = ["value", "low", "high", "gain"]
+    report = pd.DataFrame(description["validation_report"], columns=["model", *numbers, "rows", "note"])
+    classifier.validation_report_ = report.astype(dict.fromkeys(numbers, float))
+    # Nothing may have been held out.
+    classifier.held_out_ = scores_from(contents[_SCORES]) if _SCORES in contents else None
     if len(classifier.classes_) != shape["outputs"]:
         raise ValueError(f"{len(classifier.classes_)} classes for a network of {shape['outputs']} outputs")
     return classifier
@@ -155,11 +200,9 @@ def _rebuild(path: Path, description: dict[str, Any], contents: dict[str, bytes]
 
 def _spec(metric: metrics.Metric) -> str:
     spec = str(metric)
-    try:
+    with suppress(ValueError):
         if metrics.get(spec) == metric or str(metrics.get(spec)) == spec:
             return spec
-    except ValueError:
-        pass
     raise ValueError(
         f"metric: {spec!r} is a Python function, or has no spec that can be read back; write it as an expression such "
         "as '0.7*recall[1] + 0.3*precision[1]' to save the model."
@@ -181,31 +224,22 @@ def _classes_from_json(saved: dict[str, Any]) -> NDArray[Any]:
 
 
 def _columns(classifier: MetricClassifier) -> dict[str, Any]:
-    names = getattr(classifier, "feature_names_in_", None)
-    kinds = None
+    names, kinds = getattr(classifier, "feature_names_in_", None), None
     if isinstance(classifier.preprocessor_, TablePreprocessor):
-        kinds = [
-            {"name": c.name, "kind": c.kind, "reason": c.reason, "dropped": c.dropped}
-            for c in classifier.preprocessor_.describe()
-        ]
-    return {
-        "count": int(classifier.n_features_in_),
-        "names": None if names is None else [str(name) for name in names],
-        "kinds": kinds,
-    }
+        kept = ("name", "kind", "reason", "dropped")
+        kinds = [{name: getattr(c, name) for name in kept} for c in classifier.preprocessor_.describe()]
+    names = None if names is None else [str(name) for name in names]
+    return {"count": int(classifier.n_features_in_), "names": names, "kinds": kinds}
 
 
 def _parameters(classifier: MetricClassifier) -> dict[str, Any]:
     """The constructor's arguments that are plain values."""
     kept: dict[str, Any] = {}
-    for name, value in classifier.get_params(deep=False).items():
-        if name in _NOT_KEPT:
-            continue
-        if isinstance(value, np.integer):
-            value = int(value)
-        if value is None or isinstance(value, bool | int | float | str):
-            kept[name] = value
     weight = classifier.class_weight
+    for name, value in classifier.get_params(deep=False).items():
+        plain = int(value) if isinstance(value, np.integer) else value
+        if name not in _NOT_KEPT and (plain is None or isinstance(plain, bool | int | float | str)):
+            kept[name] = plain
     if isinstance(weight, dict):
         kept["class_weight_pairs"] = [[getattr(k, "item", lambda k=k: k)(), float(v)] for k, v in weight.items()]
     elif weight is not None:
@@ -226,15 +260,13 @@ def _recipe_parts(recipe: Recipe) -> dict[str, Any]:
     return recipe.parts() | {"step": spec}
 
 
-def _recipe(saved: dict[str, Any]) -> Recipe:
-    # A newer minor version may know further parts; their absence here is their default there.
-    return Recipe().with_parts(saved).complete()
+def _untrusted(content: bytes) -> list[str]:
+    return sorted(set(skops.io.get_untrusted_types(data=content)) - set(TRUSTED))
 
 
 def _skops(preprocessor: Any) -> bytes:
     content: bytes = skops.io.dumps(preprocessor)
-    untrusted = sorted(set(skops.io.get_untrusted_types(data=content)) - set(TRUSTED))
-    if untrusted:
+    if untrusted := _untrusted(content):
         raise ValueError(
             f"preprocess: a transformer that holds {', '.join(untrusted)} cannot be saved, because loading it would "
             "have to trust code; use scikit-learn's own transformers."
@@ -245,21 +277,20 @@ def _skops(preprocessor: Any) -> bytes:
 def _load_preprocessor(path: Path, contents: dict[str, bytes]) -> Any:
     if _PREPROCESSING not in contents:
         return None
-    content = contents[_PREPROCESSING]
-    untrusted = sorted(set(skops.io.get_untrusted_types(data=content)) - set(TRUSTED))
-    if untrusted:
+    content, file = contents[_PREPROCESSING], path / _PREPROCESSING
+    if untrusted := _untrusted(content):
         raise ModelFolderError(
-            f"{path / _PREPROCESSING}: holds the type {untrusted[0]}, which is not allowed in a model; nothing was run."
+            f"{file}: holds the type {untrusted[0]}, which is not allowed in a model; nothing was run."
         )
     preprocessor = skops.io.loads(content, trusted=TRUSTED)
     if not hasattr(preprocessor, "transform"):
-        raise ModelFolderError(f"{path / _PREPROCESSING}: holds a {type(preprocessor).__name__}, not a transformer.")
+        raise ModelFolderError(f"{file}: holds a {type(preprocessor).__name__}, not a transformer.")
     return preprocessor
 
 
-def _parquet(frame: pd.DataFrame) -> bytes:
+def _parquet(table: pa.Table) -> bytes:
     buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None), buffer)
+    pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
 
 
@@ -268,13 +299,46 @@ def _records(report: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(k): None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()} for row in rows]
 
 
-def _report_frame(records: list[dict[str, Any]]) -> pd.DataFrame:
-    frame = pd.DataFrame(records, columns=["model", "value", "low", "high", "gain", "rows", "note"])
-    return frame.astype(dict.fromkeys(("value", "low", "high", "gain"), float))
+def scores_to_bytes(scores: HeldOutScores) -> bytes:
+    """Held-out scores as a Parquet file of plain columns; of two classes only the second's probabilities are kept."""
+    width = scores.proba.shape[1] * (1 if scores.baseline is None else 2)
+    if len(scores) > (most := max(1, _MOST_NUMBERS // width)):
+        scores = scores.sample(most)
+    labels = scores.truth.ndim == 2
+    binary = not labels and scores.proba.shape[1] == 2
+    parts: dict[str, NDArray[Any]] = {}
+    for name in ("truth", "decided", "baseline_tuned", "proba", "baseline", "weight"):
+        part = getattr(scores, name)
+        if part is None:
+            continue
+        part = part.astype(np.int32) if part.dtype.kind == "i" else part[:, 1:] if binary and part.ndim == 2 else part
+        parts |= {name: part} if part.ndim == 1 else {f"{name}_{k}": column for k, column in enumerate(part.T)}
+    about = {"source": scores.source, "total": scores.total, "cross_fitted": scores.cross_fitted, "binary": binary,
+             "labels": labels}  # fmt: skip
+    table = pa.table({name: pa.array(np.ascontiguousarray(values)) for name, values in parts.items()})
+    return _parquet(table.replace_schema_metadata({_KEY: json.dumps(about).encode()}))
 
 
-def _library_versions() -> dict[str, str]:
-    from importlib.metadata import version
+def scores_from(content: bytes) -> HeldOutScores:
+    """Read :func:`scores_to_bytes` back; whatever does not fit together is a ValueError."""
+    table = pq.read_table(pa.BufferReader(content))
+    about = json.loads((table.schema.metadata or {})[_KEY])
+    labels, binary = bool(about["labels"]), bool(about["binary"])
 
-    names = ("metricfit", "torch", "numpy", "scikit-learn", "pandas", "pyarrow", "safetensors", "skops")
-    return {name: version(name) for name in names}
+    def read(name: str, dtype: Any) -> Any:
+        names = [n for n in table.column_names if n == name or re.fullmatch(rf"{name}_\d+", n)]
+        if not names:
+            return None
+        found = [np.asarray(table.column(n).to_numpy(), dtype=dtype) for n in names]
+        if names == [name]:
+            return found[0]
+        return np.stack([1 - found[0], *found] if binary else found, axis=1)
+
+    truth = read("truth", np.int64)
+    if truth is None or (truth.ndim == 2) != labels:
+        raise ValueError("the scores hold no truth")
+    return HeldOutScores(
+        truth, read("proba", np.float32), read("decided", np.int64), read("baseline", np.float32),
+        read("baseline_tuned", np.int64), read("weight", np.float64), str(about["source"]), about["total"],
+        bool(about["cross_fitted"]),
+    )  # fmt: skip

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import hashlib
 import json
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FORMAT", "VERSION", "ModelFolderError", "check_replaceable", "read_folder", "write_folder"]
+__all__ = [
+    "DESCRIPTION", "FORMAT", "VERSION", "ModelFolderError", "check_replaceable", "describe", "read_folder",
+    "write_folder", "written_whole",
+]  # fmt: skip
 
 FORMAT = "metricfit.model"
 VERSION = 2
@@ -45,9 +50,7 @@ def check_replaceable(path: Path, *, overwrite: bool) -> None:
 def write_folder(path: Path, contents: dict[str, bytes]) -> None:
     """Write all files into a hidden folder beside ``path``, then put it in its place in one step.
 
-    Args:
-        path: The folder.
-        contents: Bytes of each file. ``model.json`` gets the checksums of the others, and its own.
+    ``model.json`` gets the checksums of the others, and its own.
     """
     path = path.absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,13 +76,17 @@ def read_folder(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     Raises:
         ModelFolderError: With the one thing that is wrong.
     """
+    file = path / DESCRIPTION
     if not path.is_dir():
         raise ModelFolderError(f"{path}: no such model folder.")
-    if not (path / DESCRIPTION).is_file():
+    if not file.is_file():
         raise ModelFolderError(f"{path}: not a model folder, it has no {DESCRIPTION}.")
-    description = _parse(path / DESCRIPTION)
-    if description.get("format") != FORMAT:
-        raise ModelFolderError(f"{path / DESCRIPTION}: not the description of a metricfit model.")
+    try:
+        description = json.loads(file.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+        raise ModelFolderError(f"{file}: damaged, it is not valid JSON; get the original folder.") from None
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise ModelFolderError(f"{file}: not the description of a metricfit model.")
     version = description.get("version")
     if version != VERSION:
         older = isinstance(version, int) and version < VERSION
@@ -88,7 +95,7 @@ def read_folder(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
             f"{path}: written in format version {version!r}, this metricfit reads {VERSION}; {advice}."
         )
     if description.get("checksum") != _checksum(description):
-        raise ModelFolderError(f"{path / DESCRIPTION}: changed since it was written; get the original folder.")
+        raise ModelFolderError(f"{file}: changed since it was written; get the original folder.")
     contents = {}
     for name, expected in description["files"].items():
         try:
@@ -101,14 +108,27 @@ def read_folder(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     return description, contents
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def describe(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the checked content of ``model.json``, without importing torch."""
+    return read_folder(Path(folder))[0]
+
+
+@contextlib.contextmanager
+def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A file to write to, which takes its place, below parents that are made, only when all is written."""
+    place = Path(path).absolute()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent)
+    os.close(handle)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise ModelFolderError(f"{path}: damaged, it is not valid JSON; get the original folder.") from None
-    if not isinstance(found, dict):
-        raise ModelFolderError(f"{path}: not the description of a metricfit model.")
-    return found
+        yield Path(name)
+        os.chmod(name, 0o644)
+        os.replace(name, place)
+    except BaseException as error:
+        Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise OSError(error.errno, error.strerror, str(place)) from error
+        raise
 
 
 def _sha(content: bytes) -> str:

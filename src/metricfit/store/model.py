@@ -2,28 +2,25 @@
 
 >>> import tempfile
 >>> import pandas as pd
->>> from metricfit import MetricClassifier
->>> from metricfit.store import save
+>>> from metricfit import MetricClassifier, store
 >>> X = pd.DataFrame({"age": range(60), "plan": ["a", "b", "c"] * 20})
 >>> clf = MetricClassifier("mcc", cv=None, baseline=False, verbose=False, random_state=0).fit(X, X["age"] > 30)
 >>> with tempfile.TemporaryDirectory() as parent:
-...     folder = save(clf, f"{parent}/model")
+...     folder = store.save(clf, f"{parent}/model")
 ...     X.to_csv(f"{parent}/new.csv", index=False)
-...     frames = open_model(folder).predictions(f"{parent}/new.csv", keep=["age"])
+...     frames = store.open_model(folder).predictions(f"{parent}/new.csv", keep=["age"])
 ...     print(*next(frames).columns)
 age prediction probability_False probability_True
 """
 
 from __future__ import annotations
 
-import errno
 import gzip
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,19 +40,17 @@ from metricfit.data import (
     TablePreprocessor,
     open_table,
     read_labelled_like,
-)
+)  # fmt: skip
 from metricfit.data.columns import GAPS, formats_from_json
-from metricfit.store import describe, load
-from metricfit.store.folder import ModelFolderError
+from metricfit.store.contents import load
+from metricfit.store.folder import ModelFolderError, describe, written_whole
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
     from metricfit.decisions import DecisionRule
     from metricfit.metrics import Metric
 
-__all__ = ["SavedModel", "open_model", "writer", "written_whole"]
-
-_KEPT_FILES = ("train.toml",)
+__all__ = ["SavedModel", "open_model", "writer"]
 
 
 @dataclass
@@ -94,13 +89,7 @@ class SavedModel:
         return [noted] if isinstance(noted, str) else list(noted or [])
 
     def labelled_rows(
-        self,
-        data: str | TableFile,
-        *,
-        target: Sequence[str] = (),
-        weight: str | None = None,
-        separator: str | None = None,
-        encoding: str | None = None,
+        self, data: str | TableFile, *, target: Sequence[str] = (), weight: str | None = None, **reading: Any
     ) -> LabelledTable:
         """The rows of a file that have a label, read as the rows of training were.
 
@@ -108,10 +97,9 @@ class SavedModel:
             data: A CSV, CSV.gz or Parquet file; ``-`` for standard input.
             target: The columns of the true labels; those of training if empty.
             weight: The column of weights.
-            separator: Of a CSV file.
-            encoding: Of a CSV file.
+            reading: ``separator`` and ``encoding`` of a CSV file.
         """
-        file = self._opened(data, separator, encoding)
+        file = self._opened(data, **reading)
         names = list(target) or self.target
         if not names:
             raise BadArgumentError("target", "the model was not trained from a file; name the column of the labels.")
@@ -129,10 +117,7 @@ class SavedModel:
     def probabilities(self, data: str | TableFile, **reading: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Probabilities (rows, classes) of a file's rows before the decision rule; the file needs no labels."""
         file = self._opened(data, **reading)
-        parts = [
-            self.classifier.predict_raw_proba(X)
-            for X, _ in file.frames(self.formats, gaps=self.gaps)
-        ]  # fmt: skip
+        parts = [self.classifier.predict_raw_proba(X) for X, _ in file.frames(self.formats, gaps=self.gaps)]
         return np.concatenate(parts) if parts else np.empty((0, len(self.classifier.classes_)))
 
     def predictions(
@@ -149,13 +134,12 @@ class SavedModel:
         file = self._opened(data, **reading)
         file.check_columns(keep, "keep")
         classifier, rule = self.classifier, self.classifier.decision_rule_
-        several = classifier.task_ == "multilabel"
-        labels = classifier.classes_.tolist()
+        several, labels = classifier.task_ == "multilabel", classifier.classes_.tolist()
         decided = [f"prediction_{label}" for label in labels] if several else ["prediction"]
         probable = [f"probability_{label}" for label in labels]
         if clash := [name for name in keep if name in (*decided, *probable)]:
             raise BadArgumentError("keep", f"{clash[0]!r} is the name of a result; rename the column.")
-        empty = True
+        frame = None
         for X, rows in file.frames(self.formats, keep, self.gaps):
             proba = classifier.predict_raw_proba(X)
             folded = proba if rule.kind == "argmax" else rule.fold(proba)
@@ -165,25 +149,21 @@ class SavedModel:
             else:
                 found["prediction"] = classifier.classes_[folded.argmax(axis=1)]
             found |= dict(zip(probable, (proba if raw else folded).T, strict=True))
-            empty = False
-            yield pd.DataFrame(found)
-        if empty:
+            yield (frame := pd.DataFrame(found))
+        if frame is None:
             yield pd.DataFrame({name: [] for name in [*keep, *decided, *probable]})
 
     @property
     def files(self) -> dict[str, bytes]:
         """Files of the folder that go with the model into another one."""
-        return {name: (self.folder / name).read_bytes() for name in _KEPT_FILES if (self.folder / name).exists()}
+        settings = self.folder / "train.toml"
+        return {settings.name: settings.read_bytes()} if settings.exists() else {}
 
     def change_rule(self, rule: DecisionRule, choice: Choice, *, metric: Metric | None = None) -> None:
         """Give the model another decision rule; the network stays, the old rule is kept in its notes.
 
-        Write it with ``metricfit.save(model.classifier, folder, notes=model.notes, files=model.files)``.
-
-        Args:
-            rule: The rule.
-            choice: How it was chosen.
-            metric: What it was chosen for, if that is another metric.
+        Write it with ``metricfit.save(model.classifier, folder, notes=model.notes, files=model.files)``. ``choice``
+        says how the rule was chosen, ``metric`` what for, if that is another metric.
         """
         classifier = self.classifier
         old, judged = classifier.decision_rule_, classifier.metric_
@@ -221,28 +201,6 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
 
 
 @contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A file to write to, which takes its place only when all is written.
-
-    Args:
-        path: Where the file is to be; its parents are made.
-    """
-    place = Path(path).absolute()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent)
-    os.close(handle)
-    try:
-        yield Path(name)
-        os.chmod(name, 0o644)
-        os.replace(name, place)
-    except BaseException as error:
-        Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            raise OSError(error.errno, error.strerror, str(place)) from error
-        raise
-
-
-@contextmanager
 def writer(out: str | os.PathLike[str] | None, *, lines: bool = False) -> Iterator[Callable[[pd.DataFrame], None]]:
     """A function that writes frames one after another to one file.
 
@@ -252,47 +210,39 @@ def writer(out: str | os.PathLike[str] | None, *, lines: bool = False) -> Iterat
     """
     if out is None:
         sys.stdout.flush()
-        yield _TextWriter(sys.stdout, lines)
+        yield _text_writer(sys.stdout, lines)
         sys.stdout.flush()
         return
     suffix = Path(out).suffix
-    with written_whole(out) as path:
+    with written_whole(out) as path, ExitStack() as opened:
         if suffix == ".parquet":
-            parquet = _ParquetWriter(path)
-            yield parquet
-            parquet.close()
+            yield _parquet_writer(path, opened)
         else:
-            opened: Any = gzip.open if suffix == ".gz" else open
-            with opened(path, "wt", encoding="utf-8", newline="") as stream:
-                yield _TextWriter(stream, lines or suffix in (".jsonl", ".ndjson"))
+            opener: Any = gzip.open if suffix == ".gz" else open
+            stream = opened.enter_context(opener(path, "wt", encoding="utf-8", newline=""))
+            yield _text_writer(stream, lines or suffix in (".jsonl", ".ndjson"))
 
 
-class _TextWriter:
-    def __init__(self, stream: Any, lines: bool) -> None:
-        self.stream, self.lines, self.first = stream, lines, True
+def _text_writer(stream: Any, lines: bool) -> Callable[[pd.DataFrame], None]:
+    header = iter([True])
 
-    def __call__(self, frame: pd.DataFrame) -> None:
-        if not self.lines:
-            frame.to_csv(self.stream, index=False, header=self.first, lineterminator="\n")
+    def write(frame: pd.DataFrame) -> None:
+        if not lines:
+            frame.to_csv(stream, index=False, header=next(header, False), lineterminator="\n")
         elif len(frame):
-            frame.to_json(self.stream, orient="records", lines=True, force_ascii=False, double_precision=15)
-        self.first = False
+            frame.to_json(stream, orient="records", lines=True, force_ascii=False, double_precision=15)
+
+    return write
 
 
-class _ParquetWriter:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.writer: Any = None
+def _parquet_writer(path: Path, opened: ExitStack) -> Callable[[pd.DataFrame], None]:
+    into: list[Any] = []
 
-    def __call__(self, frame: pd.DataFrame) -> None:
-        for name in frame.columns:
-            if frame[name].dtype == object:
-                frame[name] = frame[name].astype(str)
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-        if self.writer is None:
-            self.writer = pq.ParquetWriter(self.path, table.schema)
-        self.writer.write_table(table.cast(self.writer.schema))
+    def write(frame: pd.DataFrame) -> None:
+        texts = {name: str for name in frame.columns if frame[name].dtype == object}
+        table = pa.Table.from_pandas(frame.astype(texts), preserve_index=False)
+        if not into:
+            into.append(opened.enter_context(pq.ParquetWriter(path, table.schema)))
+        into[0].write_table(table.cast(into[0].schema))
 
-    def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
+    return write

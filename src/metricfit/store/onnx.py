@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,113 @@ from metricfit.data.columns import as_dates, as_keys, as_numbers
 from metricfit.data.encoders import STANDARD_LIMIT, CategoryEncoder, DateEncoder, NumberEncoder, calendar_parts
 from metricfit.data.tables import Table
 from metricfit.decisions import DecisionRule
-from metricfit.store.graph import Graph
+from metricfit.store.folder import written_whole
 from metricfit.training.networks import MemberLinear, MemberMLP
 
 __all__ = ["onnx_inputs", "to_onnx"]
 
+_OPSET, _ML_OPSET, _IR_VERSION = 17, 2, 8
+_TYPES = {"float": "FLOAT", "double": "DOUBLE", "int64": "INT64", "bool": "BOOL", "text": "STRING"}
 _JUST_OVER_HALF = float(np.nextafter(0.5, 1))
 _DAYS_TO_MARCH_OF_YEAR_0 = 730_425.0
 _SATURDAY = 5.0
 """2000-01-01, day 0 of the features, was one; Monday is 0."""
+
+
+class _Graph:
+    """A graph under construction, and the inputs so far: name and type."""
+
+    def __init__(self) -> None:
+        try:
+            import onnx
+        except ImportError:
+            advice = "install it with: pip install 'metricfit[onnx]'"
+            raise ImportError(f"exporting needs the package onnx; {advice}") from None
+        self.onnx: Any = onnx
+        self.inputs: dict[str, str] = {}
+        self.parts: dict[str, list[Any]] = {"nodes": [], "inputs": [], "outputs": [], "constants": []}
+
+    def input(self, name: str, kind: str, width: int = 1) -> _Value:
+        """An input (rows, width)."""
+        self.inputs[name] = kind
+        self.parts["inputs"].append(self._info(name, kind, ["rows", width]))
+        return _Value(self, name)
+
+    def output(self, name: str, value: _Value, kind: str, shape: list[Any]) -> None:
+        self.parts["nodes"].append(self.onnx.helper.make_node("Identity", [value.name], [name]))
+        self.parts["outputs"].append(self._info(name, kind, shape))
+
+    def node(self, operator: str, *inputs: Any, domain: str = "", **attributes: Any) -> _Value:
+        """The result of an operator on values, numbers (double) and arrays."""
+        names = [one.name if isinstance(one, _Value) else self._constant(one) for one in inputs]
+        name = self._name(operator)
+        made = self.onnx.helper.make_node(operator, names, [name], domain=domain, **attributes)
+        self.parts["nodes"].append(made)
+        return _Value(self, name)
+
+    def type(self, kind: str) -> int:
+        return int(getattr(self.onnx.TensorProto, _TYPES[kind]))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Check the graph and write it in one step."""
+        helper, parts = self.onnx.helper, self.parts
+        graph = helper.make_graph(parts["nodes"], "metricfit", *(parts[p] for p in ("inputs", "outputs", "constants")))
+        opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
+        model = helper.make_model(graph, opset_imports=opsets, producer_name="metricfit", ir_version=_IR_VERSION)
+        self.onnx.checker.check_model(model)
+        with written_whole(path) as file:
+            file.write_bytes(model.SerializeToString())
+
+    def _constant(self, value: Any) -> str:
+        name, array = self._name("constant"), np.asarray(value)
+        if array.dtype == object:
+            encoded = [str(v).encode() for v in array.ravel()]
+            tensor = self.onnx.helper.make_tensor(name, self.type("text"), array.shape, encoded)
+        else:
+            tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
+        self.parts["constants"].append(tensor)
+        return name
+
+    def _info(self, name: str, kind: str, shape: list[Any]) -> Any:
+        return self.onnx.helper.make_tensor_value_info(name, self.type(kind), shape)
+
+    def _name(self, kind: str) -> str:
+        # Inputs are named by columns: a name of ours must not be one of theirs.
+        return f"metricfit/{kind}_{len(self.parts['nodes']) + len(self.parts['constants'])}"
+
+
+def _operator(name: str) -> Callable[[_Value, Any], _Value]:
+    return lambda value, other: value.to(name, other)
+
+
+class _Value:
+    """A value of a graph; arithmetic on it adds nodes."""
+
+    def __init__(self, graph: _Graph, name: str) -> None:
+        self.graph, self.name = graph, name
+
+    def to(self, operator: str, *others: Any, **attributes: Any) -> _Value:
+        """The result of an operator whose first input this is."""
+        return self.graph.node(operator, self, *others, **attributes)
+
+    __add__, __sub__, __mul__ = _operator("Add"), _operator("Sub"), _operator("Mul")
+    __truediv__, __ge__ = _operator("Div"), _operator("GreaterOrEqual")
+
+    def __rsub__(self, other: float) -> _Value:
+        return self.graph.node("Sub", other, self)
+
+    def __floordiv__(self, other: float) -> _Value:
+        return (self / other).to("Floor")
+
+    def clip(self, low: float, high: float) -> _Value:
+        return self.to("Max", low).to("Min", high)
+
+    def cast(self, kind: str) -> _Value:
+        return self.to("Cast", to=self.graph.type(kind))
+
+    def normalised(self) -> _Value:
+        """Rows divided by their sums."""
+        return self / self.to("ReduceSum", np.array([1]), keepdims=1)
 
 
 def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[str, str]:
@@ -46,30 +144,21 @@ def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[
         raise ValueError(
             "network: only the built-in networks 'mlp' and 'linear' can be exported; export your own by torch."
         )
-    graph = Graph()
-    features = _features(graph, classifier)
+    graph, classes = _Graph(), classifier.classes_
     several = classifier.task_ == "multilabel"
-    proba = _ensemble(graph, network, features, several)
-    folded = _decision(graph, classifier.decision_rule_, proba)
-    width = len(classifier.classes_)
-    graph.output("probabilities", folded, "double", ["rows", width])
+    proba = _ensemble(network, _features(graph, classifier), several)
+    folded = _decision(classifier.decision_rule_, proba)
+    graph.output("probabilities", folded, "double", ["rows", len(classes)])
     if several:
-        chosen = graph.node("Cast", graph.node("Greater", folded, graph.constant(0.5)), to="int64")
-        graph.output("label", chosen, "int64", ["rows", width])
+        graph.output("label", folded.to("Greater", 0.5).cast("int64"), "int64", ["rows", len(classes)])
     else:
-        _label(graph, classifier.classes_, folded)
-    graph.save(Path(path))
+        kinds = {"U": ("text", object), "O": ("text", object), "b": ("bool", bool), "f": ("double", np.float64)}
+        kind, dtype = kinds.get(classes.dtype.kind, ("int64", np.int64))
+        names = classes.astype(str).astype(object) if kind == "text" else classes.astype(dtype)
+        label = graph.node("Gather", names, folded.to("ArgMax", axis=1, keepdims=0), axis=0)
+        graph.output("label", label, kind, ["rows"])
+    graph.save(path)
     return graph.inputs
-
-
-def _label(graph: Graph, classes: NDArray[Any], folded: str) -> None:
-    """The output with the class of the highest probability."""
-    best = graph.node("ArgMax", folded, axis=1, keepdims=0)
-    kind = "text" if classes.dtype.kind in "UO" else {"b": "bool", "f": "double"}.get(classes.dtype.kind, "int64")
-    names = np.array([str(c) for c in classes], dtype=object) if kind == "text" else classes
-    if kind == "int64":
-        names = names.astype(np.int64)
-    graph.output("label", graph.node("Gather", graph.constant(names), best, axis=0), kind, ["rows"])
 
 
 def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]:
@@ -101,7 +190,7 @@ def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]
     return found
 
 
-def _features(graph: Graph, classifier: MetricClassifier) -> str:
+def _features(graph: _Graph, classifier: MetricClassifier) -> _Value:
     preprocessor: Any = classifier.preprocessor_
     if preprocessor is None:
         return graph.input("X", "float", classifier.n_features_in_)
@@ -110,158 +199,128 @@ def _features(graph: Graph, classifier: MetricClassifier) -> str:
             f"preprocess: only the built-in preprocessing can be exported, got {type(preprocessor).__name__}; export "
             "it by skl2onnx, and the model with preprocess=None."
         )
-    parts: list[str] = []
+    parts: list[_Value] = []
     for column in preprocessor.columns_:
         encoder = column.encoder
         if not encoder.suffixes:
             continue
         if isinstance(encoder, CategoryEncoder):
-            parts.append(_category(graph, graph.input(column.name, "text"), encoder))
+            parts.append(_category(graph.input(column.name, "text"), encoder))
         elif isinstance(encoder, DateEncoder):
-            parts += _date(graph, graph.input(column.name, "double"), encoder)
+            parts += _date(graph.input(column.name, "double"), encoder)
         else:
-            parts += _number(graph, graph.input(column.name, "double"), encoder)
+            parts += _number(graph.input(column.name, "double"), encoder)
     if not parts:
         raise ValueError("no column of the model has a feature; there is nothing to export.")
     return graph.node("Concat", *parts, axis=1)
 
 
-def _category(graph: Graph, text: str, encoder: CategoryEncoder) -> str:
+def _category(text: _Value, encoder: CategoryEncoder) -> _Value:
     """The features of a level are rows of a table: one per level, then unknown ones, then gaps."""
     levels = encoder.levels.tolist()
     size = len(levels)
     rows = np.empty((size + 2, len(encoder.suffixes)), dtype=np.float32)
     # "\0" cannot be a level: no text file holds it.
-    codes = np.append(np.arange(size + 1), -1)
-    encoder.write(codes, np.array([*levels, "\0"], dtype=object), rows)
-    position = graph.node(
-        "LabelEncoder", text, domain="ai.onnx.ml", keys_strings=[*levels, ""],
-        values_int64s=[*range(size), size + 1], default_int64=size,
+    encoder.write(np.append(np.arange(size + 1), -1), np.array([*levels, "\0"], dtype=object), rows)
+    position = text.to(
+        "LabelEncoder", domain="ai.onnx.ml", keys_strings=[*levels, ""], values_int64s=[*range(size), size + 1],
+        default_int64=size,
     )  # fmt: skip
-    flat = graph.node("Squeeze", position, graph.constant(np.array([1])))
-    return graph.node("Gather", graph.constant(rows), flat, axis=0)
+    return text.graph.node("Gather", rows, position.to("Squeeze", np.array([1])), axis=0)
 
 
-def _number(graph: Graph, x: str, encoder: NumberEncoder) -> list[str]:
+def _number(x: _Value, encoder: NumberEncoder) -> list[_Value]:
     """The features of :class:`NumberEncoder`, in its order."""
-    gap = graph.node("IsNaN", x)
-    x = graph.node("Where", gap, graph.constant(encoder.fill), x)
+    gap = x.to("IsNaN")
+    x = gap.to("Where", encoder.fill, x)
     parts = []
     if encoder.scale > 0 and not (encoder.mode == "quantile" and len(encoder.knots)):
-        scaled = graph.node("Sub", graph.node("Div", x, graph.constant(encoder.scale)),
-                            graph.constant(encoder.centre / encoder.scale))  # fmt: skip
-        parts.append(graph.clip(scaled, -STANDARD_LIMIT, STANDARD_LIMIT))
+        scaled = x / encoder.scale - encoder.centre / encoder.scale
+        parts.append(scaled.clip(-STANDARD_LIMIT, STANDARD_LIMIT))
     if len(encoder.knots):
-        parts.append(_interpolate(graph, x, encoder.knots, encoder.scores))
-    parts = [graph.as_float(part) for part in parts]
+        parts.append(_interpolate(x, encoder.knots, encoder.scores))
     if len(encoder.levels):
-        same = graph.node("Equal", x, graph.constant(encoder.levels[None, :]))
-        present = graph.node("Not", gap)
-        parts.append(graph.as_float(graph.node("And", same, present)))
+        parts.append(x.to("Equal", encoder.levels[None, :]).to("And", gap.to("Not")))
     if encoder.indicator:
-        parts.append(graph.as_float(gap))
-    return parts
+        parts.append(gap)
+    return [part.cast("float") for part in parts]
 
 
-def _interpolate(graph: Graph, x: str, knots: NDArray[np.float64], scores: NDArray[np.float64]) -> str:
+def _interpolate(x: _Value, knots: NDArray[np.float64], scores: NDArray[np.float64]) -> _Value:
     """``numpy.interp``: between the knots by slopes, beyond them the ends."""
     if len(knots) == 1:
-        return graph.node("Add", graph.node("Mul", x, graph.constant(0.0)), graph.constant(float(scores[0])))
-    x = graph.clip(x, float(knots[0]), float(knots[-1]))
+        return x * 0.0 + float(scores[0])
+    x = x.clip(float(knots[0]), float(knots[-1]))
     # The last knot at or below x: how many of the inner knots are.
-    at_or_below = graph.node("GreaterOrEqual", x, graph.constant(knots[None, 1:-1]))
-    count = graph.node(
-        "ReduceSum", graph.node("Cast", at_or_below, to="int64"), graph.constant(np.array([1])), keepdims=1
-    )
+    place = (x >= knots[None, 1:-1]).cast("int64").to("ReduceSum", np.array([1]), keepdims=1)
     slopes = np.diff(scores) / np.diff(knots)
-    start, height, slope = (
-        graph.node("Gather", graph.constant(values), count, axis=0) for values in (knots[:-1], scores[:-1], slopes)
-    )
-    return graph.node("Add", graph.node("Mul", slope, graph.node("Sub", x, start)), height)
+    start, height, slope = (x.graph.node("Gather", v, place, axis=0) for v in (knots[:-1], scores[:-1], slopes))
+    return slope * (x - start) + height
 
 
-def _date(graph: Graph, days: str, encoder: DateEncoder) -> list[str]:
-    values = _calendar(graph, days)
-    parts = [part for name, number in encoder.parts.items() for part in _number(graph, values[name], number)]
-    if encoder.indicator:
-        parts.append(graph.as_float(graph.node("IsNaN", days)))
-    return parts
+def _date(days: _Value, encoder: DateEncoder) -> list[_Value]:
+    values = _calendar(days)
+    parts = [part for name, number in encoder.parts.items() for part in _number(values[name], number)]
+    return [*parts, days.to("IsNaN").cast("float")] if encoder.indicator else parts
 
 
-def _calendar(graph: Graph, days: str) -> dict[str, str]:
+def _calendar(days: _Value) -> dict[str, _Value]:
     """Year, month, day, weekday and hour of days since 2000-01-01, by counting years from March."""
-    floor = graph.floor_divide
-    whole = graph.node("Floor", days)
-    # Half a microsecond more, so that an hour that was rounded down is not the hour before.
-    rest = graph.linear(graph.node("Sub", days, whole), 24.0, 24 * 5e-7 / 86_400)
-    since_march = graph.linear(whole, 1.0, _DAYS_TO_MARCH_OF_YEAR_0)
-    era = floor(since_march, 146_097.0)
-    day_of_era = graph.node("Sub", since_march, graph.linear(era, 146_097.0))
-    leap = graph.node("Sub", graph.node("Add", graph.node("Sub", day_of_era, floor(day_of_era, 1460.0)),
-                                        floor(day_of_era, 36_524.0)), floor(day_of_era, 146_096.0))  # fmt: skip
-    year_of_era = floor(leap, 365.0)
-    before = graph.node("Sub", graph.node("Add", graph.linear(year_of_era, 365.0), floor(year_of_era, 4.0)),
-                        floor(year_of_era, 100.0))  # fmt: skip
-    day_of_year = graph.node("Sub", day_of_era, before)
-    month_from_march = floor(graph.linear(day_of_year, 5.0, 2.0), 153.0)
-    start_of_month = floor(graph.linear(month_from_march, 153.0, 2.0), 5.0)
-    late = graph.node("GreaterOrEqual", month_from_march, graph.constant(10.0))
-    month = graph.node(
-        "Where", late, graph.linear(month_from_march, 1.0, -9.0), graph.linear(month_from_march, 1.0, 3.0)
-    )
-    year = graph.node(
-        "Add", graph.node("Add", year_of_era, graph.linear(era, 400.0)), graph.node("Cast", late, to="double")
-    )
-    shifted = graph.linear(whole, 1.0, _SATURDAY)
-    weekday = graph.node("Sub", shifted, graph.linear(floor(shifted, 7.0), 7.0))
+    whole = days.to("Floor")
+    since_march = whole + _DAYS_TO_MARCH_OF_YEAR_0
+    era = since_march // 146_097.0
+    day_of_era = since_march - era * 146_097.0
+    leap = day_of_era - day_of_era // 1460.0 + day_of_era // 36_524.0 - day_of_era // 146_096.0
+    year_of_era = leap // 365.0
+    day_of_year = day_of_era - (year_of_era * 365.0 + year_of_era // 4.0 - year_of_era // 100.0)
+    month_from_march = (day_of_year * 5.0 + 2.0) // 153.0
+    start_of_month = (month_from_march * 153.0 + 2.0) // 5.0
+    late = month_from_march >= 10.0
+    shifted = whole + _SATURDAY
     return {
         "days": days,
-        "year": year,
-        "month": month,
-        "day": graph.linear(graph.node("Sub", day_of_year, start_of_month), 1.0, 1.0),
-        "weekday": weekday,
-        "hour": graph.node("Floor", rest),
+        "year": year_of_era + era * 400.0 + late.cast("double"),
+        "month": late.to("Where", month_from_march - 9.0, month_from_march + 3.0),
+        "day": day_of_year - start_of_month + 1.0,
+        "weekday": shifted - shifted // 7.0 * 7.0,
+        # Half a microsecond more, so that an hour that was rounded down is not the hour before.
+        "hour": ((days - whole) * 24.0 + 24 * 5e-7 / 86_400).to("Floor"),
     }
 
 
-def _ensemble(graph: Graph, network: MemberMLP, features: str, several: bool) -> str:
+def _ensemble(network: MemberMLP, features: _Value, several: bool) -> _Value:
     """Mean probabilities of the members, (rows, classes), or of ``several`` labels (rows, labels); double."""
-    x = graph.node("Unsqueeze", features, graph.constant(np.array([0])))
+    x = features.to("Unsqueeze", np.array([0]))
     layers = [layer for layer in network.layers if isinstance(layer, MemberLinear)]
     for i, layer in enumerate(layers):
-        weight, bias = (graph.constant(t.detach().cpu().numpy()) for t in (layer.weight, layer.bias))
-        x = graph.node("Add", graph.node("MatMul", x, weight), bias)
+        weight, bias = (t.detach().cpu().numpy() for t in (layer.weight, layer.bias))
+        x = x.to("MatMul", weight) + bias
         if i < len(layers) - 1:
-            x = graph.node("Relu", x)
-    proba = graph.node("Sigmoid", x) if several else graph.node("Softmax", x, axis=-1)
-    mean = graph.node("ReduceMean", graph.node("Cast", proba, to="double"), axes=[0], keepdims=0)
-    return mean if several else graph.normalised(mean)
+            x = x.to("Relu")
+    proba = x.to("Sigmoid") if several else x.to("Softmax", axis=-1)
+    mean = proba.cast("double").to("ReduceMean", axes=[0], keepdims=0)
+    return mean if several else mean.normalised()
 
 
-def _decision(graph: Graph, rule: DecisionRule, proba: str) -> str:
+def _decision(rule: DecisionRule, proba: _Value) -> _Value:
     """Probabilities whose arg max is the rule's decision, as ``DecisionRule.fold`` gives them."""
     if rule.kind == "argmax":
         return proba
+    parameter: NDArray[np.float64] = np.asarray(rule.parameter, dtype=np.float64)
     if rule.kind == "offsets":
-        offsets = np.asarray(rule.parameter)
-        return graph.normalised(graph.node("Mul", proba, graph.constant(np.exp(offsets - offsets.max()))))
+        return proba.to("Mul", np.exp(parameter - parameter.max())).normalised()
     if rule.kind == "costs":
-        costs = np.asarray(rule.parameter)
-        saved = costs.max(axis=1, keepdims=True) - costs
-        return graph.normalised(graph.node("MatMul", proba, graph.constant(saved)))
+        saved = parameter.max(axis=1, keepdims=True) - parameter
+        return proba.to("MatMul", saved).normalised()
     if rule.kind == "thresholds":
-        return _moved_to_half(graph, proba, np.asarray(rule.parameter, dtype=np.float64))
-    positive = graph.node("Gather", proba, graph.constant(np.array([1])), axis=1)
-    folded = _moved_to_half(graph, positive, np.array([rule.parameter], dtype=np.float64))
-    return graph.node("Concat", graph.linear(folded, -1.0, 1.0), folded, axis=1)
+        return _moved_to_half(proba, parameter)
+    folded = _moved_to_half(proba.to("Gather", np.array([1]), axis=1), parameter[None])
+    return proba.graph.node("Concat", 1.0 - folded, folded, axis=1)
 
 
-def _moved_to_half(graph: Graph, proba: str, threshold: NDArray[np.float64]) -> str:
+def _moved_to_half(proba: _Value, threshold: NDArray[np.float64]) -> _Value:
     """Odds rescaled so that each column's threshold becomes one half."""
     bounded = np.clip(threshold, 1e-12, 1 - 1e-12)
-    decided = graph.node("GreaterOrEqual", proba, graph.constant(threshold))
-    up = graph.node("Mul", proba, graph.constant(1 - bounded))
-    down = graph.node("Mul", graph.linear(proba, -1.0, 1.0), graph.constant(bounded))
-    moved = graph.node("Div", up, graph.node("Add", up, down))
-    above = graph.node("Max", moved, graph.constant(_JUST_OVER_HALF))
-    return graph.node("Where", decided, above, graph.node("Min", moved, graph.constant(0.5)))
+    up, down = proba * (1 - bounded), (1.0 - proba) * bounded
+    moved = up / (up + down)
+    return (proba >= threshold).to("Where", moved.to("Max", _JUST_OVER_HALF), moved.to("Min", 0.5))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -21,19 +20,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from metricfit.choices import Choice
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
+from metricfit.data.arguments import as_device, draw_seed
 from metricfit.data.preprocessing import columns_in_words, warn_of_unused
-from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, frame_of, share_of_rows
+from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, share_of_rows
 from metricfit.data.targets import Target
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.inputs import Task
 from metricfit.metrics import resolve
-from metricfit.training.batches import BatchOrder, TrainingData
 from metricfit.training.history import EpochEnd, EpochRecord, callback_list, progress_bar
-from metricfit.training.inputs import as_device, draw_seed
 from metricfit.training.loop import Problem, Trainer
-from metricfit.training.optimiser import WeightAverage
-from metricfit.training.splits import Split
-from metricfit.training.stopping import BestMembers
+from metricfit.training.optimiser import BestMembers, WeightAverage
+from metricfit.training.rows import BatchOrder, Split, TrainingData
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
@@ -137,14 +134,13 @@ class _Stream:
         """Validation rows and a sample of the others, in one pass."""
         self.held_out = min(0.2, validation_rows / self.rows)
         share = min(1.0, sample_rows / self.rows)
-        held: list[pa.RecordBatch] = []
-        sample: list[pa.RecordBatch] = []
+        held: list[pd.DataFrame] = []
+        sample: list[pd.DataFrame] = []
         for chunk in self.shards.chunks(columns=[*self.columns, self.target]):
             out = share_of_rows(chunk, self.held_out, self.seed)
-            held.append(chunk.rows.filter(pa.array(out)))
-            chosen = share_of_rows(chunk, share, self.seed + 1) & ~out
-            sample.append(chunk.rows.filter(pa.array(chosen)))
-        return frame_of(held), frame_of(sample)
+            held.append(chunk.rows[out])
+            sample.append(chunk.rows[share_of_rows(chunk, share, self.seed + 1) & ~out])
+        return pd.concat(held, ignore_index=True), pd.concat(sample, ignore_index=True)
 
     def frames(self, buffer: int) -> Iterator[pd.DataFrame]:
         """Training rows in random order of pieces, again and again, for buffers of so many rows."""
@@ -154,9 +150,9 @@ class _Stream:
             order = random.permutation(len(self.shards.pieces)).tolist()
             wanted = [*self.columns, self.target]
             for chunk in self.shards.chunks(columns=wanted, order=order, open_pieces=OPEN_PIECES, rows=few):
-                kept = chunk.rows.filter(pa.array(~share_of_rows(chunk, self.held_out, self.seed)))
-                if kept.num_rows:
-                    yield frame_of([kept])
+                kept = chunk.rows[~share_of_rows(chunk, self.held_out, self.seed)]
+                if len(kept):
+                    yield kept
 
 
 def _fit(
@@ -274,14 +270,14 @@ def _codes(values: pd.Series[Any], classes: NDArray[Any], name: str) -> NDArray[
 
 def _frames(shards: Shards, columns: list[str], rows: int) -> Iterator[pd.DataFrame]:
     """All rows in order, about so many at a time."""
-    waiting: list[pa.RecordBatch] = []
+    waiting: list[pd.DataFrame] = []
     for chunk in shards.chunks(columns=columns):
         waiting.append(chunk.rows)
-        if sum(batch.num_rows for batch in waiting) >= rows:
-            yield frame_of(waiting)
+        if sum(map(len, waiting)) >= rows:
+            yield pd.concat(waiting, ignore_index=True)
             waiting = []
     if waiting:
-        yield frame_of(waiting)
+        yield pd.concat(waiting, ignore_index=True)
 
 
 def _check_columns(shards: Shards, names: Sequence[str]) -> None:

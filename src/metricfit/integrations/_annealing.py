@@ -33,12 +33,8 @@ _EFFECTIVE: dict[str, set[str]] = {
 class Schedule:
     """The schedule behind a callback; it has an annealer once the losses are known.
 
-    Args:
-        mode: ``"plateau"`` or ``"epoch"``.
-        monitor: The value that ``mode="plateau"`` watches, as given.
-        usual: The library's name of the validation loss, where no ``monitor`` is given.
-        stop: Whether training ends once further cooling is pointless.
-        options: Of the annealer; one that has no effect is an error.
+    ``usual`` is the library's name of the validation loss, watched where no ``monitor`` is given. An option that has no
+    effect is an error.
 
     >>> Schedule("epoch", None, "val_loss", True, {"patience": 3})
     Traceback (most recent call last):
@@ -85,14 +81,9 @@ class Schedule:
             self.ready.step()
 
     def observe(self, values: Mapping[str, Any], missing: str) -> bool:
-        """Cool on a plateau of the monitored value.
+        """Cool on a plateau of the monitored value; whether training should end.
 
-        Args:
-            values: What was measured.
-            missing: The error if the monitored value is not there; ``{}`` stands for the names of the others.
-
-        Returns:
-            Whether training should end.
+        ``missing`` is the error if the value is not there; ``{}`` in it stands for the names of the others.
         """
         if self.mode == "epoch":
             return False
