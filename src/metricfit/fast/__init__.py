@@ -25,9 +25,8 @@ from metricfit.distributed import sum_over_processes
 from metricfit.fast.batch import ROWS_FROM, SERIAL_ELEMENTS, CompiledBatch, numba_is_here
 from metricfit.fast.closed_form import Points, torch_batch
 from metricfit.fast.derivative import ClosedForm, as_array, closed_form_of, loss_of_matrices, loss_of_sums
-from metricfit.inputs import Task, values_can_be_inspected
+from metricfit.inputs import Task
 from metricfit.metrics import Metric
-from metricfit.numerics import accumulation_dtype
 from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN, Annealed, Linear, Step
 
 if TYPE_CHECKING:
@@ -109,8 +108,8 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
 
 
 def is_ordinary(*tensors: Tensor | None) -> bool:
-    """Whether all are ordinary dense tensors, outside of tracing, function transforms and forward derivatives."""
-    if not values_can_be_inspected() or forward_ad._current_level >= 0:
+    """Whether all are ordinary dense tensors, outside of forward derivatives."""
+    if forward_ad._current_level >= 0:
         return False
     for tensor in tensors:
         if tensor is not None and (type(tensor) not in _ORDINARY or tensor.layout is not torch.strided):
@@ -213,7 +212,7 @@ class _Call:
     def losses(self, input: Tensor, target: Tensor, sample_weight: Tensor | None, keeps: bool) -> Tensor | None:
         """The losses (M,), or a scalar; None where labels, weights or scores are wrong."""
         batch, options, form = self.batch, self.options, self.form
-        logits, dtype = self._dense_logits(input), accumulation_dtype(input.dtype)
+        logits, dtype = self._dense_logits(input), torch.float64 if input.dtype is torch.float64 else torch.float32
         is_compiled = input.dtype is torch.float32 and input.is_cpu and numba_is_here()
         by_class = form is not None and not batch.memories and batch.group is None
         target = target if target.ndim == 1 else target.reshape(-1)

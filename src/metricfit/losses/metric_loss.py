@@ -80,10 +80,11 @@ class Batch:
 
     def loss(self, input: Tensor) -> Tensor:
         """The loss, a scalar or one per member."""
-        import metricfit.fast  # only here: importing the losses needs none of it
+        options, fused = self.options, None
+        if values_can_be_inspected():  # not while a compiler traces: it takes the formulas below
+            import metricfit.fast  # only here: importing the losses needs none of it
 
-        options = self.options
-        fused = metricfit.fast.metric_loss(self, input)
+            fused = metricfit.fast.metric_loss(self, input)
         if fused is not None and not options.cross_entropy:
             return fused
         with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
