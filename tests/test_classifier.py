@@ -598,8 +598,8 @@ def test_a_transformer_that_changes_its_width_is_told(binary):
 
 
 def test_large_data_get_a_hold_out_and_no_baseline(monkeypatch):
-    monkeypatch.setattr("metricfit.training.splits.PLENTY_OF_ROWS", 100)
-    monkeypatch.setattr("metricfit.training.splits.FEW_OF_A_CLASS", 10)
+    monkeypatch.setattr("metricfit.training.rows.PLENTY_OF_ROWS", 100)
+    monkeypatch.setattr("metricfit.training.rows.FEW_OF_A_CLASS", 10)
     monkeypatch.setattr("metricfit.classifier.BASELINE_ROWS", 100)
     X, y = load_iris(return_X_y=True)
     classifier = make_classifier(**QUICK | {"baseline": "auto"}).fit(X, y)

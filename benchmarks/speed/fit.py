@@ -28,9 +28,8 @@ from benchmarks.data import load
 from metricfit import MetricClassifier, metrics
 from metricfit.data import TablePreprocessor
 from metricfit.training import Problem, Recipe
-from metricfit.training.batches import TrainingData
 from metricfit.training.loop import Trainer
-from metricfit.training.splits import split_rows
+from metricfit.training.rows import TrainingData, split_rows
 
 RESULTS = Path(__file__).parent / "fit.csv"
 EPOCHS = 20

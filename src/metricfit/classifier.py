@@ -20,18 +20,7 @@ from metricfit.assess import HeldOutScores
 from metricfit.assess.verdicts import held_out, validation_report
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
-from metricfit.data.preprocessing import columns_in_words, warn_of_unused
-from metricfit.data.targets import Target, read_target, read_truth
-from metricfit.decisions.rules import DecisionRule, argmax_rule
-from metricfit.decisions.threshold import tuned_rule
-from metricfit.distributed import agreed, group_of, is_first_process, join_processes
-from metricfit.metrics import Constrained, MetricLike, resolve
-from metricfit.training.batches import TrainingData
-from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
-from metricfit.training.evaluation import mean_probabilities
-from metricfit.training.explanation import explain
-from metricfit.training.history import Callback, callback_list, progress_bar
-from metricfit.training.inputs import (
+from metricfit.data.arguments import (
     as_dense,
     as_device,
     check_two_dimensions,
@@ -40,9 +29,19 @@ from metricfit.training.inputs import (
     matches_names,
     row_count,
 )
+from metricfit.data.preprocessing import columns_in_words, warn_of_unused
+from metricfit.data.targets import Target, read_target, read_truth
+from metricfit.decisions.rules import DecisionRule, argmax_rule
+from metricfit.decisions.threshold import tuned_rule
+from metricfit.distributed import agreed, group_of, is_first_process, join_processes
+from metricfit.metrics import Constrained, MetricLike, resolve
+from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
+from metricfit.training.evaluation import mean_probabilities
+from metricfit.training.explanation import explain
+from metricfit.training.history import Callback, callback_list, progress_bar
 from metricfit.training.loop import Problem, TrainingResult, train
 from metricfit.training.recipes import Recipe
-from metricfit.training.splits import Split, choose_cv, given_splits, group_codes, split_rows
+from metricfit.training.rows import Split, TrainingData, choose_cv, given_splits, group_codes, split_rows
 
 __all__ = ["MetricClassifier"]
 
@@ -167,15 +166,15 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = row_count(X)
         target = read_target(y, rows)
         weight, evaluation_weight = combined_weights(target, np.empty((rows, 0)), sample_weight, self.class_weight)
-        self.metric_, meant = resolve(self.metric, target.labels, target.task)
         seed, fixed = draw_seed(self.random_state)
         if not fixed:
             seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group_of("auto", training=True)))
+        features = self._fit_features(X, target, seed)
+        self.metric_, meant = resolve(self.metric, target.labels, target.task)
         if recipe.rule == "tuned" and self.metric_.judges_scores:
             raise ValueError(
                 f"rule: {self.metric_} judges scores, so there is no decision to tune for it; use rule='argmax'."
             )
-        features = self._fit_features(X, target, seed)
         splits, why = self._split(target, groups, seed)
         tensors = (torch.from_numpy(a) for a in (features, target.codes, weight))
         problem = Problem(TrainingData(*tensors), splits, self.metric_, target.task, target.labels)

@@ -36,7 +36,7 @@ from metricfit.decisions.threshold import tuned_rule
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric, MetricLike, resolve
 from metricfit.training.recipes import Recipe
-from metricfit.training.splits import split_rows
+from metricfit.training.rows import split_rows
 
 __all__ = ["METHODS", "Comparison", "available_methods"]
 

@@ -45,19 +45,9 @@ class Counts(NamedTuple):
     fn: Tensor
     tn: Tensor
 
-    def summed(self) -> Counts:
-        """The counts added over all classes, for micro averages."""
-        return Counts(*(count.sum(dim=-1) for count in self))
-
     def of_class(self, index: int) -> Counts:
         """The counts of one class."""
         return Counts(*(count[..., index] for count in self))
-
-    def scaled(self) -> Counts:
-        """The counts divided by their total, so that products of four of them neither over- nor underflow."""
-        total = (self.tp + self.fp + self.fn + self.tn).detach()
-        total = torch.where(total > 0, total, torch.ones_like(total))
-        return Counts(*(count / total for count in self))
 
 
 @dataclass(frozen=True, eq=False)

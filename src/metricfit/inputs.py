@@ -94,14 +94,16 @@ def flatten_inputs(
     if not input.is_floating_point():
         raise TypeError(f"input: expected floating-point logits, got {input.dtype}; call .float() first.")
     check_ignore_index(ignore_index)
-    validate = validate and values_can_be_inspected()
+    inspected = values_can_be_inspected()
+    validate = validate and inspected
+    looks = validate or (inspected and input.is_cpu)  # elsewhere a look waits for the device
     lead = 0 if members is None else 1
     _check_input_shape(input, task, allow_empty, members)
     dtype = accumulation_dtype(input.dtype)
     if task == "multiclass":
-        samples = _multiclass(input, target, sample_weight, ignore_index, validate, dtype, lead)
+        samples = _multiclass(input, target, sample_weight, ignore_index, looks, dtype, lead)
     else:
-        samples = _labels(input, target, sample_weight, ignore_index, validate, dtype, task, lead)
+        samples = _labels(input, target, sample_weight, ignore_index, looks, dtype, task, lead)
     if validate:
         slack = max(1e-3, *(torch.finfo(t.dtype).eps for t in (input, target) if t.is_floating_point()))
         _check_values(samples, task, from_probabilities, slack)
@@ -138,7 +140,7 @@ def _multiclass(
     target: Tensor,
     sample_weight: Tensor | None,
     ignore_index: int,
-    validate: bool,
+    looks: bool,
     dtype: torch.dtype,
     lead: int,
 ) -> Samples:
@@ -153,7 +155,7 @@ def _multiclass(
     else:
         raise _target_error(input, target, positions)
     weight = _flat_weight(sample_weight, positions, scores, lead)
-    ignored = not validate or not bool(keep.all())
+    ignored = not looks or not bool(keep.all())
     if ignored:
         rows = keep[..., None]
         scores = torch.where(rows, scores, torch.zeros_like(scores))
@@ -184,7 +186,7 @@ def _labels(
     target: Tensor,
     sample_weight: Tensor | None,
     ignore_index: int,
-    validate: bool,
+    looks: bool,
     dtype: torch.dtype,
     task: Task,
     lead: int,
@@ -203,7 +205,7 @@ def _labels(
     else:
         weight = _flat_weight(sample_weight, positions, scores, lead)[..., None].expand_as(scores)
     keep = labels != ignore_index
-    ignored = not validate or not bool(keep.all())
+    ignored = not looks or not bool(keep.all())
     if ignored:
         scores = torch.where(keep, scores, torch.zeros_like(scores))
         labels = torch.where(keep, labels, torch.zeros_like(labels))

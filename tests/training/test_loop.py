@@ -14,11 +14,10 @@ from torch import nn
 
 from metricfit import metrics
 from metricfit.training import CheckpointFile, Problem, Recipe, train
-from metricfit.training.batches import TrainingData
 from metricfit.training.checkpoint import fingerprint
 from metricfit.training.evaluation import mean_probabilities
 from metricfit.training.history import EpochEnd, EpochRecord, History, progress_bar
-from metricfit.training.splits import split_rows
+from metricfit.training.rows import TrainingData, split_rows
 
 QUICK = {"hidden_sizes": (16,), "min_updates": 0, "max_epochs": 6, "batch_size": 64}
 

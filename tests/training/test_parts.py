@@ -11,14 +11,19 @@ from hypothesis import strategies as st
 from torch import nn
 
 from metricfit import metrics
-from metricfit.training.batches import BatchOrder
 from metricfit.training.history import callback_list
 from metricfit.training.networks import MemberDropout, MemberLinear, MemberMLP, build_network
 from metricfit.training.objective import MemberObjective
-from metricfit.training.optimiser import WeightAverage, clip_gradients, learning_rate_at, make_optimiser
+from metricfit.training.optimiser import (
+    BestMembers,
+    Stopping,
+    WeightAverage,
+    clip_gradients,
+    learning_rate_at,
+    make_optimiser,
+)
 from metricfit.training.recipes import RECIPES, Recipe
-from metricfit.training.splits import choose_cv, given_splits, group_codes, split_rows, strata
-from metricfit.training.stopping import BestMembers, Stopping
+from metricfit.training.rows import BatchOrder, choose_cv, given_splits, group_codes, split_rows, strata
 
 
 @pytest.mark.parametrize("name", RECIPES)

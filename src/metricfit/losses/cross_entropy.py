@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -49,7 +49,9 @@ def cross_entropy_of_samples(
         prior: Class shares (or counts) for that: (C,), or (L, 2) negative and positive; by default the batch's.
         from_probabilities: Whether the samples' scores are probabilities.
     """
-    sums = cross_entropy_sums(samples, task=task, balance=balance, prior=prior, from_probabilities=from_probabilities)
+    weights = None if prior is None or balance == "none" else class_weights(prior.to(samples.scores.dtype), balance)
+    shared: dict[str, Any] = {"balance": balance, "weights": weights, "from_probabilities": from_probabilities}
+    sums = cross_entropy_sums(samples, task=task, **shared)
     return cross_entropy_of_sums(sums, balance, members=None if samples.scores.ndim == 2 else len(samples.scores))
 
 
@@ -58,20 +60,21 @@ def cross_entropy_sums(
     *,
     task: Task,
     balance: Balance = "none",
-    prior: Tensor | None = None,
+    weights: Tensor | None = None,
     from_probabilities: bool = False,
 ) -> Tensor:
     """The sums over samples of weighted losses and of weights, (2, …); they can be added over batches and processes.
 
-    Where the batch's own shares balance the classes, the sums are of each class, (2, …, C) or (2, …, L, 2).
+    ``weights`` are :func:`class_weights`, (C,) or (L, 2). Where the batch's own shares balance the classes instead,
+    the sums are of each class, (2, …, C) or (2, …, L, 2).
     """
     losses, mass = _losses_and_mass(samples, task, from_probabilities)
     lead = samples.scores.ndim - 2
-    if balance != "none" and prior is not None:
-        weights = class_weights(prior.to(mass), balance)
+    if weights is not None:
+        weights = weights.to(mass)
         mass = mass * (weights[samples.target] if losses.ndim == lead + 1 else weights)
     both = torch.stack([mass * losses, mass])
-    if balance == "none" or prior is not None:
+    if balance == "none" or weights is not None:
         return both.flatten(lead + 1).sum(dim=-1)
     if losses.ndim > lead + 1:
         return both.sum(dim=lead + 1)
@@ -96,6 +99,10 @@ def _losses_and_mass(samples: Samples, task: Task, from_probabilities: bool) -> 
     scores, target, weight = samples.scores, samples.target, samples.weight
     smallest = torch.finfo(scores.dtype).tiny
     if task == "multiclass":
+        if not from_probabilities and scores.shape[-1] == 2 and not target.is_floating_point():
+            # softplus of what the other class leads by: log_softmax over two columns takes several times as long.
+            lead = scores[..., 0] - scores[..., 1]
+            return F.softplus(torch.where(target == 1, lead, -lead)), weight
         logs = scores.clamp_min(smallest).log() if from_probabilities else scores.log_softmax(dim=-1)
         if target.is_floating_point():
             return -logs, target * weight[..., None]

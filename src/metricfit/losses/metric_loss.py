@@ -19,7 +19,7 @@ from metricfit.confusion import (
 )
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
 from metricfit.inputs import Samples, Task, flatten_inputs, values_can_be_inspected
-from metricfit.losses.cross_entropy import Balance, cross_entropy_of_sums, cross_entropy_sums
+from metricfit.losses.cross_entropy import Balance, class_weights, cross_entropy_of_sums, cross_entropy_sums
 from metricfit.losses.memory import ConfusionMemory
 from metricfit.losses.options import (
     LossOptions,
@@ -54,6 +54,7 @@ class Batch:
         threshold: The fixed threshold of binary and multi-label tasks.
         weight: Class weights.
         prior: Class shares for the balance of the cross-entropy.
+        class_weights: The weights of the classes that follow from them.
         memories: One memory per grid of the metric, used and updated; empty for none.
         group: The processes whose statistics are added up.
     """
@@ -65,6 +66,7 @@ class Batch:
     threshold: Tensor
     weight: Tensor | None
     prior: Tensor | None
+    class_weights: Tensor | None
     memories: Sequence[ConfusionMemory] = ()
     group: Any = None
 
@@ -160,7 +162,6 @@ class Batch:
         return made.__getitem__
 
     def metric_alone(self, remembered: Sequence[Tensor], input: Tensor) -> Tensor:
-        """The metric's part along the plain formulas, given what the memories held before this self."""
         """The metric's part along the plain formulas, with the memories as they were then: for second derivatives."""
         past = [memory.matrix for memory in self.memories]
         try:
@@ -177,18 +178,23 @@ class Batch:
                 memory.matrix = matrix
 
     def _cross_entropy_sums(self, samples: Samples) -> Tensor:
-        options, prior = self.options, self.prior
-        if prior is not None and options.task == "multilabel":
-            prior = torch.stack([1 - prior, prior], dim=-1)
-        elif prior is not None and options.task == "binary":
-            prior = prior[None, :]
+        options = self.options
         return cross_entropy_sums(
             samples,
             task=options.task,
             balance=options.balance,
-            prior=prior,
+            weights=self.class_weights,
             from_probabilities=options.from_probabilities,
         )
+
+
+def _weights_of(prior: Tensor | None, options: LossOptions) -> Tensor | None:
+    """Class weights of the added cross-entropy where the class shares are given; else each batch has its own."""
+    if prior is None or options.balance == "none":
+        return None
+    if options.task == "multilabel":
+        prior = torch.stack([1 - prior, prior], dim=-1)
+    return class_weights(prior[None, :] if options.task == "binary" else prior, options.balance)
 
 
 def metric_loss(
@@ -220,7 +226,8 @@ def metric_loss(
         ),
         checked_threshold(threshold),
         None if weight is None else as_weights(weight, "weight"),
-        checked_prior(prior, checked.task),
+        shares := checked_prior(prior, checked.task),
+        _weights_of(shares, checked),
         group=group_of(check_sync(sync), training=True),
     )
     return batch.loss(input)
@@ -320,6 +327,7 @@ class MetricLoss(nn.Module):
         if task == "binary":
             check_sizes(self.options, 1, self.threshold, self.prior)
         self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self.options.grids) if memory else None
+        self.register_buffer("class_weights", _weights_of(self.prior, self.options), persistent=False)
 
     @property
     def metric(self) -> Metric:
@@ -358,6 +366,7 @@ class MetricLoss(nn.Module):
             buffers["threshold"],  # type: ignore[arg-type]
             buffers["weight"],
             buffers["prior"],
+            buffers["class_weights"],
             self.memories if remember and self.memories is not None else (),  # type: ignore[arg-type]
             group_of(self.sync, self.training),
         )

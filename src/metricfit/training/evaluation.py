@@ -19,9 +19,8 @@ from metricfit.metrics import Constrained, Metric
 from metricfit.metrics.base import MatrixSource
 from metricfit.numerics import safe_divide
 from metricfit.steps import Annealed, Step
-from metricfit.training.batches import TrainingData, take_rows
 from metricfit.training.objective import MemberObjective
-from metricfit.training.splits import strata
+from metricfit.training.rows import TrainingData, strata, take_rows
 
 __all__ = ["Scores", "Validation", "mean_probabilities"]
 

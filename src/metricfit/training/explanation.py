@@ -108,6 +108,7 @@ def _report_in_words(classifier: Any) -> list[str]:
     if not len(report):
         return ["Nothing was held out, so there is no measured value."]
     lines = [f"On {int(report['rows'].max())} held-out rows, with 95 % intervals:"]
+    row: Any
     for row in report.itertuples():
         if math.isnan(row.value):
             lines.append(f"  {row.model}: not measured; {row.note}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from metricfit.confusion import ConfusionMatrix, hard_matrix
 from metricfit.distributed import sum_over_processes
 from metricfit.inputs import Samples, Task
-from metricfit.losses.cross_entropy import cross_entropy_of_sums, cross_entropy_sums
+from metricfit.losses.cross_entropy import class_weights, cross_entropy_of_sums, cross_entropy_sums
 from metricfit.losses.memory import ConfusionMemory
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.losses.surrogate_fbeta import SurrogateFBetaLoss
-from metricfit.metrics import Constrained, FBeta, Metric
+from metricfit.metrics import ClassMetric, Constrained, FBeta, Metric
 from metricfit.metrics.base import MatrixSource
 from metricfit.steps import Amplifier, Annealed, Sigmoid
 from metricfit.steps import get as get_step
@@ -39,7 +39,7 @@ class MemberObjective(nn.Module):
         labels: Class names for the metric.
     """
 
-    prior: Tensor
+    class_weights: Tensor | None
 
     def __init__(
         self, recipe: Recipe, metric: Metric, task: Task, members: int, *, prior: Tensor, labels: tuple[Hashable, ...]
@@ -50,7 +50,6 @@ class MemberObjective(nn.Module):
         self.task: Task = "multilabel" if task == "multilabel" else "multiclass"
         self.warming = False
         self.group: Any = None
-        self.register_buffer("prior", prior, persistent=False)
         step = get_step(recipe.step)
         if isinstance(step, Amplifier) and task != "multilabel":
             if task == "multiclass":
@@ -62,8 +61,9 @@ class MemberObjective(nn.Module):
         constrained = recipe.objective == "metric" and isinstance(self.metric, Constrained)
         self.multipliers = Multipliers(self.metric, members) if constrained else None  # type: ignore[arg-type]
         balanced = bool(recipe.cross_entropy) and recipe.balance != "none"
+        judge, names = _with_numbers(self.metric, labels)
         self.loss = MetricLoss(
-            self.metric if self.multipliers is None else self.multipliers.lagrangian(),
+            judge if self.multipliers is None else self.multipliers.lagrangian(),
             task=self.task,
             cross_entropy=recipe.cross_entropy,
             balance=recipe.balance if balanced else "none",
@@ -72,11 +72,13 @@ class MemberObjective(nn.Module):
             # cost more precision at a given recall than the memory gained.
             memory=0.0 if constrained or recipe.objective != "metric" else recipe.memory,
             members=members,
-            labels=labels,
+            labels=names,
             sync=False,
             validate=False,
             **({"temperature": recipe.temperature} if isinstance(step, Annealed) else {"step": step}),
         )
+        weights = None if recipe.balance == "none" else class_weights(prior, recipe.balance)
+        self.register_buffer("class_weights", weights, persistent=False)
         self.surrogate_loss = _surrogate(recipe, self.metric, task, members)
         # The surrogate is of positives against negatives; the metric names which class is which.
         self._positive = 1 if getattr(self.metric, "label", None) != labels[0] else 0
@@ -123,7 +125,7 @@ class MemberObjective(nn.Module):
 
     def cross_entropy_sums(self, samples: Samples) -> Tensor:
         """Weighted sums of the cross-entropies of each member, and sums of the weights, (2, members)."""
-        return cross_entropy_sums(samples, task=self.task, balance=self.recipe.balance, prior=self.prior)
+        return cross_entropy_sums(samples, task=self.task, balance=self.recipe.balance, weights=self.class_weights)
 
     def surrogate(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """The surrogate F-beta loss of each member."""
@@ -133,7 +135,7 @@ class MemberObjective(nn.Module):
         else:
             scores = logits[..., self._positive] - logits[..., 1 - self._positive]
             target = (target == self._positive).to(target.dtype)
-        value: Tensor = self.surrogate_loss(scores, target, weight)  # type: ignore[misc]
+        value: Tensor = self.surrogate_loss(scores, target, weight)
         return value
 
 
@@ -202,6 +204,13 @@ class _Lagrangian(Constrained):
         """The Lagrangian, one per member."""
         value: Tensor = self.multipliers.loss(source)
         return value
+
+
+def _with_numbers(metric: Metric, labels: tuple[Hashable, ...]) -> tuple[Metric, tuple[Hashable, ...] | None]:
+    """A metric of one class with the class's number in place of its name, which has a closed form."""
+    if isinstance(metric, ClassMetric) and metric.label in labels:
+        return replace(metric, label=labels.index(metric.label)), None
+    return metric, labels
 
 
 def _surrogate(recipe: Recipe, metric: Metric, task: Task, members: int) -> SurrogateFBetaLoss | None:

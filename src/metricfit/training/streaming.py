@@ -20,19 +20,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from metricfit.choices import Choice
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
+from metricfit.data.arguments import as_device, draw_seed
 from metricfit.data.preprocessing import columns_in_words, warn_of_unused
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, share_of_rows
 from metricfit.data.targets import Target
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.inputs import Task
 from metricfit.metrics import resolve
-from metricfit.training.batches import BatchOrder, TrainingData
 from metricfit.training.history import EpochEnd, EpochRecord, callback_list, progress_bar
-from metricfit.training.inputs import as_device, draw_seed
 from metricfit.training.loop import Problem, Trainer
-from metricfit.training.optimiser import WeightAverage
-from metricfit.training.splits import Split
-from metricfit.training.stopping import BestMembers
+from metricfit.training.optimiser import BestMembers, WeightAverage
+from metricfit.training.rows import BatchOrder, Split, TrainingData
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier

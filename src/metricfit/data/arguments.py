@@ -16,7 +16,7 @@ from sklearn.utils import check_array
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import _check_sample_weight, _num_samples
 
-from metricfit.data import TablePreprocessor
+from metricfit.data.preprocessing import TablePreprocessor
 from metricfit.data.targets import Target
 
 __all__ = [
