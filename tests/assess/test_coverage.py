@@ -9,7 +9,7 @@ from metricfit.assess import intervals
 @pytest.mark.parametrize("rows", [200, 1000])
 @pytest.mark.parametrize("goal", ["f1", "mcc", "precision"])
 def test_the_interval_covers(goal, rows):
-    found = coverage(fixed, goal, 0.1, 1.5, rows, 400)
+    found = coverage(fixed, goal, 0.1, 1.5, rows, 1000)
     assert found["coverage"].between(0.93, 0.97).all(), found
     assert (found[["below", "above"]] < 0.045).all(axis=None), "both ends miss about equally often"
 
