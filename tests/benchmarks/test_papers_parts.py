@@ -292,7 +292,7 @@ def test_several_thresholds_give_the_mean_of_their_losses() -> None:
     logits, y = sample()
     z = logits[:, 1] - logits[:, 0]
     grid = (0.1, 0.5, 0.9)
-    each = [MetricLoss("f1", task="binary", step="linear", delta=0.1, threshold=t)(z, y).item() for t in grid]
+    each = [MetricLoss("f1", task="binary", step="linear:delta=0.1", threshold=t)(z, y).item() for t in grid]
     assert build("f1", thresholds=grid).loss(z, y).item() == pytest.approx(np.mean(each), abs=1e-6)
 
 

@@ -886,7 +886,9 @@ class TestMembers:
     def call(scores, target, weight=None, members=True, temperatures=None, spec="f1", **options):
         options = LossOptions(metrics.get(spec), members=len(scores) if members else None, **options)
         temperature = torch.tensor(0.2 if temperatures is None else temperatures)
-        return fast.metric_loss(Batch(options, target, weight, temperature, torch.tensor(0.5), None, None), scores)
+        return fast.metric_loss(
+            Batch(options, target, weight, temperature, torch.tensor(0.5), None, None, None), scores
+        )
 
     @pytest.mark.usefixtures("way")
     @pytest.mark.parametrize("spec", ["f1", "mcc", "kappa"])
