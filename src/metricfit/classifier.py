@@ -166,15 +166,15 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = row_count(X)
         target = read_target(y, rows)
         weight, evaluation_weight = combined_weights(target, np.empty((rows, 0)), sample_weight, self.class_weight)
-        seed, fixed = draw_seed(self.random_state)
-        if not fixed:
-            seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group_of("auto", training=True)))
-        features = self._fit_features(X, target, seed)
         self.metric_, meant = resolve(self.metric, target.labels, target.task)
         if recipe.rule == "tuned" and self.metric_.judges_scores:
             raise ValueError(
                 f"rule: {self.metric_} judges scores, so there is no decision to tune for it; use rule='argmax'."
             )
+        seed, fixed = draw_seed(self.random_state)
+        if not fixed:
+            seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group_of("auto", training=True)))
+        features = self._fit_features(X, target, seed)
         splits, why = self._split(target, groups, seed)
         tensors = (torch.from_numpy(a) for a in (features, target.codes, weight))
         problem = Problem(TrainingData(*tensors), splits, self.metric_, target.task, target.labels)
