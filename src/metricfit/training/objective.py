@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -129,13 +129,12 @@ class MemberObjective(nn.Module):
 
     def surrogate(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """The surrogate F-beta loss of each member."""
-        assert self.surrogate_loss is not None
         if self.task == "multilabel":
             scores = logits
         else:
             scores = logits[..., self._positive] - logits[..., 1 - self._positive]
             target = (target == self._positive).to(target.dtype)
-        value: Tensor = self.surrogate_loss(scores, target, weight)
+        value: Tensor = cast("SurrogateFBetaLoss", self.surrogate_loss)(scores, target, weight)
         return value
 
 
