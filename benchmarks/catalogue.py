@@ -26,6 +26,7 @@ class Source:
         note: What a user should know about the copy.
         train_rows: The first rows that form the official (or customary) training part, 0 where there is none.
         text: Whether the features are text, in which "?" is no gap.
+        target: Name of the target's column.
         drop: Columns that are no features.
         invert: Whether the 0/1 target of the file is turned round.
         openml: Identifier of the same set on OpenML, if there is one.
@@ -38,6 +39,7 @@ class Source:
     note: str = ""
     train_rows: int = 0
     text: bool = False
+    target: str = "target"
     drop: tuple[str, ...] = ()
     invert: bool = False
     openml: int | None = None
@@ -89,6 +91,9 @@ SOURCES: dict[str, Source] = {
         note="KEEL's version without the 8 rows of unknown age; OpenML's has them.",
         openml=35,
         openml_rows=366,
+    ),
+    "diabetes_prediction": Source(
+        files=("anyloss/diabetes_prediction.csv.gz",), note="1 = diabetes; 100,000 people.", target="diabetes"
     ),
     "fars": _csv("fars", note=_CODES, openml=40672, openml_rows=100968),
     "fashion_mnist": Source(

@@ -148,12 +148,12 @@ def _from_folder(name: str, source: Source, folder: Path) -> Dataset:
         return Dataset(name, images, labels.astype(np.int64), description, source.train_rows)
     tables = [_read_table(folder / file, gaps=not source.text) for file in source.files]
     table = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
-    y = table["target"]
+    y = table[source.target]
     if y.dtype.kind in "iu":
         y = y.astype(np.int64)
     if source.invert:
         y = 1 - y
-    return Dataset(name, table.drop(columns=["target", *source.drop]), y, description, source.train_rows)
+    return Dataset(name, table.drop(columns=[source.target, *source.drop]), y, description, source.train_rows)
 
 
 def _read_table(path: Path, *, gaps: bool) -> pd.DataFrame:

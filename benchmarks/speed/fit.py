@@ -60,7 +60,7 @@ def epochs(X: NDArray[np.float32], y: NDArray[np.int64], repetitions: int) -> li
     rows = []
     for members in (5, 1):
         folds = members if members > 1 else None
-        splits = split_rows(y, folds, members=1, groups=None, random=np.random.default_rng(0))
+        splits = split_rows(y, folds, groups=None, random=np.random.default_rng(0))
         trainers = []
         for recipe, metric in (("log_loss", "f1"), ("default", "f1"), ("default", "mcc")):
             problem = Problem(data, splits, metrics.get(metric), "binary", (0, 1))

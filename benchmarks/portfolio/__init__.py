@@ -1,0 +1,1 @@
+"""Which members, which combination and which rule the default portfolio should use."""
