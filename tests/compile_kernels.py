@@ -6,8 +6,7 @@ import sys
 import torch
 
 from metricfit import MetricLoss
-from metricfit.fast import five_points
-from metricfit.fast.batch import CompiledBatch
+from metricfit.fast import CompiledBatch, five_points
 from metricfit.steps import Annealed
 
 

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from metricfit.inputs import Samples, Task, check_task, flatten_inputs, values_can_be_inspected
+from metricfit.inputs import Samples, Task, check_task, flatten_inputs, safe_divide, values_can_be_inspected
 from metricfit.membership import dynamic_membership, threshold_membership
-from metricfit.numerics import safe_divide
 from metricfit.steps import Annealed, Heaviside, Step
 
 if TYPE_CHECKING:

@@ -9,12 +9,36 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from metricfit.numerics import accumulation_dtype, safe_divide
-
-__all__ = ["Samples", "Task", "check_ignore_index", "check_task", "flatten_inputs", "values_can_be_inspected"]
+__all__ = [
+    "Samples", "Task", "accumulation_dtype", "check_ignore_index", "check_task", "flatten_inputs", "safe_divide",
+    "values_can_be_inspected",
+]  # fmt: skip
 
 Task = Literal["multiclass", "binary", "multilabel"]
 """One of several classes, one of two, or any of several labels."""
+
+
+def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which counts are summed: float64 stays, everything else becomes float32.
+
+    >>> accumulation_dtype(torch.float16)
+    torch.float32
+    """
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def safe_divide(numerator: Tensor, denominator: Tensor, undefined: float = 0.0) -> Tensor:
+    """``numerator / denominator``, and ``undefined`` (with a zero gradient) where the denominator vanishes.
+
+    A single ``torch.where`` would give the right value and a NaN gradient at 0/0; the denominator is
+    therefore replaced *before* the division as well.
+
+    >>> safe_divide(torch.tensor([1.0, 0.0]), torch.tensor([4.0, 0.0]), undefined=1.0)
+    tensor([0.2500, 1.0000])
+    """
+    vanishes = denominator.abs() <= torch.finfo(denominator.dtype).tiny
+    ratio = numerator / torch.where(vanishes, torch.ones_like(denominator), denominator)
+    return torch.where(vanishes, torch.full_like(ratio, undefined), ratio)
 
 
 def check_task(task: str) -> None:

@@ -1,8 +1,11 @@
-"""Class labels of evaluation data: read arrays of labels and scores, encode them, name what is wrong with them."""
+"""Arrays of labels, scores and weights: read, checked and encoded, for training and for evaluation."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,15 +16,10 @@ if TYPE_CHECKING:
     from metricfit.inputs import Task
 
 __all__ = [
-    "as_label_array",
-    "checked_weights",
-    "class_labels",
-    "codes_of_labels",
-    "encode_labels",
+    "Target", "as_label_array", "check_two_dimensions", "checked_weights", "class_labels", "codes_of_labels",
+    "combined_weights", "encode_labels", "plain_labels", "read_target", "read_truth", "repeated", "row_count",
     "sweep_of_scores",
-]
-
-_CONVENTIONAL_PAIRS: tuple[tuple[Any, Any], ...] = ((0, 1), (-1, 1))
+]  # fmt: skip
 
 
 def codes_of_labels(
@@ -100,12 +98,17 @@ def _sweep(
     return np.stack([tn, fp, fn, tp], axis=-1).reshape(-1, 2, 2)
 
 
+def _numpy(values: Any) -> Any:
+    """A tensor as an array; other values as they are."""
+    if not isinstance(values, torch.Tensor):
+        return values
+    short = values.is_floating_point() and values.dtype not in (torch.float32, torch.float64)
+    return (values.double() if short else values).detach().cpu().numpy()
+
+
 def _as_scores(score: ArrayLike) -> NDArray[Any]:
-    if isinstance(score, torch.Tensor):
-        score = score.detach().cpu()
-        score = (score if score.dtype in (torch.float32, torch.float64) else score.double()).numpy()
     try:
-        scores = np.asarray(score)
+        scores = np.asarray(_numpy(score))
         scores = scores if scores.dtype in (np.float32, np.float64) else scores.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"y_pred: expected scores, numbers of shape (n,) or (n, classes): {error}.") from None
@@ -128,9 +131,7 @@ def _given_labels(labels: Sequence[Hashable] | None) -> tuple[Any, ...] | None:
 
 def as_label_array(values: ArrayLike, name: str) -> NDArray[Any]:
     """Labels as an array of one or two dimensions, with a clear error for what is not."""
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
-        values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    values = _numpy(values)
     try:
         array = np.asarray(values)
     except ValueError:
@@ -142,21 +143,25 @@ def as_label_array(values: ArrayLike, name: str) -> NDArray[Any]:
     if len(array) == 0:
         raise ValueError(f"{name}: expected at least one sample, got none.")
     if array.dtype.kind == "O" or (array.dtype.kind == "U" and not isinstance(values, np.ndarray)):
-        array = _plain_array(np.asarray(values, dtype=object).reshape(array.shape), name)
+        array = plain_labels(np.asarray(values, dtype=object).reshape(array.shape), name)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{name}: expected labels, got NaN or infinity.")
     return array
 
 
-def _plain_array(values: NDArray[np.object_], name: str) -> NDArray[Any]:
+def _is_gap(value: Any) -> bool:
+    # pandas.NA is neither equal nor unequal to itself
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
+
+
+def plain_labels(values: NDArray[np.object_], name: str) -> NDArray[Any]:
     """An array of Python objects as one of text or of numbers; a list of both would silently become text."""
     flat = values.ravel().tolist()
-    # pandas.NA is neither equal nor unequal to itself
-    if any(v is None or type(v).__name__ in ("NAType", "NaTType") or v != v for v in flat):
+    if any(map(_is_gap, flat)):
         raise ValueError(f"{name}: expected labels, got a missing value.")
     text = [isinstance(v, str) for v in flat]
     if any(text) and not all(text):
-        raise TypeError(f"{name}: holds both text and numbers; make all labels one or the other.")
+        raise TypeError(f"{name}: holds both text and numbers; convert the labels to one type.")
     return np.array(flat).reshape(values.shape)
 
 
@@ -171,10 +176,9 @@ def class_labels(*arrays: NDArray[Any], labels: Sequence[Hashable] | None = None
         raise TypeError("y_true and y_pred: one holds text, the other numbers; convert one of them.")
     found = np.unique(np.concatenate([np.unique(a) for a in arrays]))
     classes = tuple(found.tolist())
-    for pair in _CONVENTIONAL_PAIRS:
-        if len(classes) == 1 and classes[0] in pair:
-            kind: Any = type(classes[0])
-            return (kind(pair[0]), kind(pair[1]))
+    if len(classes) == 1 and classes[0] in (-1, 0, 1):  # completed to its usual pair
+        kind: Any = type(classes[0])
+        return (kind(-1 if classes[0] == -1 else 0), kind(1))
     return classes
 
 
@@ -206,5 +210,202 @@ def checked_weights(sample_weight: ArrayLike | None, n: int, *, all_zero: bool =
     if not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError("sample_weight: expected finite weights >= 0.")
     if not all_zero and not weight.any():
-        raise ValueError("sample_weight: all weights are zero.")
+        raise ValueError(
+            "sample_weight: all weights are zero. Sample weights must contain at least one non-zero number."
+        )
     return weight
+
+
+def combined_weights(
+    target: Target, sample_weight: ArrayLike | None, class_weight: Any
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Weights for training (sample times class weights) and for the metric (sample weights), both (n,) of mean 1.
+
+    ``class_weight`` is None, ``"balanced"`` or a dictionary.
+    """
+    from sklearn.utils.class_weight import compute_class_weight
+
+    given = checked_weights(sample_weight, len(target.codes))
+    weight = trained = np.ones(len(target.codes)) if given is None else given / given.mean()
+    if class_weight is not None:
+        if target.task == "multilabel":
+            raise ValueError("class_weight: has no meaning for a multi-label target; use sample_weight.")
+        for label, value in class_weight.items() if isinstance(class_weight, dict) else ():
+            if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
+                raise ValueError(f"class_weight: expected finite weights >= 0, got {value!r} for class {label!r}.")
+        by_class = compute_class_weight(class_weight, classes=target.classes, y=target.truth)
+        trained = weight * by_class[target.codes]
+        if not trained.sum() > 0:
+            raise ValueError("class_weight: all rows have weight zero.")
+        trained = trained / trained.mean()
+    return trained.astype(np.float32), weight.astype(np.float32)
+
+
+def row_count(X: Any) -> int:
+    """Rows of a table, at least one."""
+    from sklearn.utils.validation import _num_samples
+
+    rows = int(_num_samples(X))
+    check_two_dimensions(X)
+    if not rows:
+        raise ValueError("X: Found array with 0 sample(s), a minimum of 2 is required.")
+    return rows
+
+
+def check_two_dimensions(X: Any) -> None:
+    """Refuse a single row or column that has not been made a table."""
+    if len(getattr(X, "shape", (0, 0))) == 1:
+        raise ValueError(
+            "X: Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) for one row, "
+            "X.reshape(-1, 1) for one column."
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be predicted.
+
+    Attributes:
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        classes: Class labels in sorted order; label names for a multi-label target.
+        codes: Positions among the classes (n,), or 0/1 (n, labels).
+    """
+
+    task: Task
+    classes: NDArray[Any]
+    codes: NDArray[np.int64]
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The classes as plain Python values."""
+        return tuple(self.classes.tolist())
+
+    @property
+    def truth(self) -> NDArray[Any]:
+        """Labels (n,), or 0/1 (n, labels): what metrics take."""
+        return self.codes if self.task == "multilabel" else self.classes[self.codes]
+
+    @property
+    def smallest_class(self) -> int:
+        """Rows of the rarest class, or positives of the rarest label."""
+        counts = self.codes.sum(axis=0) if self.task == "multilabel" else np.bincount(self.codes)
+        return int(counts.min())
+
+
+def read_target(y: Any, rows: int) -> Target:
+    """Read y: labels of any sortable kind (n,), or 0/1 indicators (n, labels).
+
+    >>> read_target(["b", "a", "b"], 3).codes
+    array([1, 0, 1])
+    """
+    from sklearn.utils import column_or_1d
+    from sklearn.utils.multiclass import check_classification_targets
+
+    array = _without_gaps(y)
+    if array.ndim == 2 and array.shape[1] > 1:
+        names = range(array.shape[1]) if _column_names(y) is None else y.columns
+        target = Target("multilabel", np.asarray(names), _read_indicators(array))
+    else:
+        array = column_or_1d(array, warn=True)
+        if array.dtype == object:
+            array = plain_labels(array, "y")
+        check_classification_targets(array)
+        classes, codes = np.unique(array, return_inverse=True)
+        target = Target("binary" if len(classes) == 2 else "multiclass", classes, codes.astype(np.int64))
+    if len(array) != rows:
+        raise ValueError(
+            f"y: expected one label per row of X, {rows}, got {len(array)}: inconsistent numbers of samples."
+        )
+    if len(target.classes) < 2:
+        only = target.classes.tolist()[0]
+        raise ValueError(f"y: holds one class only, {only!r}; a classifier needs at least two classes.")
+    return target
+
+
+def read_truth(y: Any, task: Task, classes: NDArray[Any]) -> NDArray[Any]:
+    """Read y to score predictions: labels (n,), or 0/1 (n, labels) in the order of the classes.
+
+    Task and classes are those of the fitted target. Columns of a frame are matched by name.
+
+    >>> import pandas as pd
+    >>> read_truth(pd.DataFrame({"b": [0, 0], "a": [1, 0]}), "multilabel", np.array(["a", "b"]))
+    array([[1, 0],
+           [0, 0]])
+    """
+    if task != "multilabel":
+        return _dense(y)
+    array = _without_gaps(y)
+    if array.ndim != 2 or array.shape[1] != len(classes):
+        raise ValueError(
+            f"y: expected 0/1 indicators of shape (n, {len(classes)}), one column per label, got {array.shape}."
+        )
+    order = _column_order(_column_names(y), classes.tolist())
+    return _read_indicators(array)[:, order]
+
+
+def _column_names(y: Any) -> list[Any] | None:
+    """The names of a frame's columns, checked; None for what has none."""
+    if not hasattr(y, "columns"):
+        return None
+    names = list(_given_labels(y.columns) or ())
+    for name in names:
+        if not isinstance(name, str | int | float) or name in (math.inf, -math.inf) or name != name:
+            raise ValueError(f"y: expected columns named by text or numbers, got {name!r}; rename the columns.")
+    if twice := repeated(names):
+        raise ValueError(f"y: expected columns of different names, got {twice[0]!r} twice; rename the columns.")
+    return names
+
+
+def _column_order(names: list[Any] | None, classes: list[Any]) -> list[int]:
+    """Where the column of each class is; names that only count the columns are none."""
+    places = list(range(len(classes)))
+    if names is not None and set(names) == set(classes):
+        return [names.index(label) for label in classes]
+    if names in (None, places) or (classes == places and not set(names or ()) & set(classes)):
+        return places
+    other = next(name for name in names or () if name not in classes)
+    raise ValueError(
+        f"y: expected the columns {classes[:20]}, as at fit, got {(names or [])[:20]}: {other!r} is not among them; "
+        "rename the columns, or give an array with the columns in that order."
+    )
+
+
+def _read_indicators(array: NDArray[Any]) -> NDArray[np.int64]:
+    from sklearn.utils.multiclass import type_of_target
+
+    plain = np.array(array.tolist()) if array.dtype == object else array
+    kind = type_of_target(plain)
+    if kind != "multilabel-indicator" or not np.isin(plain, (0, 1)).all():
+        values = f" with the values {np.unique(plain).tolist()}" if kind == "multilabel-indicator" else ""
+        raise ValueError(
+            f"y: expected labels of shape (n,) or 0/1 indicators of shape (n, labels), got {kind} of shape "
+            f"{array.shape}{values}."
+        )
+    return plain.astype(np.int64)
+
+
+def _dense(y: Any) -> NDArray[Any]:
+    return np.asarray(y.toarray() if hasattr(y, "toarray") else y)
+
+
+def _without_gaps(y: Any) -> NDArray[Any]:
+    """An array of labels without gaps."""
+    array = _dense(y)
+    if array.dtype.kind in "fc":
+        bad = ~np.isfinite(array)
+    else:
+        bad = np.array([_is_gap(value) for value in array.flat] if array.dtype == object else [], dtype=bool)
+    if bad.any():
+        raise ValueError(
+            f"y: Input y contains NaN or infinity (or None), {int(bad.sum())} of them; drop the rows without a label."
+        )
+    return array
+
+
+def repeated(names: Iterable[Any]) -> list[Any]:
+    """The names that occur more than once, in their order.
+
+    >>> repeated(["a", "b", "a"])
+    ['a']
+    """
+    return [name for name, count in Counter(names).items() if count > 1]

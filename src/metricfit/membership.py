@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from metricfit.numerics import safe_divide
+from metricfit.inputs import safe_divide
 from metricfit.steps import Step
 
 __all__ = ["dynamic_membership", "dynamic_threshold", "threshold_membership"]

@@ -19,19 +19,9 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "Amplifier",
-    "Annealed",
-    "Custom",
-    "Heaviside",
-    "Identity",
-    "Linear",
-    "Sigmoid",
-    "Step",
-    "StepLike",
-    "Tabulated",
-    "check_temperature",
-    "get",
-]
+    "Amplifier", "Annealed", "Custom", "FivePoints", "Heaviside", "Identity", "Linear", "Sigmoid", "Step", "StepLike",
+    "Tabulated", "check_temperature", "get",
+]  # fmt: skip
 
 THRESHOLD_MARGIN = 1e-6
 """Thresholds are kept inside (margin, 1 - margin): at 0 and 1 the five points of eq. 5 coincide."""
@@ -68,8 +58,42 @@ class Step(ABC):
         return f"{self.name}:{parts}" if parts else self.name
 
 
+class FivePoints(Step):
+    """Linear between (0, 0), (tau - w/2, delta), (tau, 1/2), (tau + w/2, 1 - delta) and (1, 1) (btg eq. 5)."""
+
+    @property
+    @abstractmethod
+    def knots(self) -> tuple[float | Tensor, float | Tensor]:
+        """The height delta, and the middle width w in units of min(tau, 1 - tau)."""
+
+    def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
+        """The three lines."""
+        tau = torch.as_tensor(tau, dtype=p.dtype, device=p.device)
+        margin = max(THRESHOLD_MARGIN, torch.finfo(p.dtype).eps)  # in half precision 1 - 1e-6 is 1
+        tau = tau.clamp(margin, 1 - margin)
+        smallest = max(SMALLEST_WIDTH, torch.finfo(p.dtype).tiny)
+        delta, factor = (x.to(p.dtype) if isinstance(x, Tensor) and x.ndim else x for x in self.knots)
+        width = (factor * torch.minimum(tau, 1 - tau)).clamp_min(smallest)
+        # Each segment is written so that it neither cancels at small widths nor divides by zero where it is not used
+        # (at T = 0.4 the outer segments have no length). Segments are distinguished by p - tau, which is exact near
+        # tau: compared with tau + width / 2, rounded, a narrow middle would overshoot 0 and 1.
+        offset, half = p - tau, width / 2
+        below = p * (delta / (tau - half).clamp_min(smallest))
+        between = 0.5 + offset * ((1 - 2 * delta) / width)
+        above = 1 - (1 - p) * (delta / (1 - tau - half).clamp_min(smallest))
+        return torch.where(offset < -half, below, torch.where(offset > half, above, between))
+
+    def lipschitz(self, tau: float = 0.5) -> float:
+        """The steepest of the three slopes."""
+        if not 0 <= tau <= 1:
+            raise ValueError(f"tau: expected a threshold in [0, 1], got {tau}.")
+        tau = min(max(tau, THRESHOLD_MARGIN), 1 - THRESHOLD_MARGIN)
+        delta, factor = map(float, self.knots)
+        return max(_slopes(tau, delta, max(factor * min(tau, 1 - tau), SMALLEST_WIDTH)))
+
+
 @dataclass(frozen=True)
-class Annealed(Step):
+class Annealed(FivePoints):
     """EAST's step (east eq. 4): ``Linear`` with delta = T and a middle width of 5 T min(tau, 1 - tau).
 
     At T = 0.2 it is ``Linear(delta=0.2)``; as T goes to 0 it tends to the exact step.
@@ -87,31 +111,18 @@ class Annealed(Step):
     temperature: float | Tensor = 0.2
 
     def __post_init__(self) -> None:
-        """Check the temperature; a tensor's value is not looked at, which would wait for its device."""
-        if not isinstance(self.temperature, Tensor):
+        if not isinstance(self.temperature, Tensor):  # to look at a tensor's value would wait for its device
             object.__setattr__(self, "temperature", check_temperature(self.temperature))
 
-    def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
-        """The five points at the temperature."""
-        tau, temperature = _inner_threshold(p, tau), self.temperature
-        if isinstance(temperature, Tensor) and temperature.ndim:  # several would otherwise decide on the dtype
-            temperature = temperature.to(p.dtype)
-        smallest = max(SMALLEST_WIDTH, torch.finfo(p.dtype).tiny)
-        width = (5 * temperature * torch.minimum(tau, 1 - tau)).clamp_min(smallest)
-        return _five_points(p, tau, temperature, width)
-
-    def lipschitz(self, tau: float = 0.5) -> float:
-        """The steepest of the three slopes."""
-        tau = _inner_number(tau)
-        temperature = float(self.temperature)
-        return max(_slopes(tau, temperature, max(5 * temperature * min(tau, 1 - tau), SMALLEST_WIDTH)))
+    @property
+    def knots(self) -> tuple[float | Tensor, float | Tensor]:
+        """T and 5 T."""
+        return self.temperature, 5 * self.temperature
 
 
 @dataclass(frozen=True)
-class Linear(Step):
+class Linear(FivePoints):
     """The five-point linear approximation of btg eq. 5, with a middle width of min(tau, 1 - tau).
-
-    The points are (0, 0), (tau - w/2, delta), (tau, 1/2), (tau + w/2, 1 - delta) and (1, 1).
 
     Args:
         delta: Height of the first knot, in (0, 0.5).
@@ -124,19 +135,13 @@ class Linear(Step):
     delta: float = 0.1
 
     def __post_init__(self) -> None:
-        """Check delta."""
         if not 0 < _number("delta", self.delta) < 0.5:
             raise ValueError(f"delta: expected a number in (0, 0.5), got {self.delta}.")
 
-    def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
-        """The five points."""
-        tau = _inner_threshold(p, tau)
-        return _five_points(p, tau, self.delta, torch.minimum(tau, 1 - tau))
-
-    def lipschitz(self, tau: float = 0.5) -> float:
-        """The steepest of the three slopes."""
-        tau = _inner_number(tau)
-        return max(_slopes(tau, self.delta, min(tau, 1 - tau)))
+    @property
+    def knots(self) -> tuple[float, float]:
+        """Delta and 1."""
+        return self.delta, 1.0
 
 
 @dataclass(frozen=True)
@@ -154,8 +159,7 @@ class Sigmoid(Step):
     k: float = 10.0
 
     def __post_init__(self) -> None:
-        """Check k."""
-        _positive("k", self.k)
+        _check_positive("k", self.k)
 
     def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
         """The sigmoid of k (p - tau)."""
@@ -182,8 +186,7 @@ class Amplifier(Step):
     sharpness: float = 73.0
 
     def __post_init__(self) -> None:
-        """Check the sharpness."""
-        _positive("sharpness", self.sharpness)
+        _check_positive("sharpness", self.sharpness)
 
     def __call__(self, p: Tensor, tau: Tensor | float = 0.5) -> Tensor:
         """The sigmoid of L (p - 1/2)."""
@@ -285,7 +288,6 @@ class Tabulated(Step):
     slopes: Tensor = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Compute the table."""
         for name, decimals in (("tau_decimals", self.tau_decimals), ("p_decimals", self.p_decimals)):
             if not 1 <= decimals <= 4:
                 raise ValueError(f"{name}: expected 1, 2, 3 or 4 decimals, got {decimals}.")
@@ -326,7 +328,6 @@ class Tabulated(Step):
         return float((self(p, taus) - self.step(p, taus)).abs().max())
 
     def __str__(self) -> str:
-        """The step's spec, in brackets."""
         return f"tabulated({self.step})"
 
 
@@ -395,36 +396,12 @@ def _number(name: str, value: Any) -> float:
     return float(value)
 
 
-def _positive(name: str, value: Any) -> None:
+def _check_positive(name: str, value: Any) -> None:
     if not 0 < _number(name, value) < math.inf:
         raise ValueError(f"{name}: expected a number > 0, got {value}.")
-
-
-def _inner_number(tau: float) -> float:
-    if not 0 <= tau <= 1:
-        raise ValueError(f"tau: expected a threshold in [0, 1], got {tau}.")
-    return min(max(tau, THRESHOLD_MARGIN), 1 - THRESHOLD_MARGIN)
-
-
-def _inner_threshold(p: Tensor, tau: Tensor | float) -> Tensor:
-    tau = torch.as_tensor(tau, dtype=p.dtype, device=p.device)
-    margin = max(THRESHOLD_MARGIN, torch.finfo(p.dtype).eps)  # in half precision 1 - 1e-6 is 1
-    return tau.clamp(margin, 1 - margin)
 
 
 def _slopes(tau: float, delta: float, width: float) -> tuple[float, float, float]:
     """The slopes m1, m2, m3 of the three segments of the five-point step."""
     low, high = tau - width / 2, 1 - tau - width / 2
     return delta / low if low > 0 else 0.0, (1 - 2 * delta) / width, delta / high if high > 0 else 0.0
-
-
-def _five_points(p: Tensor, tau: Tensor, delta: Tensor | float, width: Tensor) -> Tensor:
-    # Each segment is written so that it neither cancels at small widths nor divides by zero where it is not used (at
-    # T = 0.4 the outer segments have no length). Segments are distinguished by p - tau, which is exact near tau:
-    # compared with tau + width / 2, rounded, a narrow middle would overshoot 0 and 1.
-    smallest = max(SMALLEST_WIDTH, torch.finfo(p.dtype).tiny)
-    offset, half = p - tau, width / 2
-    below = p * (delta / (tau - half).clamp_min(smallest))
-    between = 0.5 + offset * ((1 - 2 * delta) / width)
-    above = 1 - (1 - p) * (delta / (1 - tau - half).clamp_min(smallest))
-    return torch.where(offset < -half, below, torch.where(offset > half, above, between))

@@ -16,13 +16,9 @@ from hypothesis import strategies as st
 
 from metricfit import MetricLoss, fast, metrics
 from metricfit.confusion import ConfusionMatrix
-from metricfit.fast import batch as compiled
-from metricfit.fast import closed_form
-from metricfit.fast.batch import CompiledBatch, parts_of
-from metricfit.fast.closed_form import torch_batch
-from metricfit.fast.derivative import closed_form_of, loss_of_sums
-from metricfit.losses.metric_loss import Batch
-from metricfit.losses.options import LossOptions
+from metricfit.fast import CompiledBatch, closed_form, parts_of
+from metricfit.fast.closed_form import closed_form_of, loss_of_sums, torch_batch
+from metricfit.losses.metric_loss import Batch, LossOptions
 from metricfit.membership import dynamic_membership
 from metricfit.steps import Annealed, Linear, Sigmoid
 from tests.helper import generator
@@ -168,7 +164,7 @@ class TestParts:
 
     @pytest.mark.parametrize("classes", [5, 200])
     def test_several_threads_give_the_same_numbers_every_time(self, monkeypatch, classes):
-        monkeypatch.setattr(compiled, "SERIAL_ELEMENTS", 0)
+        monkeypatch.setattr(fast, "SERIAL_ELEMENTS", 0)
         threads = torch.get_num_threads()
         scores, target, weight = samples(500, classes, dtype=torch.float32)
         direction = torch.rand(classes, classes, generator=generator(5))
@@ -187,12 +183,12 @@ class TestParts:
     def test_a_forked_child_does_not_wait_for_its_parents_threads(self):
         code = """
 import os, torch
-from metricfit.fast import batch
+from metricfit import fast
 torch.set_num_threads(2)
-batch.run(lambda begin, end: 0, 10**6, 4)
+fast.run(lambda begin, end: 0, 10**6, 4)
 pid = os.fork()
 if pid == 0:
-    os._exit(batch.run(lambda begin, end: end - 1, 10**6, 4))
+    os._exit(fast.run(lambda begin, end: end - 1, 10**6, 4))
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
 """
         subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
@@ -315,7 +311,7 @@ class TestLoss:
     def test_images_are_read_where_they_lie(self):
         scores = torch.randn(2, 3, 4, 5, generator=generator())
         for tensor in (scores, scores.contiguous(memory_format=torch.channels_last), scores[:, :, 0, 0].contiguous()):
-            array = compiled.samples_and_classes(tensor)
+            array = fast.samples_and_classes(tensor)
             assert array.__array_interface__["data"][0] == tensor.data_ptr()
 
     @pytest.mark.usefixtures("way")

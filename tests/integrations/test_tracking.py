@@ -20,7 +20,7 @@ from metricfit.training.history import EpochEnd, EpochRecord
 from tests.helper import make_classifier
 
 
-def event(epoch: int, run: str = "metric", metric: float = 0.5) -> EpochEnd:
+def event(epoch: int, run: str = "network", metric: float = 0.5) -> EpochEnd:
     return EpochEnd(run, EpochRecord(epoch, 0.25, metric, metric, 0.75, 0.2, 0.01, 5, 0.5), 10)
 
 
@@ -48,13 +48,13 @@ def test_mlflow_gets_the_numbers_of_each_epoch(monkeypatch: pytest.MonkeyPatch) 
     assert callback(event(3)) is None, "a true result would end the training"
     name, (values,), options = journal.calls[0]
     assert (name, options) == ("log_metrics", {"step": 3})
-    assert values["a/metric/hard_metric"] == 0.5
-    assert values["a/metric/loss"] == 0.25
+    assert values["a/network/hard_metric"] == 0.5
+    assert values["a/network/loss"] == 0.25
     assert not any("epoch" in key for key in values)
     MLflow(run_id="r1")(event(4, metric=math.nan))
     _, (values,), options = journal.calls[1]
     assert options == {"step": 4, "run_id": "r1"}
-    assert "metric/hard_metric" not in values, "an epoch without validation has no metric"
+    assert "network/hard_metric" not in values, "an epoch without validation has no metric"
 
 
 def test_wandb_counts_the_epochs_of_each_run_on_an_axis_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,18 +63,18 @@ def test_wandb_counts_the_epochs_of_each_run_on_an_axis_of_its_own(monkeypatch: 
     callback = WandB()
     for number in (1, 2):
         callback(event(number))
-    callback(event(1, run="baseline"))
+    callback(event(1, run="network_ce"))
     defined = [
         (args[0], options.get("step_metric")) for name, args, options in journal.calls if name == "define_metric"
     ]
     assert defined == [
-        ("metric/epoch", None),
-        ("metric/*", "metric/epoch"),
-        ("baseline/epoch", None),
-        ("baseline/*", "baseline/epoch"),
+        ("network/epoch", None),
+        ("network/*", "network/epoch"),
+        ("network_ce/epoch", None),
+        ("network_ce/*", "network_ce/epoch"),
     ]
     logged = [args[0] for name, args, _ in journal.calls if name == "log"]
-    assert [row.get("metric/epoch", row.get("baseline/epoch")) for row in logged] == [1, 2, 1]
+    assert [row.get("network/epoch", row.get("network_ce/epoch")) for row in logged] == [1, 2, 1]
     journal.run = None
     with pytest.raises(RuntimeError, match=r"call wandb.init\(project=…\) before training"):
         callback(event(3))
@@ -119,8 +119,10 @@ def test_tensorboard_reads_what_a_classifier_wrote(tmp_path: Path) -> None:
     ).fit(X, y)
     tracker.close()
     read = EventAccumulator(str(tmp_path)).Reload()
-    assert {"metric/loss", "metric/hard_metric", "baseline/loss", "metric/temperature"} <= set(read.Tags()["scalars"])
-    written = read.Scalars("metric/loss")
+    assert {"network/loss", "network/hard_metric", "network_ce/loss", "network/temperature"} <= set(
+        read.Tags()["scalars"]
+    )
+    written = read.Scalars("network/loss")
     assert [one.step for one in written] == classifier.history_["epoch"].tolist()
     assert [one.value for one in written] == pytest.approx(classifier.history_["loss"].tolist(), rel=1e-6)
     # scikit-learn copies parameters, also while the file is open.
@@ -143,7 +145,7 @@ def test_mlflow_reads_what_a_classifier_wrote(tmp_path: Path, monkeypatch: pytes
     mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
     with mlflow.start_run() as run:
         classifier = trained_with(MLflow())
-    written = mlflow.MlflowClient().get_metric_history(run.info.run_id, "metric/loss")
+    written = mlflow.MlflowClient().get_metric_history(run.info.run_id, "network/loss")
     assert [one.step for one in written] == classifier.history_["epoch"].tolist()
     assert [one.value for one in written] == pytest.approx(classifier.history_["loss"].tolist())
 
@@ -155,6 +157,6 @@ def test_wandb_keeps_what_a_classifier_wrote(tmp_path: Path, monkeypatch: pytest
     run = wandb.init(mode="offline", dir=tmp_path, project="metricfit")
     classifier = trained_with(WandB())
     last = classifier.history_.iloc[-1]
-    assert run.summary["metric/epoch"] == last["epoch"]
-    assert run.summary["metric/loss"] == pytest.approx(last["loss"])
+    assert run.summary["network/epoch"] == last["epoch"]
+    assert run.summary["network/loss"] == pytest.approx(last["loss"])
     run.finish()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
-from metricfit.metrics.averaging import quote, spell
+from metricfit.metrics.base import quote, spell
 
 MATRIX = torch.tensor([[5.0, 1.0, 2.0], [0.0, 4.0, 1.0], [3.0, 0.0, 7.0]], dtype=torch.float64)
 

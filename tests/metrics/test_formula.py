@@ -7,14 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metricfit.fast.closed_form import coefficients
 from metricfit.metrics.formula import trace
-from metricfit.metrics.translation import fraction
 from metricfit.metrics.translation import javascript as javascript_of
 from metricfit.metrics.translation import text as text_of
 
 
 def value_of(function, undefined=0.0, **counts):
-    return trace(function).of_counts(counts, {}, undefined)
+    return trace(function).of_counts(counts.__getitem__, {}, undefined)
 
 
 @given(st.floats(0, 1e12))
@@ -80,5 +80,5 @@ def test_brackets(function, text, javascript):
         (lambda c: c.tp + c.fp, None),
     ],
 )
-def test_fraction(function, expected):
-    assert fraction(trace(function), {}) == expected
+def test_coefficients_of_a_fraction(function, expected):
+    assert coefficients(trace(function), {}) == expected

@@ -8,22 +8,40 @@ one over the middle leaves more.
 
 Tensors are (b, classes, l), so that a table (l = 1), its transpose (b = 1) and images with their classes in front are
 the same to every formula; what a sample has of its own is (b, 1, l).
+
+Between the two passes counts become a loss and its gradient. Autograd serves every metric, but on a small batch the
+dozens of tiny tensor operations of a metric and of its backward pass cost more than all samples together. MCC and
+fractions of counts (F1, recall, Jaccard, …) are therefore differentiated by hand as well. They need three vectors of
+the matrix: diagonal, sums of rows, sums of columns. Their gradient is G[t, k] = row[t] + column[k] + (t = k)
+diagonal[k], in which row[t] moves nothing, since the memberships of a sample sum to one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.numerics import accumulation_dtype
+from metricfit.confusion import ConfusionMatrix
+from metricfit.inputs import Task, accumulation_dtype
+from metricfit.metrics import MCC, FormulaMetric, Metric
+from metricfit.metrics.formula import COUNTS, Formula
 
-__all__ = ["Points", "TorchBatch", "TwoClasses", "torch_batch"]
+if TYPE_CHECKING:
+    from metricfit.losses.companions import ConfusionMemory
+    from metricfit.losses.metric_loss import LossOptions
+
+__all__ = [
+    "ClosedForm", "Points", "TorchBatch", "TwoClasses", "closed_form_of", "fraction", "loss_of_matrices",
+    "loss_of_sums", "mcc", "torch_batch",
+]  # fmt: skip
+
+Array = np.ndarray[Any, Any]
 
 BLOCK_ELEMENTS = 2**18
 """On a CPU: temporaries of this size stay in the caches, and the fixed cost of the operations on a block is small."""
@@ -71,13 +89,8 @@ class Points(NamedTuple):
 class Counted:
     """A block and what its gradient needs.
 
-    Attributes:
-        u: Probabilities in units of the threshold, (b, classes, l).
-        h: Their steps, not yet divided by their sum.
-        inverse: 1 / sum of steps, (b, 1, l); so are the others.
-        total: The sum of u.
-        largest: The largest u.
-        second: The second largest.
+    u are probabilities in units of the threshold and h their steps, (b, classes, l), not yet divided by their sum; per
+    sample, (b, 1, l), 1 / sum of h, the sum of u, the largest u and the second largest.
     """
 
     u: Tensor
@@ -147,7 +160,7 @@ def _number(value: Any, like: Tensor) -> Tensor:
 
 
 class TorchBatch:
-    """:class:`metricfit.fast.batch.CompiledBatch` in torch, without autograd; arguments as there.
+    """:class:`metricfit.fast.CompiledBatch` in torch, without autograd; arguments as there.
 
     ``may_wait`` says whether values may be looked at, for which a device has to finish.
     """
@@ -175,9 +188,8 @@ class TorchBatch:
         keeps = keeps and scores.numel() <= KEPT_ELEMENTS
         rows = self.members * classes
         hits = torch.zeros(rows, dtype=torch.float64, device=scores.device) if by_class else None
-        sums = torch.zeros(
-            (classes, self.members) if by_class else (rows, classes), dtype=self.dtype, device=scores.device
-        )
+        shape = (classes, self.members) if by_class else (rows, classes)
+        sums = torch.zeros(shape, dtype=self.dtype, device=scores.device)
         for i, block in enumerate(blocks):
             counted = self._count(i, block)
             share, cells = self._share(i, counted), self.cells[i].flatten()
@@ -196,13 +208,8 @@ class TorchBatch:
         if hits is None:
             counts = sums.reshape(self.members, classes, classes).double()
             return None if self.may_wait and counts.sum().isnan().item() else counts
-        true = torch.zeros_like(hits)
-        weights = (
-            torch.ones_like(self.all_cells, dtype=torch.float64)
-            if self.all_weights is None
-            else self.all_weights.double()
-        )
-        true.index_add_(0, self.all_cells, weights)
+        weights = None if self.all_weights is None else self.all_weights.double()
+        true = torch.bincount(self.all_cells, weights, minlength=rows).double()
         shape = (self.members, classes)
         sums_of_classes = torch.stack([hits.reshape(shape), true.reshape(shape), sums.T.double()], dim=1).numpy()
         total = sums_of_classes.sum()
@@ -392,3 +399,202 @@ def _are_within(values: Tensor, end: float) -> bool:
     """Whether all are in [0, end)."""
     least, most = values.aminmax()
     return bool(least.item() >= 0 and most.item() < end)
+
+
+TINY = 1.1754943508222875e-38
+"""Denominators up to here count as 0, as in float32."""
+
+
+_ONE = np.array([0.0, 0.0, 0.0, 0.0, 1.0])  # coefficients of (tp, fp, fn, tn) and, last, a constant
+_Form = tuple[Any, Any] | None  # a numerator and a denominator
+
+
+def coefficients(formula: Formula, parameters: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Of (tp, fp, fn, tn) above and below, where the formula is a quotient of linear forms of the counts of a class."""
+    form: _Form = formula.replay(_linear, parameters)
+    if form is None or any(part[-1] for part in form):
+        return None
+    above, below = (tuple(part[:-1].tolist()) for part in form)
+    return above, below
+
+
+def _linear(step: str, *parts: Any) -> _Form:
+    if step in (*COUNTS, "n"):
+        return np.array([float(step in (count, "n")) for count in COUNTS] + [0.0]), _ONE
+    if step in ("number", "parameter"):
+        return (parts[-1] * _ONE, _ONE) if isinstance(parts[-1], (int, float)) else None
+    if len(parts) < 2 or any(part is None for part in parts):
+        return None
+    a, b = parts
+    first, second = (x[0][-1] if x[1] is _ONE and not x[0][:-1].any() else None for x in (a, b))  # if it is a number
+    if step in "+-":
+        sign = 1 if step == "+" else -1
+        if np.array_equal(a[1], b[1]):
+            return a[0] + sign * b[0], a[1]
+        if second is not None:
+            return a[0] + sign * second * a[1], a[1]
+        return None if first is None else (first * b[1] + sign * b[0], b[1])
+    if step == "**":
+        return None if first is None or second is None else (first**second * _ONE, _ONE)
+    if second is not None:
+        return a[0] * (second if step == "*" else 1 / second), a[1]
+    if step == "*":
+        return None if first is None else (first * b[0], b[1])
+    return (a[0], b[0]) if a[1] is _ONE and b[1] is _ONE else None
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """A metric whose gradient is known; its loss is 1 - metric.
+
+    Attributes:
+        numbers: The value of 0/0. A fraction has eight more: what tp, fp, fn and tn count in its numerator, and in
+            its denominator; MCC has none.
+        label: The class that a fraction is taken of; -1 for the mean over classes.
+    """
+
+    numbers: tuple[float, ...]
+    label: int
+
+    @cached_property
+    def array(self) -> Array:
+        """The numbers as the compiled loops take them."""
+        return np.array(self.numbers, np.float64)
+
+
+def closed_form_of(metric: Metric, task: Task) -> ClosedForm | None:
+    """The closed form of a metric of a matrix, where there is one.
+
+    >>> from metricfit import metrics
+    >>> closed_form_of(metrics.get("f1"), "binary")
+    ClosedForm(numbers=(0.0, 2.0, 0.0, 0.0, 0.0, 2.0, 1.0, 1.0, 0.0), label=1)
+    >>> closed_form_of(metrics.get("kappa"), "binary")
+    """
+    label: Any = getattr(metric, "label", None)
+    average, undefined = getattr(metric, "average", None), getattr(metric, "zero_division", 0.0)
+    if isinstance(metric, MCC):
+        return ClosedForm((float(undefined),), -1) if average == "auto" and label is None else None
+    found = coefficients(metric.program, metric.parameters) if isinstance(metric, FormulaMetric) else None
+    if found is None or metric.perfect != 1 or not metric.greater_is_better or getattr(metric, "whole", False):
+        return None
+    if undefined != undefined or average not in ("auto", "macro"):
+        return None
+    if label is None:
+        label = 1 if task == "binary" and average == "auto" else -1
+    elif not isinstance(label, int) or label < 0:
+        return None
+    return ClosedForm((float(undefined), *found[0], *found[1]), label)
+
+
+def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any) -> Any:
+    """1 - the (mean) fraction; its columns and diagonal into ``gradient``. All 0 without any weight.
+
+    Compiled where numba is there, since loops take a fraction of the time that whole arrays take to compile;
+    interpreted on lists where it is not, which for a few classes is quicker than NumPy.
+    """
+    hits, true, predicted, columns, diagonal = sums[0], sums[1], sums[2], gradient[0], gradient[1]
+    averaged, total = 0, 0.0
+    for k in range(len(hits)):
+        total += true[k]
+        averaged += label == k or (label < 0 and not (skip_absent and true[k] <= 0))
+    if not total > 0:
+        return 0.0
+    loss = 1.0
+    for k in range(len(hits)):
+        if not (label == k or (label < 0 and not (skip_absent and true[k] <= 0))):
+            continue
+        tp, fp, fn = hits[k], max(predicted[k] - hits[k], 0.0), max(true[k] - hits[k], 0.0)
+        tn = max(total - tp - fp - fn, 0.0)
+        below = form[5] * tp + form[6] * fp + form[7] * fn + form[8] * tn
+        if not below > TINY:
+            loss -= form[0] / averaged
+            continue
+        value = (form[1] * tp + form[2] * fp + form[3] * fn + form[4] * tn) / below
+        share = 1.0 / (below * averaged)
+        of_fp, of_tn = (form[2] - value * form[6]) * share, (form[4] - value * form[8]) * share
+        columns[k] = of_tn - of_fp
+        diagonal[k] = of_fp - of_tn - ((form[1] - value * form[5]) - (form[3] - value * form[7])) * share
+        loss -= value / averaged
+    return loss
+
+
+def mcc(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any) -> Any:
+    """1 - MCC, as :func:`fraction`; of all classes always."""
+    hits, true, predicted, columns, diagonal = sums[0], sums[1], sums[2], gradient[0], gradient[1]
+    correct = total = 0.0
+    for k in range(len(hits)):
+        correct += hits[k]
+        total += true[k]
+    if not total > 0:
+        return 0.0
+    covariance = correct / total
+    # Twice the sums over pairs of different classes: exactly 0 where there is only one.
+    spread = true_spread = before = true_before = 0.0
+    for k in range(len(hits)):
+        p, t = predicted[k] / total, true[k] / total
+        covariance -= p * t
+        spread += 2.0 * p * before
+        true_spread += 2.0 * t * true_before
+        before += p
+        true_before += t
+    if not (spread > TINY and true_spread > TINY):
+        return 1.0 - form[0]
+    norm = spread**0.5 * true_spread**0.5
+    value = covariance / norm
+    for k in range(len(hits)):
+        p, t = predicted[k] / total, true[k] / total
+        columns[k] = (value * (1.0 - p) / spread + t / norm) / total
+        diagonal[k] = -1.0 / (norm * total)
+    return 1.0 - value
+
+
+def loss_of_sums(form: ClosedForm, sums: Array, skip_absent: bool, is_compiled: bool) -> tuple[Array, Array]:
+    """The losses (M,), and columns and diagonal of their gradients, (M, 2, d).
+
+    Sums are hits, true and predicted weights of each class, (M, 3, d) in float64.
+    """
+    losses, gradient = np.empty(len(sums)), np.zeros((len(sums), 2, sums.shape[2]))
+    if is_compiled:
+        from metricfit.fast.lanes import losses_of_sums  # brings numba
+
+        losses_of_sums(sums, form.array, form.label, skip_absent, losses, gradient)
+        return losses, gradient
+    # One by one, the numbers of a list are read in a fraction of the time that those of an array take.
+    for member, lists in enumerate(sums.tolist()):
+        vectors: Any = [[0.0] * sums.shape[2], [0.0] * sums.shape[2]]
+        rule = fraction if form.numbers[1:] else mcc
+        losses[member] = rule(lists, form.numbers, form.label, skip_absent, vectors)
+        gradient[member] = vectors
+    return losses, gradient
+
+
+def loss_of_matrices(
+    options: LossOptions, form: ClosedForm | None, counts: Tensor, memory: ConfusionMemory | None, is_compiled: bool
+) -> tuple[Tensor, Tensor] | None:
+    """The loss of each member and its gradient; both 0 without any weight. None if a metric gives several numbers.
+
+    Counts are (M, d, d). Gradients are (M, 2, d) as in :func:`loss_of_sums` for a closed form; else autograd serves,
+    and they are (M, d, d).
+    """
+    members = options.members is not None
+    if form is None:
+        totals = counts.sum(dim=(1, 2))
+        with torch.enable_grad():
+            leaf = counts.detach().requires_grad_()
+            cm = ConfusionMatrix(leaf if members else leaf[0], options.task, options.labels, options.absent)
+            cm = cm if memory is None else memory(cm)
+            losses = options.metric.loss(lambda _: cm).reshape(-1)
+            if losses.shape != totals.shape:
+                return None
+            (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+        has_weight = totals > 0
+        return torch.where(has_weight, losses.detach(), 0.0), torch.where(has_weight[:, None, None], gradient, 0.0)
+    array: Array = counts.double().numpy()
+    weights = array.sum(axis=(1, 2), keepdims=True)
+    scale: Any = 1.0
+    if memory is not None:
+        blended, scale = memory.blend(array if members else array[0])
+        array, scale = blended.reshape(array.shape), np.reshape(scale, (-1, 1, 1)) * (weights > 0)
+    sums = np.stack([array.diagonal(axis1=1, axis2=2), array.sum(axis=2), array.sum(axis=1)], axis=1)
+    values, vectors = loss_of_sums(form, sums, options.absent == "skip", is_compiled)
+    return torch.from_numpy(values * (weights[:, 0, 0] > 0)), torch.from_numpy(vectors * scale)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from metricfit.fast.loops import (
+from metricfit.fast.lanes import (
     BAD_WEIGHT,
     DELTA,
     END,
@@ -28,7 +28,7 @@ from metricfit.fast.loops import (
     slope_at,
     step_at,
     two_largest,
-)
+)  # fmt: skip
 
 __all__ = ["count_rows", "pull_back_rows"]
 

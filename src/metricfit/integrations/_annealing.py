@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypedDict, get_args
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, get_args
 
 from torch import nn
 
 from metricfit.annealing import Mode as AnnealingMode
 from metricfit.annealing import TemperatureAnnealer
 
-__all__ = ["AnnealingMode", "AnnealingOptions", "Schedule", "missing_library"]
+__all__ = ["AnnealingMode", "Schedule", "losses_of", "needed"]
 
-
-class AnnealingOptions(TypedDict, total=False):
-    """Options of :class:`metricfit.TemperatureAnnealer`, passed on."""
-
-    factor: float
-    patience: int
-    min_delta: float
-    max_fruitless: int
-    every: int
-    minimum: float
-
-
-_EFFECTIVE: dict[str, set[str]] = {
-    "plateau": {"factor", "patience", "min_delta", "max_fruitless", "minimum"},
-    "epoch": {"factor", "every", "minimum"},
+_EFFECTIVE = {
+    "plateau": ("factor", "max_fruitless", "min_delta", "minimum", "patience"),
+    "epoch": ("every", "factor", "minimum"),
 }
 
 
@@ -43,7 +32,7 @@ class Schedule:
     """
 
     def __init__(
-        self, mode: AnnealingMode, monitor: str | None, usual: str, stop: bool, options: AnnealingOptions
+        self, mode: AnnealingMode, monitor: str | None, usual: str, stop: bool, options: dict[str, Any]
     ) -> None:
         if mode not in get_args(AnnealingMode):
             raise ValueError(f"mode: expected 'plateau' or 'epoch', got {mode!r}.")
@@ -51,7 +40,7 @@ class Schedule:
             raise ValueError("monitor: has no effect with mode='epoch', which cools by the clock.")
         for name in options:
             if name not in _EFFECTIVE[mode]:
-                *most, last = sorted(_EFFECTIVE[mode])
+                *most, last = _EFFECTIVE[mode]
                 raise ValueError(f"{name}: has no effect with mode={mode!r}, which takes {', '.join(most)} and {last}.")
         self.mode, self.monitor, self.stop, self.options = mode, monitor or usual, stop, options
         self.annealer: TemperatureAnnealer | None = None
@@ -63,16 +52,10 @@ class Schedule:
             raise RuntimeError("TemperatureAnnealing: training began without this callback; add it before training.")
         return self.annealer
 
-    def attach(self, module: nn.Module) -> TemperatureAnnealer:
-        """Cool every loss in a module; the schedule goes on where the losses are the same as before."""
-        losses = losses_of(module)
-        if self.annealer is None or [id(one) for one in self.annealer.losses] != [id(one) for one in losses]:
-            self.restart(losses)
-        return self.ready
-
-    def restart(self, losses: list[Any]) -> TemperatureAnnealer:
-        """Begin anew with these losses."""
-        self.annealer = TemperatureAnnealer(losses, mode=self.mode, **self.options)
+    def attach(self, losses: list[Any], *, anew: bool = False) -> TemperatureAnnealer:
+        """Cool these losses; unless it starts ``anew``, the schedule goes on where they are the same as before."""
+        if anew or self.annealer is None or [*map(id, self.annealer.losses)] != [*map(id, losses)]:
+            self.annealer = TemperatureAnnealer(losses, mode=self.mode, **self.options)
         return self.annealer
 
     def reach(self, epoch: int) -> None:
@@ -100,11 +83,8 @@ def losses_of(module: nn.Module) -> list[Any]:
     >>> [str(loss.metric) for loss in losses_of(nn.ModuleList([nn.Linear(2, 2), MetricLoss("mcc")]))]
     ['mcc']
     """
-    found = [
-        part
-        for part in module.modules()
-        if callable(getattr(part, "set_temperature", None)) and getattr(part, "temperature", None) is not None
-    ]
+    parts = [part for part in module.modules() if callable(getattr(part, "set_temperature", None))]
+    found = [part for part in parts if getattr(part, "temperature", None) is not None]
     if not found:
         raise ValueError(
             f"loss: {type(module).__name__} holds no loss with a temperature; assign it in __init__, such as "
@@ -113,6 +93,11 @@ def losses_of(module: nn.Module) -> list[Any]:
     return found
 
 
-def missing_library(library: str, extra: str) -> str:
-    """The error for an optional library that is not installed."""
-    return f"metricfit.integrations needs {library}; install it with: pip install 'metricfit[{extra}]'"
+@contextmanager
+def needed(library: str, extra: str) -> Iterator[None]:
+    """Imports of an optional library: where it is not installed, the error says how to install it."""
+    try:
+        yield
+    except ImportError as error:
+        advice = f"install it with: pip install 'metricfit[{extra}]'"
+        raise ImportError(f"metricfit.integrations needs {library}; {advice}") from error

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from metricfit.distributed import group_of, sum_over_processes
-from metricfit.integrations._annealing import AnnealingMode, AnnealingOptions, Schedule, missing_library
+from metricfit.integrations._annealing import AnnealingMode, Schedule, losses_of, needed
 
-if TYPE_CHECKING:
+with needed("transformers", "huggingface"):
     from transformers import TrainerCallback
-else:
-    try:
-        from transformers import TrainerCallback
-    except ImportError as error:
-        raise ImportError(missing_library("transformers", "huggingface")) from error
 
 __all__ = ["TemperatureAnnealing", "compute_loss_func"]
 
@@ -127,11 +122,11 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         *,
         mode: AnnealingMode = "plateau",
         stop: bool = True,
-        **options: Unpack[AnnealingOptions],
+        **options: Any,
     ) -> None:
         self.schedule = Schedule(mode, monitor, "eval_loss", stop, options)
         self.module: nn.Module = loss.loss if isinstance(loss, compute_loss_func) else loss
-        self.annealer = self.schedule.attach(self.module)
+        self.annealer = self.schedule.attach(losses_of(self.module))
         self._first = self._state()
         self._training = False
 

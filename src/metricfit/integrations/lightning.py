@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
-from metricfit.integrations._annealing import AnnealingMode, AnnealingOptions, Schedule, missing_library
+from metricfit.annealing import TemperatureAnnealer
+from metricfit.integrations._annealing import AnnealingMode, Schedule, losses_of, needed
 
-if TYPE_CHECKING:
-    import lightning.pytorch as pl
-    from lightning.pytorch import Callback
-
-    from metricfit.annealing import TemperatureAnnealer
-else:
+with needed("lightning", "lightning"):
     try:
         from lightning.pytorch import Callback
     except ImportError:
-        try:
-            from pytorch_lightning import Callback
-        except ImportError as error:
-            raise ImportError(missing_library("lightning", "lightning")) from error
+        from pytorch_lightning import Callback
+
+if TYPE_CHECKING:
+    import lightning.pytorch as pl
 
 __all__ = ["TemperatureAnnealing"]
 
@@ -50,7 +46,7 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         mode: AnnealingMode = "plateau",
         loss: str | None = None,
         stop: bool = True,
-        **options: Unpack[AnnealingOptions],
+        **options: Any,
     ) -> None:
         super().__init__()
         self.schedule, self.loss = Schedule(mode, monitor, "val_loss", stop, options), loss
@@ -73,7 +69,7 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         chosen = pl_module if self.loss is None else getattr(pl_module, self.loss, None)
         if chosen is None:
             raise ValueError(f"loss: {type(pl_module).__name__} has no attribute {self.loss!r}.")
-        self.schedule.attach(chosen)
+        self.schedule.attach(losses_of(chosen))
         self._restore()
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from metricfit.integrations._annealing import AnnealingMode, AnnealingOptions, Schedule, losses_of, missing_library
+from metricfit.integrations._annealing import AnnealingMode, Schedule, losses_of, needed
 
-try:
+with needed("skorch", "skorch"):
     from skorch.callbacks import Callback
-except ImportError as error:
-    raise ImportError(missing_library("skorch", "skorch")) from error
 
 __all__ = ["TemperatureAnnealing", "two_columns"]
 
@@ -77,18 +75,18 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         """Check the options and forget the schedule: the net starts afresh."""
         names = ("factor", "patience", "min_delta", "max_fruitless", "every", "minimum")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        self.schedule_ = Schedule(self.mode, self.monitor, "valid_loss", self.stop, cast(AnnealingOptions, given))
+        self.schedule_ = Schedule(self.mode, self.monitor, "valid_loss", self.stop, given)
         return self
 
     def on_epoch_begin(self, net: Any, **_: Any) -> None:
         """Catch up with the epochs of the history, and record the temperature of this one."""
-        schedule, past, losses = self._ready(), net.history[:-1], losses_of(net.criterion_)
+        schedule, past, losses = self._schedule, net.history[:-1], losses_of(net.criterion_)
         annealer = schedule.annealer
         if annealer is None or annealer.losses != losses or annealer.steps != len(past):
             if past:
                 for loss in losses:
                     loss.set_temperature(past[0].get("temperature", float(loss.temperature)))
-            annealer = schedule.restart(losses)
+            annealer = schedule.attach(losses, anew=True)
             for number, epoch in enumerate(past, start=1):
                 self._count(number, epoch)
         net.history.record("temperature", annealer.temperature)
@@ -101,12 +99,13 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
             raise KeyboardInterrupt  # how skorch's own callbacks end training
 
     def _count(self, number: int, epoch: dict[str, Any]) -> bool:
-        schedule = self._ready()
+        schedule = self._schedule
         schedule.reach(number)
         missing = f"the history has no {schedule.monitor!r}; leave train_split on, or name one of {{}}."
         return schedule.observe({key: value for key, value in epoch.items() if key != "batches"}, missing)
 
-    def _ready(self) -> Schedule:
+    @property
+    def _schedule(self) -> Schedule:
         if self.schedule_ is None:
             raise RuntimeError("TemperatureAnnealing: the net was not initialized with this callback.")
         return self.schedule_

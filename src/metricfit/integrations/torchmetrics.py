@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from metricfit.confusion import Absent, as_confusion_matrix, hard_confusion_matrix
 from metricfit.inputs import Task, check_task
-from metricfit.integrations._annealing import missing_library
-from metricfit.losses.options import with_average
+from metricfit.integrations._annealing import needed
+from metricfit.losses.metric_loss import with_average
 from metricfit.metrics import MetricLike, get
 
-if TYPE_CHECKING:
+with needed("torchmetrics", "torchmetrics"):
     from torchmetrics import Metric as TorchMetric
-else:
-    try:
-        from torchmetrics import Metric as TorchMetric
-    except ImportError as error:
-        raise ImportError(missing_library("torchmetrics", "torchmetrics")) from error
 
 __all__ = ["ConfusionMetric"]
 

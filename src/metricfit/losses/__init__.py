@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from metricfit.losses.memory import ConfusionMemory
+from metricfit.losses.companions import ConfusionMemory
 from metricfit.losses.metric_loss import MetricLoss, metric_loss
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from metricfit.confusion import indicator, probabilities
 from metricfit.distributed import sum_over_processes
-from metricfit.inputs import Samples, Task, check_task, flatten_inputs
-from metricfit.losses.cross_entropy import cross_entropy_of_samples
-from metricfit.numerics import safe_divide
+from metricfit.inputs import Samples, Task, check_task, flatten_inputs, safe_divide
+from metricfit.losses.companions import cross_entropy_of_samples
 
 __all__ = [
     "DiceLoss",

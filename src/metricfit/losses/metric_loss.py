@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import InitVar, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
-from metricfit.confusion import (
-    Absent,
-    ConfusionMatrix,
-    Grid,
-    as_confusion_matrix,
-    count_each_class,
-    count_samples,
-)
+from metricfit.confusion import Absent, ConfusionMatrix, Grid, as_confusion_matrix, count_each_class, count_samples
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
-from metricfit.inputs import Samples, Task, flatten_inputs, values_can_be_inspected
-from metricfit.losses.cross_entropy import Balance, class_weights, cross_entropy_of_sums, cross_entropy_sums
-from metricfit.losses.memory import ConfusionMemory
-from metricfit.losses.options import (
-    LossOptions,
-    as_weights,
-    check_sizes,
-    checked_prior,
-    checked_temperature,
-    checked_threshold,
-)
-from metricfit.metrics import ClassMetric, Metric, MetricLike
+from metricfit.inputs import Samples, Task, check_ignore_index, check_task, flatten_inputs, values_can_be_inspected
+from metricfit.losses.companions import (
+    Balance,
+    ConfusionMemory,
+    class_weights,
+    cross_entropy_of_sums,
+    cross_entropy_sums,
+)  # fmt: skip
+from metricfit.metrics import ClassMetric, Metric, MetricLike, get
 from metricfit.metrics.base import MatrixSource
-from metricfit.steps import Annealed, Step, StepLike
+from metricfit.steps import HIGHEST_TEMPERATURE, Amplifier, Annealed, Step, StepLike, check_temperature
+from metricfit.steps import get as get_step
 
 if TYPE_CHECKING:
     from metricfit.losses.diagnosis import Diagnosis
@@ -40,6 +31,173 @@ __all__ = ["MetricLoss", "metric_loss"]
 
 MATRIX_UP_TO = 4096
 """From this many classes on the counts of each class take the place of the matrix, where they are enough."""
+
+
+@dataclass(frozen=True)
+class LossOptions:
+    """What does not change from batch to batch, validated; see :class:`metricfit.MetricLoss` for the options.
+
+    After construction ``metric`` has its average and ``step`` is None for the annealed step, whose temperature changes.
+
+    Attributes:
+        grids: The threshold grids of the metric, sorted.
+        decides: Whether the metric is one of a single decision, without a grid, at the usual threshold.
+    """
+
+    metric: Metric
+    average: str | int | None = None
+    task: Task = "multiclass"
+    step: Step | None = None
+    ignore_index: int = -100
+    absent: Absent = "skip"
+    labels: tuple[Hashable, ...] | None = None
+    detach_threshold: bool = False
+    from_probabilities: bool = False
+    cross_entropy: float = 0.0
+    balance: Balance = "none"
+    members: int | None = None
+    validate: bool = True
+    temperature: InitVar[Any] = 0.2
+    threshold: InitVar[Any] = 0.5
+    prior: InitVar[Any] = None
+    grids: tuple[Grid, ...] = field(init=False)
+    decides: bool = field(init=False)
+
+    def __post_init__(self, temperature: Any, threshold: Any, prior: Any) -> None:
+        """Raise an error for options out of range, and for those that would have no effect."""
+        check_task(self.task)
+        metric = with_average(get(self.metric), self.average)
+        step = Annealed() if self.step is None else get_step(self.step)
+        annealed = isinstance(step, Annealed)
+        if self.step is not None and not _is(temperature, 0.2):
+            raise ValueError(
+                "temperature: the step has one already; give it once."
+                if annealed
+                else f"temperature: has no effect with step={str(step)!r}."
+            )
+        if isinstance(metric, ClassMetric) and metric.average == "none":
+            raise ValueError("average: 'none' gives one value per class; a loss needs one number, choose another.")
+        if self.absent not in get_args(Absent):
+            raise ValueError(f"absent: expected 'skip' or 'count', got {self.absent!r}.")
+        if self.balance not in get_args(Balance):
+            raise ValueError(f"balance: expected 'none', 'sqrt' or 'full', got {self.balance!r}.")
+        if not 0 <= self.cross_entropy < float("inf"):
+            raise ValueError(f"cross_entropy: expected a weight >= 0, got {self.cross_entropy}.")
+        if not self.cross_entropy and self.balance != "none":
+            raise ValueError("balance: has no effect without cross_entropy; give cross_entropy a weight.")
+        if prior is not None and self.balance == "none":
+            raise ValueError("prior: has no effect without balance='sqrt' or 'full'.")
+        members = self.members
+        if members is not None and (isinstance(members, bool) or not isinstance(members, int) or members < 1):
+            raise ValueError(f"members: expected a whole number >= 1, or None for no such dimension, got {members!r}.")
+        check_ignore_index(self.ignore_index)
+        _check_threshold_matters(metric, step, self.task, threshold, self.detach_threshold)
+        grids = tuple(sorted(metric.grids(), key=lambda grid: grid or ()))
+        found: dict[str, Any] = {
+            "metric": metric,
+            "step": None if annealed else step,
+            "labels": None if self.labels is None else tuple(self.labels),
+            "cross_entropy": float(self.cross_entropy),
+            "grids": grids,
+            "decides": grids == (None,) and (self.task == "multiclass" or _is(threshold, 0.5)),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+
+def _is(given: Any, default: float) -> bool:
+    return isinstance(given, int | float) and given == default
+
+
+def _check_threshold_matters(metric: Metric, step: Step, task: Task, threshold: object, detach_threshold: bool) -> None:
+    only_grids = None not in metric.grids()
+    if not _is(threshold, 0.5) and (only_grids or task == "multiclass" or not step.has_threshold):
+        fixed = "a multiclass task, whose threshold is dynamic" if task == "multiclass" else f"step={str(step)!r}"
+        fixed = f"{metric}, which has a grid of thresholds" if only_grids else fixed
+        raise ValueError(f"threshold: has no effect with {fixed}.")
+    if task == "multiclass" and isinstance(step, Amplifier):
+        raise ValueError(
+            "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach; use "
+            "step='sigmoid:k=73', or task='binary'."
+        )
+    if detach_threshold and (only_grids or task != "multiclass" or not step.has_threshold):
+        raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
+
+
+def with_average(metric: Metric, average: str | int | None) -> Metric:
+    """The metric with an average, where it has none of its own."""
+    if average is None:
+        return metric
+    if not isinstance(metric, ClassMetric):
+        raise ValueError(f"average: has no effect on {metric}; give the average inside the expression.")
+    if metric.average != "auto" or metric.label is not None:
+        raise ValueError(f"average: {metric} has one already; give it once.")
+    return replace(metric, average=average)
+
+
+def _state(
+    options: LossOptions, temperature: Any, step: StepLike | None, threshold: Any, weight: Tensor | None,
+    prior: Tensor | None, *, look: bool = True,
+) -> dict[str, Tensor | None]:  # fmt: skip
+    """What a loss keeps as buffers, validated; ``look`` at the value of a tensor, for which a device has to finish."""
+    thresholds = torch.as_tensor(threshold, dtype=torch.float32)
+    if thresholds.ndim > 1:
+        raise ValueError(f"threshold: expected one number, or one per label, got shape {tuple(thresholds.shape)}.")
+    if not bool(((thresholds > 0) & (thresholds < 1)).all()):
+        raise ValueError(f"threshold: expected numbers strictly between 0 and 1, got {threshold}.")
+    shares = None if prior is None else _as_weights(prior, "prior")
+    balance = None
+    if shares is not None:
+        if options.task == "multilabel" and bool((shares > 1).any()):
+            raise ValueError(f"prior: a multilabel task expects the positive share of each label, got {prior}.")
+        both = torch.stack([1 - shares, shares], dim=-1) if options.task == "multilabel" else shares
+        balance = class_weights(both[None, :] if options.task == "binary" else both, options.balance)
+    return {
+        "temperature": _checked_temperature(temperature, step, options.members, look),
+        "threshold": thresholds,
+        "weight": None if weight is None else _as_weights(weight, "weight"),
+        "prior": shares,
+        "class_weights": balance,
+    }
+
+
+def _checked_temperature(temperature: Any, step: StepLike | None, members: int | None, look: bool) -> Tensor | None:
+    """The temperature of the annealed step, a scalar or one per member; None for other steps."""
+    chosen = Annealed() if step is None else get_step(step)
+    if not isinstance(chosen, Annealed):
+        return None
+    if step is not None:
+        temperature = chosen.temperature
+    if isinstance(temperature, Tensor):
+        given = temperature
+        if not given.is_floating_point():
+            raise ValueError(f"temperature: expected floating-point numbers, got {given.dtype}.")
+        # Compared in its own dtype: 0.4 in float32 is above 0.4.
+        if look and not bool(((given > 0) & (given <= HIGHEST_TEMPERATURE)).all()):
+            raise ValueError(f"temperature: expected 0 < T <= {HIGHEST_TEMPERATURE}, got {given.tolist()}.")
+    elif isinstance(temperature, Sequence):
+        given = torch.tensor([check_temperature(value) for value in temperature])
+    else:
+        given = torch.tensor(check_temperature(temperature))
+    if (members is None and given.ndim) or given.shape not in ((), (members,)):
+        wanted = "one number" if members is None else f"one number, or one per member, {members} in all"
+        raise ValueError(f"temperature: expected {wanted}, got shape {tuple(given.shape)}.")
+    return given if members is None else given.expand(members)
+
+
+def _check_sizes(task: Task, columns: int, threshold: Tensor, prior: Tensor | None) -> None:
+    if threshold.ndim and len(threshold) != columns:
+        raise ValueError(f"threshold: expected one number or {columns}, one per label, got {len(threshold)}.")
+    size = 2 if task == "binary" else columns
+    if prior is not None and len(prior) != size:
+        raise ValueError(f"prior: expected {size} shares or counts, got {len(prior)}.")
+
+
+def _as_weights(values: Tensor, name: str) -> Tensor:
+    weights = torch.as_tensor(values, dtype=torch.float32 if not isinstance(values, Tensor) else None)
+    if weights.ndim != 1 or not bool((weights >= 0).all()) or not bool(weights.isfinite().all()):
+        raise ValueError(f"{name}: expected a vector of finite numbers >= 0, got {values}.")
+    return weights if weights.is_floating_point() else weights.float()
 
 
 @dataclass(slots=True)
@@ -80,71 +238,74 @@ class Batch:
 
     def loss(self, input: Tensor) -> Tensor:
         """The loss, a scalar or one per member."""
-        options, fused = self.options, None
-        if values_can_be_inspected():  # not while a compiler traces: it takes the formulas below
+        fused = None
+        if values_can_be_inspected():  # not while a compiler traces: it takes the plain formulas
             import metricfit.fast  # only here: importing the losses needs none of it
 
             fused = metricfit.fast.metric_loss(self, input)
-        if fused is not None and not options.cross_entropy:
-            return fused
+        weight = self.options.cross_entropy
+        return fused if fused is not None and not weight else self._plain_loss(input, fused, weight)
+
+    def _plain_loss(self, input: Tensor, fused: Tensor | None, cross_entropy: float) -> Tensor:
+        options = self.options
         with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
             samples = self.samples(input)
             statistics = [samples.total]
-            if options.cross_entropy:
-                statistics.append(self._cross_entropy_sums(samples))
+            if cross_entropy:
+                sums = cross_entropy_sums(
+                    samples, task=options.task, balance=options.balance, weights=self.class_weights,
+                    from_probabilities=options.from_probabilities,
+                )  # fmt: skip
+                statistics.append(sums)
             if fused is None:
                 statistics.extend(self.counts(samples, grid) for grid in options.grids)
             weight, *statistics = sum_over_processes(statistics, self.group)
-            cross_entropy = None
-            if options.cross_entropy:
+            companion = torch.zeros_like(weight)
+            if cross_entropy:
                 sums, *statistics = statistics
-                cross_entropy = cross_entropy_of_sums(sums, options.balance, members=options.members)
+                companion = cross_entropy * cross_entropy_of_sums(sums, options.balance, members=options.members)
             loss = fused if fused is not None else options.metric.loss(self.source(statistics))
             if loss.shape != weight.shape:
                 raise ValueError(
                     f"metric: {options.metric} gives shape {tuple(loss.shape[weight.ndim :])}, a loss needs one number."
                 )
-            if cross_entropy is not None:
-                loss = loss + options.cross_entropy * cross_entropy
-            return torch.where(weight > 0, loss, torch.zeros_like(loss))
+            return torch.where(weight > 0, loss + companion, torch.zeros_like(loss))
+
+    def metric_alone(self, remembered: Sequence[Tensor], input: Tensor) -> Tensor:
+        """The metric's part along the plain formulas, with the memories as they were then: for second derivatives."""
+        past = [memory.matrix for memory in self.memories]
+        try:
+            for memory, matrix in zip(self.memories, remembered, strict=True):
+                memory.matrix = matrix
+            return self._plain_loss(input, None, 0.0)
+        finally:
+            for memory, matrix in zip(self.memories, past, strict=True):
+                memory.matrix = matrix
 
     def samples(self, input: Tensor) -> Samples:
         """The checked and flattened samples."""
         options = self.options
         samples = flatten_inputs(
-            input,
-            self.target,
-            task=options.task,
-            weight=self.weight,
-            sample_weight=self.sample_weight,
-            ignore_index=options.ignore_index,
-            from_probabilities=options.from_probabilities,
-            validate=options.validate,
-            allow_empty=self.group is not None,
-            members=options.members,
-        )
-        check_sizes(options, samples.scores.shape[-1], self.threshold, self.prior)
+            input, self.target, task=options.task, weight=self.weight, sample_weight=self.sample_weight,
+            ignore_index=options.ignore_index, from_probabilities=options.from_probabilities,
+            validate=options.validate, allow_empty=self.group is not None, members=options.members,
+        )  # fmt: skip
+        _check_sizes(options.task, samples.scores.shape[-1], self.threshold, self.prior)
         return samples
 
     def counts(self, samples: Samples, grid: Grid) -> Tensor:
         """The soft counts of the samples at the decision, or over a grid of thresholds."""
-        options = self.options
-        shared: Any = {
+        options, step = self.options, self.step
+        how: Any = {
             "detach_threshold": options.detach_threshold, "from_probabilities": options.from_probabilities
         }  # fmt: skip
-        if self._averages_classes(samples):
-            return count_each_class(samples, self.step, **shared)
-        return count_samples(samples, options.task, self.step, threshold=self.threshold, thresholds=grid, **shared)
-
-    def _averages_classes(self, samples: Samples) -> bool:
-        """Whether there are so many classes that the matrix is left out, since the metric is an average over them."""
-        options = self.options
-        if options.task != "multiclass" or samples.scores.shape[-1] < MATRIX_UP_TO:
-            return False
-        if samples.scores.ndim > 2 or samples.target.is_floating_point():
-            return False
-        metric = options.metric
-        return isinstance(metric, ClassMetric) and not metric.whole
+        is_one_class_each = isinstance(options.metric, ClassMetric) and not options.metric.whole
+        if (
+            is_one_class_each and options.task == "multiclass" and samples.scores.shape[-1] >= MATRIX_UP_TO
+            and samples.scores.ndim == 2 and not samples.target.is_floating_point()
+        ):  # fmt: skip
+            return count_each_class(samples, step, **how)
+        return count_samples(samples, options.task, step, threshold=self.threshold, thresholds=grid, **how)
 
     def matrix(self, counts: Tensor, grid: Grid) -> ConfusionMatrix:
         """Counts as a confusion matrix of the task."""
@@ -161,41 +322,6 @@ class Batch:
         for grid, memory in zip(grids, self.memories, strict=False):
             made[grid] = memory(made[grid])
         return made.__getitem__
-
-    def metric_alone(self, remembered: Sequence[Tensor], input: Tensor) -> Tensor:
-        """The metric's part along the plain formulas, with the memories as they were then: for second derivatives."""
-        past = [memory.matrix for memory in self.memories]
-        try:
-            for memory, matrix in zip(self.memories, remembered, strict=True):
-                memory.matrix = matrix
-            with torch.autocast(input.device.type, enabled=False):
-                samples = self.samples(input)
-                counts = [self.counts(samples, grid) for grid in self.options.grids]
-                weight, *counts = sum_over_processes([samples.total, *counts], self.group)
-                value = self.options.metric.loss(self.source(counts))
-                return torch.where(weight > 0, value, torch.zeros_like(value))
-        finally:
-            for memory, matrix in zip(self.memories, past, strict=True):
-                memory.matrix = matrix
-
-    def _cross_entropy_sums(self, samples: Samples) -> Tensor:
-        options = self.options
-        return cross_entropy_sums(
-            samples,
-            task=options.task,
-            balance=options.balance,
-            weights=self.class_weights,
-            from_probabilities=options.from_probabilities,
-        )
-
-
-def _weights_of(prior: Tensor | None, options: LossOptions) -> Tensor | None:
-    """Class weights of the added cross-entropy where the class shares are given; else each batch has its own."""
-    if prior is None or options.balance == "none":
-        return None
-    if options.task == "multilabel":
-        prior = torch.stack([1 - prior, prior], dim=-1)
-    return class_weights(prior[None, :] if options.task == "binary" else prior, options.balance)
 
 
 def metric_loss(
@@ -218,20 +344,9 @@ def metric_loss(
     tensor(0.3381)
     """
     checked = LossOptions(cast("Any", metric), temperature=temperature, threshold=threshold, prior=prior, **options)
-    batch = Batch(
-        checked,
-        target,
-        sample_weight,
-        checked_temperature(
-            temperature, options.get("step"), checked.members, look=checked.validate and values_can_be_inspected()
-        ),
-        checked_threshold(threshold),
-        None if weight is None else as_weights(weight, "weight"),
-        shares := checked_prior(prior, checked.task),
-        _weights_of(shares, checked),
-        group=group_of(check_sync(sync), training=True),
-    )
-    return batch.loss(input)
+    look = checked.validate and values_can_be_inspected()
+    state: Any = _state(checked, temperature, options.get("step"), threshold, weight, prior, look=look)
+    return Batch(checked, target, sample_weight, **state, group=group_of(check_sync(sync), training=True)).loss(input)
 
 
 class MetricLoss(nn.Module):
@@ -320,15 +435,12 @@ class MetricLoss(nn.Module):
             cast("Any", metric), temperature=temperature, threshold=threshold, prior=prior, **given
         )
         self.sync = check_sync(sync)
-        start = checked_temperature(temperature, step, members, look=True)
-        self.register_buffer("temperature", None if start is None else start.clone())
-        self.register_buffer("threshold", checked_threshold(threshold), persistent=False)
-        self.register_buffer("weight", None if weight is None else as_weights(weight, "weight"), persistent=False)
-        self.register_buffer("prior", checked_prior(prior, task), persistent=False)
+        for name, value in _state(self.options, temperature, step, threshold, weight, prior).items():
+            keeps = name == "temperature"
+            self.register_buffer(name, value.clone() if keeps and value is not None else value, persistent=keeps)
         if task == "binary":
-            check_sizes(self.options, 1, self.threshold, self.prior)
+            _check_sizes(task, 1, self.threshold, self.prior)
         self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self.options.grids) if memory else None
-        self.register_buffer("class_weights", _weights_of(self.prior, self.options), persistent=False)
 
     @property
     def metric(self) -> Metric:
@@ -360,17 +472,11 @@ class MetricLoss(nn.Module):
         buffers = self._buffers  # a module's attribute takes four times as long
         remember = self.training if remember is None else remember
         return Batch(
-            self.options,
-            target,
-            sample_weight,
-            buffers["temperature"],
-            buffers["threshold"],  # type: ignore[arg-type]
-            buffers["weight"],
-            buffers["prior"],
-            buffers["class_weights"],
-            self.memories if remember and self.memories is not None else (),  # type: ignore[arg-type]
+            self.options, target, sample_weight, buffers["temperature"], cast("Tensor", buffers["threshold"]),
+            buffers["weight"], buffers["prior"], buffers["class_weights"],
+            cast("Any", self.memories) if remember and self.memories is not None else (),
             group_of(self.sync, self.training),
-        )
+        )  # fmt: skip
 
     def set_temperature(self, temperature: float | Sequence[float]) -> None:
         """Change T in place, of all members or of each: nothing is recompiled.
@@ -382,7 +488,7 @@ class MetricLoss(nn.Module):
         """
         if self.temperature is None:
             raise ValueError(f"temperature: step={str(self.options.step)!r} has none; use step='annealed'.")
-        found = cast("Tensor", checked_temperature(temperature, None, self.options.members, look=True))
+        found = cast("Tensor", _checked_temperature(temperature, None, self.options.members, True))
         self.temperature.copy_(found)
 
     def confusion(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> ConfusionMatrix:

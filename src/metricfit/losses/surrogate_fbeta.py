@@ -11,9 +11,8 @@ from torch.nn import functional as F
 
 from metricfit.confusion import probabilities
 from metricfit.distributed import sum_over_processes
-from metricfit.inputs import Samples, Task
+from metricfit.inputs import Samples, Task, safe_divide
 from metricfit.losses.comparison import SampleLoss, SampleOptions, sample_loss
-from metricfit.numerics import safe_divide
 
 __all__ = ["SurrogateFBetaLoss", "surrogate_fbeta_loss"]
 

@@ -3,9 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from metricfit.metrics.averaging import AVERAGES, ClassMetric, FormulaMetric
-from metricfit.metrics.base import CallableMetric, Metric
-from metricfit.metrics.formula import Symbols, Term
+from metricfit.metrics.base import AVERAGES, CallableMetric, ClassMetric, Metric
+from metricfit.metrics.formula import FormulaMetric, Symbols, Term
 from metricfit.metrics.rates import accuracy as Accuracy
 from metricfit.metrics.rates import balanced_accuracy as BalancedAccuracy
 from metricfit.metrics.rates import cohen_kappa as CohenKappa

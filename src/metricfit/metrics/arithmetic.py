@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.inputs import Task
-from metricfit.metrics.averaging import spell
-from metricfit.metrics.base import MatrixSource, Metric
-from metricfit.numerics import safe_divide
+from metricfit.inputs import Task, safe_divide
+from metricfit.metrics.base import MatrixSource, Metric, spell
 
 __all__ = ["Combination", "Constant", "combine"]
 

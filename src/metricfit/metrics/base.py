@@ -2,31 +2,71 @@
 
 from __future__ import annotations
 
+import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, field, fields, replace
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.inputs import Task
-from metricfit.metrics.formula import Operators
+from metricfit.inputs import Task, safe_divide
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from metricfit.metrics.constraints import Constrained, Constraint
-    from metricfit.metrics.translation import Fraction
 
-__all__ = ["EVERY_CUT_OFF", "CallableMetric", "DerivedMetric", "MatrixSource", "Metric"]
+__all__ = ["AVERAGES", "EVERY_CUT_OFF", "CallableMetric", "ClassMetric", "DerivedMetric", "MatrixSource", "Metric"]
 
 MatrixSource = Callable[[tuple[float, ...] | None], ConfusionMatrix]
 """Gives the confusion matrix at the decision (``None``) or over a grid of thresholds."""
 
 EVERY_CUT_OFF: tuple[float, ...] = ()
 """Stands for the grid of all distinct scores, known only when there are scores."""
+
+AVERAGES = ("auto", "macro", "micro", "weighted", "none")
+"""What ``average=`` takes, beside the index of a class."""
+
+T = TypeVar("T")
+
+
+class Operators(Generic[T]):
+    """Arithmetic with numbers and with its own kind; a subclass defines ``_operate``."""
+
+    def _operate(self, operator: str, left: Any, right: Any) -> T:
+        raise NotImplementedError
+
+    def __add__(self, other: T | float) -> T:
+        return self._operate("+", self, other)
+
+    def __radd__(self, other: float) -> T:
+        return self._operate("+", other, self)
+
+    def __sub__(self, other: T | float) -> T:
+        return self._operate("-", self, other)
+
+    def __rsub__(self, other: float) -> T:
+        return self._operate("-", other, self)
+
+    def __mul__(self, other: T | float) -> T:
+        return self._operate("*", self, other)
+
+    def __rmul__(self, other: float) -> T:
+        return self._operate("*", other, self)
+
+    def __truediv__(self, other: T | float) -> T:
+        return self._operate("/", self, other)
+
+    def __rtruediv__(self, other: float) -> T:
+        return self._operate("/", other, self)
+
+    def __neg__(self) -> T:
+        return self._operate("*", -1.0, self)
 
 
 class Metric(Operators["Metric"], ABC):
@@ -129,10 +169,6 @@ class Metric(Operators["Metric"], ABC):
         parts = self._parts()
         return self.grids() if not parts else {grid for part in parts for grid in part.score_grids()}
 
-    def fraction(self) -> Fraction | None:
-        """The coefficients of (tp, fp, fn, tn) above and below, if a class's value is a quotient of linear forms."""
-        return None
-
     def resolve(self, labels: tuple[Any, ...], task: Task) -> Metric:
         """The metric with its class or average written out: a bare ``f1`` is one class's or a macro average."""
         return self
@@ -189,6 +225,104 @@ class Metric(Operators["Metric"], ABC):
         from metricfit.metrics.arithmetic import combine
 
         return combine(operator, left, right)
+
+
+@dataclass(frozen=True)
+class ClassMetric(Metric):
+    """A metric with a value for each class against the rest.
+
+    Args:
+        average: ``"macro"`` (mean over classes), ``"micro"`` (of the summed counts), ``"weighted"`` (by support),
+            ``"none"`` (one value per class), or a class index, short for ``label=index``. ``"auto"`` is the
+            metric's own multiclass form where it has one (accuracy, MCC, kappa, …); otherwise the positive class
+            for a binary target and the macro average for the others.
+        label: The class whose value is wanted, by label (or by index where labels are not known).
+        zero_division: Value where the formula is 0/0; ``nan`` leaves such classes out of averages.
+    """
+
+    average: str | int = "auto"
+    label: Hashable | None = None
+    zero_division: float = field(default=0.0, kw_only=True)
+
+    name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+    whole: ClassVar[bool] = False
+    """Whether it has a multiclass form of its own, which is no average over classes."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.average, Integral) and not isinstance(self.average, bool):
+            if self.label is not None:
+                raise ValueError(f"average={self.average} and label={self.label!r} both name a class; give one.")
+            object.__setattr__(self, "label", int(self.average))
+            object.__setattr__(self, "average", "auto")
+        if self.average not in AVERAGES:
+            raise ValueError(
+                f"average: expected one of {', '.join(AVERAGES)} or a class index, got {self.average!r}; for a "
+                f"class by name write label={self.average!r} or '{self.name}[{self.average}]'."
+            )
+        if self.label is not None and self.average != "auto":
+            raise ValueError(f"label={self.label!r} picks one class, average={self.average!r} has no effect; give one.")
+        if not isinstance(self.zero_division, (int, float)) or math.isinf(self.zero_division):
+            raise ValueError(f"zero_division: expected a number or nan, got {self.zero_division!r}.")
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        """The metric of a matrix, averaged as ``average`` says."""
+        average = self.average
+        if self.label is not None:
+            return self._of_class(cm, cm.class_index(self.label))
+        if average == "auto" and self.whole and cm.task != "multilabel":
+            return self._of_matrix(cm)
+        if average == "auto" and cm.task == "binary":
+            return self._of_class(cm, 1)
+        if average == "micro":
+            return self._of_sums(cm)
+        values = self.of_classes(cm)
+        return values if average == "none" else self._mean(values, cm)
+
+    @abstractmethod
+    def of_classes(self, cm: ConfusionMatrix) -> Tensor:
+        """The values of all classes, shape (…, classes)."""
+
+    def _of_class(self, cm: ConfusionMatrix, index: int) -> Tensor:
+        return self.of_classes(cm)[..., index]
+
+    def _of_sums(self, cm: ConfusionMatrix) -> Tensor:
+        raise NotImplementedError
+
+    def _of_matrix(self, cm: ConfusionMatrix) -> Tensor:
+        raise NotImplementedError
+
+    def _mean(self, values: Tensor, cm: ConfusionMatrix) -> Tensor:
+        included = cm.averaged
+        if math.isnan(self.zero_division):  # otherwise NaN comes from the input and must not be hidden
+            included = included & ~values.isnan()
+        equal = included.to(values.dtype)
+        weights = torch.where(included, cm.support, 0.0) if self.average == "weighted" else equal
+        weights = torch.where(weights.sum(dim=-1, keepdim=True) > 0, weights, equal)  # as scikit-learn does
+        total = (torch.where(included, values, 0.0) * weights).sum(dim=-1)
+        return safe_divide(total, weights.sum(dim=-1), self.zero_division)
+
+    def resolve(self, labels: tuple[Any, ...], task: Task) -> ClassMetric:
+        """The metric with its class or average written out."""
+        if self.average != "auto" or self.label is not None or (self.whole and task != "multilabel"):
+            return self
+        return replace(self, label=labels[1]) if task == "binary" else replace(self, average="macro")
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the metric itself, beside average, label and zero_division."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in COMMON}
+
+    def __str__(self) -> str:
+        defaults = {f.name: f.default for f in fields(self)}
+        given = self.parameters | {"average": self.average, "zero_division": self.zero_division}
+        text = ",".join(f"{key}={spell(value)}" for key, value in given.items() if value != defaults[key])
+        label = "" if self.label is None else f"[{_spell_label(self.label)}]"
+        return self.name + (f":{text}" if text else "") + label
+
+
+COMMON = tuple(f.name for f in fields(ClassMetric))
+"""The parameters that every metric of classes has."""
 
 
 class DerivedMetric(Metric):
@@ -253,3 +387,24 @@ class CallableMetric(Metric):
 
     def __str__(self) -> str:  # a function has no spec to read back
         return getattr(self.function, "__name__", type(self.function).__name__)
+
+
+def spell(value: Any) -> str:
+    """A parameter as the spec grammar writes it: ``[[0,1],[5,0]]``."""
+    if isinstance(value, tuple):
+        return "[" + ",".join(spell(v) for v in value) + "]"
+    if isinstance(value, float):
+        return f"{value:g}" if math.isnan(value) or float(f"{value:g}") == value else repr(value)
+    return str(value)
+
+
+def _spell_label(label: Hashable) -> str:
+    text = str(label)
+    number = isinstance(label, str) and re.fullmatch(r"-?\d+", text)
+    plain = text and text == text.strip() and not number and not set(text) & set("[]\"'")
+    return text if plain else quote(text)
+
+
+def quote(text: str) -> str:
+    """Text in the quotes of the spec grammar."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

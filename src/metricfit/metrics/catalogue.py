@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from metricfit.metrics.averaging import spell
+from metricfit.metrics.base import spell
 from metricfit.metrics.registry import aliases_of, available, get, metric_class
 
 __all__ = ["describe", "reference_page"]

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
-from metricfit.metrics.averaging import ClassMetric, spell
-from metricfit.metrics.base import DerivedMetric, MatrixSource, Metric
+from metricfit.metrics.base import ClassMetric, DerivedMetric, MatrixSource, Metric, spell
 
 __all__ = ["Constrained", "Constraint"]
 

@@ -1,59 +1,34 @@
-"""The formula of a metric: recorded once from its Python function, then computed, printed, translated.
+"""The formula of a metric: one Python function, replayed with tensors, with text or with coefficients.
 
-A function such as ``def recall(c): return c.tp / (c.tp + c.fn)`` is called once, with :class:`Symbols` in place of
-counts. What it does to them is kept as a list of steps. Everything else reads that list: tensors in, value out here;
-the text of the formula, its JavaScript and its coefficients in :mod:`metricfit.metrics.translation`.
+A function such as ``def recall(c): return c.tp / (c.tp + c.fn)`` is given :class:`Symbols` in place of counts. What it
+does to them is looked up in a language. Here tensors become a value; :mod:`metricfit.metrics.translation` has the text
+and the JavaScript of a formula, :mod:`metricfit.fast` its coefficients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+import math
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
+from metricfit.metrics.base import COMMON, ClassMetric, Operators
 
-__all__ = ["Formula", "Operators", "Symbols", "Term", "trace"]
+__all__ = ["COUNTS", "Formula", "FormulaMetric", "Language", "Symbols", "Term", "trace"]
 
 COUNTS = ("tp", "fp", "fn", "tn")
-T = TypeVar("T")
 
+Language = Callable[..., Any]
+"""The meaning of a step, given its name and the meanings of its parts.
 
-class Operators(Generic[T]):
-    """Arithmetic with numbers and with its own kind; a subclass defines ``_operate``."""
-
-    def _operate(self, operator: str, left: Any, right: Any) -> T:
-        raise NotImplementedError
-
-    def __add__(self, other: T | float) -> T:
-        return self._operate("+", self, other)
-
-    def __radd__(self, other: float) -> T:
-        return self._operate("+", other, self)
-
-    def __sub__(self, other: T | float) -> T:
-        return self._operate("-", self, other)
-
-    def __rsub__(self, other: float) -> T:
-        return self._operate("-", other, self)
-
-    def __mul__(self, other: T | float) -> T:
-        return self._operate("*", self, other)
-
-    def __rmul__(self, other: float) -> T:
-        return self._operate("*", other, self)
-
-    def __truediv__(self, other: T | float) -> T:
-        return self._operate("/", self, other)
-
-    def __rtruediv__(self, other: float) -> T:
-        return self._operate("/", other, self)
-
-    def __neg__(self) -> T:
-        return self._operate("*", -1.0, self)
+Steps are the counts and ``"n"``, ``"number"`` (with the number), ``"parameter"`` (with its name and its value), the
+operators ``+ - * / **``, and what :class:`Symbols` has methods for.
+"""
 
 
 class Term(Operators["Term"]):
@@ -62,12 +37,19 @@ class Term(Operators["Term"]):
     0/0 makes the whole formula undefined: its value is then the metric's ``zero_division``, with a zero gradient.
     """
 
-    def __init__(self, symbols: Symbols, index: int) -> None:
-        self.symbols = symbols
-        self.index = index
+    def __init__(self, language: Language, step: str, *parts: Any) -> None:
+        self.language = language
+        self.meaning = language(step, *parts)
 
     def _operate(self, operator: str, left: Any, right: Any) -> Term:
-        return self.symbols.step(operator, left, right)
+        return Term(self.language, operator, self._part(left), self._part(right))
+
+    def _part(self, value: Any) -> Any:
+        if isinstance(value, (int, float)):
+            return self.language("number", float(value))
+        if not isinstance(value, Term):
+            raise TypeError(f"a formula holds counts, parameters and numbers, got {type(value).__name__}.")
+        return value.meaning
 
     def __pow__(self, power: float) -> Term:
         return self._operate("**", self, power)
@@ -87,87 +69,86 @@ class Symbols:
         n: All samples.
     """
 
-    def __init__(self) -> None:
-        self.steps: dict[tuple[Any, ...], int] = {}
-        self.tp, self.fp, self.fn, self.tn, self.n = (self.step(name) for name in (*COUNTS, "n"))
+    tp: Term
+    fp: Term
+    fn: Term
+    tn: Term
+    n: Term
 
-    def step(self, name: str, *arguments: Any) -> Term:
-        """Record a step, or find it if it is recorded already."""
-        made = (name, *(arguments if name in ("number", "parameter") else map(self._place, arguments)))
-        return Term(self, self.steps.setdefault(made, len(self.steps)))
+    def __init__(self, language: Language) -> None:
+        self._language = language
 
-    def _place(self, value: Any) -> int:
-        if isinstance(value, (int, float)):
-            value = self.step("number", float(value))
-        if not isinstance(value, Term):
-            raise TypeError(f"a formula holds counts, parameters and numbers, got {type(value).__name__}.")
-        return value.index
+    def __getattr__(self, name: str) -> Term:
+        if name not in (*COUNTS, "n"):
+            raise AttributeError(f"c.{name}: a formula has c.tp, c.fp, c.fn, c.tn and c.n.")
+        return Term(self._language, name)
 
     def sum(self, term: Term) -> Term:
         """The sum over all classes. Of one class: over the class and the rest."""
-        return self.step("sum", term)
+        return Term(self._language, "sum", term.meaning)
 
     def mean(self, term: Term) -> Term:
         """The mean over the classes for which the term is defined."""
-        return self.step("mean", term)
+        return Term(self._language, "mean", term.meaning)
 
     def geometric_mean(self, term: Term) -> Term:
         """The geometric mean over the classes for which the term is defined."""
-        return self.step("geometric_mean", term)
+        return Term(self._language, "geometric_mean", term.meaning)
 
     def observed(self, weights: Term) -> Term:
         """Σᵢⱼ wᵢⱼ cᵢⱼ; w is a matrix, or "none", "linear", "quadratic" for |i - j|⁰, |i - j|¹, |i - j|²."""
-        return self.step("observed", weights)
+        return Term(self._language, "observed", weights.meaning)
 
     def expected(self, weights: Term) -> Term:
         """Σᵢⱼ wᵢⱼ tᵢ pⱼ of the true and the predicted counts; weights as in :meth:`observed`."""
-        return self.step("expected", weights)
+        return Term(self._language, "expected", weights.meaning)
 
 
 def trace(function: Callable[..., Any], parameters: tuple[str, ...] = ()) -> Formula:
-    """Record the formula of a function of :class:`Symbols` and parameters.
+    """The formula of a function of :class:`Symbols` and parameters, unless it is none.
 
-    >>> trace(lambda c: c.tp / (c.tp + c.fn)).counts
-    ('tp', 'fn')
+    >>> trace(lambda c: c.sum(c.tp) / c.n).whole
+    True
     """
-    symbols = Symbols()
-    result = function(symbols, **{name: symbols.step("parameter", name) for name in parameters})
-    if not isinstance(result, Term):
-        raise TypeError(f"{function.__name__}: expected a formula of the counts, got {type(result).__name__}.")
-    recorded, needed = list(symbols.steps), {result.index}
-    for index in range(result.index, -1, -1):
-        if index in needed:
-            needed.update(place for place in recorded[index][1:] if isinstance(place, int))
-    places = {old: new for new, old in enumerate(sorted(needed))}
-    steps: list[tuple[Any, ...]]
-    steps = [tuple(places[a] if isinstance(a, int) else a for a in recorded[index]) for index in places]
-    names = {step[0] for step in steps}
-    degrees: list[float] = []
-    varies: list[bool] = []
-    for name, *arguments in steps:
-        degrees.append(_degree(name, arguments, degrees, steps))
-        varies.append(name in COUNTS or (name in _ARITHMETIC and any(varies[a] for a in arguments)))
-    whole = not names.isdisjoint(_OVER_CLASSES)
-    if whole is varies[-1]:
+    formula = Formula(function, False, False)
+    shape: _Shape = formula.replay(_shape, dict.fromkeys(parameters))
+    if shape.whole is shape.varies:
         raise ValueError(
             f"{function.__name__}: expected one value, of a class or of the whole matrix; put every count of a "
             "formula of the whole matrix under c.sum or c.mean."
         )
-    scaled = max(degrees) > 1
-    every = not whole and (scaled or "n" in names)  # to be added up
-    return Formula(tuple(steps), tuple(c for c in COUNTS if every or c in names), whole, scaled)
+    return Formula(function, shape.whole, shape.highest > 1)
 
 
-def _degree(name: str, arguments: list[Any], degrees: list[float], steps: list[tuple[Any, ...]]) -> Any:
-    """The power of the counts in a step: a product of two counts has 2."""
-    if name in ("number", "parameter"):
-        return 0.0
-    if name in (*COUNTS, "n", "observed", "expected"):
-        return 2.0 if name == "expected" else 1.0
-    found = [degrees[argument] for argument in arguments]
-    if name == "**":
-        return found[0] * float(steps[arguments[1]][1])
-    return {"*": sum(found), "/": found[0] - found[-1]}.get(name, max(found))
+class _Shape(NamedTuple):
+    """Of a step: its degree in the counts, the highest on the way, whether it varies over classes or sums them up."""
+
+    degree: float = 0.0
+    highest: float = 0.0
+    varies: bool = False
+    whole: bool = False
+    number: float | None = None
+
+
+def _shape(step: str, *parts: Any) -> _Shape:
+    if step in ("number", "parameter"):
+        return _Shape(number=parts[0] if step == "number" else None)
+    if step in (*COUNTS, "n"):
+        return _Shape(1.0, 1.0, step != "n")
+    if step in ("observed", "expected"):
+        degree = 2.0 if step == "expected" else 1.0
+        return _Shape(degree, degree, whole=True)
+    first, last = parts[0], parts[-1]
+    if step == "**":
+        if last.number is None:
+            raise TypeError("a formula has numbers as powers.")
+        degree = first.degree * last.number
+    else:
+        by_step = {"*": first.degree + last.degree, "/": first.degree - last.degree}
+        degree = by_step.get(step, max(first.degree, last.degree))
+    over = step in ("sum", "mean", "geometric_mean")
+    varies, whole = first.varies or last.varies, first.whole or last.whole
+    return _Shape(degree, max(degree, first.highest, last.highest), varies and not over, whole or over)
 
 
 class _Value(NamedTuple):
@@ -179,29 +160,41 @@ class _Value(NamedTuple):
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula as steps; each is an operation and the indices of the steps it works on. The last is the result.
+    """A function of :class:`Symbols` and parameters.
 
     Attributes:
-        steps: The steps.
-        counts: The names of the counts that are needed.
+        function: The function.
         whole: Whether it is a formula of the whole matrix, and not of one class against the rest.
         scaled: Whether it multiplies counts. They are then divided by their total, so that nothing overflows.
     """
 
-    steps: tuple[tuple[Any, ...], ...]
-    counts: tuple[str, ...]
+    function: Callable[..., Any]
     whole: bool
     scaled: bool
 
-    def of_counts(self, counts: dict[str, Tensor], parameters: Mapping[str, Any], undefined: float) -> Tensor:
-        """The value for each class, elementwise; a tuple among the parameters has one number per class."""
+    def replay(self, language: Language, parameters: Mapping[str, Any]) -> Any:
+        """What the function means in a language."""
+        given = {name: Term(language, "parameter", name, value) for name, value in parameters.items()}
+        result = self.function(Symbols(language), **given)
+        if not isinstance(result, Term):
+            name = self.function.__name__
+            raise TypeError(f"{name}: expected a formula of the counts, got {type(result).__name__}.")
+        return result.meaning
+
+    def of_counts(self, count: Callable[[str], Tensor], parameters: Mapping[str, Any], undefined: float) -> Tensor:
+        """The value for each class, elementwise; a tuple among the parameters has one number per class.
+
+        ``count`` gives a count by its name; ``undefined`` takes the place of 0/0.
+        """
+        count = cache(count)
         if self.whole:  # of the class and the rest as two classes
-            cells = [counts[name] for name in ("tn", "fp", "fn", "tp")]
+            cells = [count(name) for name in ("tn", "fp", "fn", "tp")]
             return self.of_matrix(torch.stack(cells, dim=-1).unflatten(-1, (2, 2)), parameters, undefined)
-        if self.scaled:
-            total = torch.as_tensor(sum(counts.values())).detach()
-            counts = {name: count / total.masked_fill(total <= 0, 1.0) for name, count in counts.items()}
-        return self._run(counts, None, parameters, undefined)
+        if not self.scaled:
+            return self._value(count, None, parameters, undefined)
+        total = torch.as_tensor(sum(map(count, COUNTS))).detach()
+        total = total.masked_fill(total <= 0, 1.0)
+        return self._value(lambda name: count(name) / total, None, parameters, undefined)
 
     def of_matrix(self, matrix: Tensor, parameters: Mapping[str, Any], undefined: float) -> Tensor:
         """The value of whole matrices (…, d, d); arguments as in :meth:`of_counts`."""
@@ -209,28 +202,25 @@ class Formula:
             total = matrix.sum(dim=(-1, -2), keepdim=True).detach()
             matrix = matrix / total.masked_fill(total <= 0, 1.0)
         cm = ConfusionMatrix(matrix)
-        counts = {name: getattr(cm, name) for name in self.counts}
-        return self._run(counts, cm, parameters, undefined).squeeze(-1)
+        return self._value(lambda name: getattr(cm, name), cm, parameters, undefined).squeeze(-1)
 
-    def _run(self, counts: dict[str, Tensor], cm: Any, parameters: Mapping[str, Any], undefined: float) -> Tensor:
-        values: list[_Value] = []
-        for name, *arguments in self.steps:
-            if name in COUNTS:
-                found = _Value(counts[name])
-            elif name == "n":
-                found = _Value(sum(counts.values()) if cm is None else cm.total[..., None])
-            elif name == "number":
-                found = _Value(arguments[0])
-            elif name == "parameter":
-                found = _Value(_parameter(arguments[0], parameters[arguments[0]], counts))
-            elif name in ("observed", "expected"):
-                found = _Value(_weighted(name == "expected", values[arguments[0]].value, cm))
-            elif name in _ARITHMETIC:
-                found = _ARITHMETIC[name](*(values[argument] for argument in arguments))
-            else:
-                found = _OVER_CLASSES[name](values[arguments[0]])
-            values.append(found)
-        value, where = values[-1]
+    def _value(self, count: Any, cm: Any, parameters: Mapping[str, Any], undefined: float) -> Tensor:
+        count = cache(count)
+
+        def of_tensors(step: str, *parts: Any) -> _Value:
+            if step in COUNTS:
+                return _Value(count(step))
+            if step == "n":
+                return _Value(sum(map(count, COUNTS)) if cm is None else cm.total[..., None])
+            if step == "number":
+                return _Value(parts[0])
+            if step == "parameter":
+                return _Value(_of_classes(parts[0], parts[1], count) if one_per_class(parts[1]) else parts[1])
+            if step in ("observed", "expected"):
+                return _Value(_weighted(step == "expected", parts[0].value, cm))
+            return _STEPS[step](*parts)
+
+        value, where = self.replay(of_tensors, parameters)
         result: Tensor = value if where is False else value.masked_fill(where, undefined)
         return result
 
@@ -240,13 +230,11 @@ def one_per_class(value: Any) -> bool:
     return isinstance(value, tuple) and not isinstance(value[0], tuple)
 
 
-def _parameter(name: str, value: Any, counts: dict[str, Tensor]) -> Any:
-    if not one_per_class(value):
-        return value
-    like = next(iter(counts.values()))
-    if like.shape[-1:] != (len(value),):
-        raise ValueError(f"{name}: expected one number for each of the {like.shape[-1]} classes, got {len(value)}.")
-    return torch.tensor(value, dtype=like.dtype, device=like.device)
+def _of_classes(name: str, values: tuple[float, ...], count: Callable[[str], Tensor]) -> Tensor:
+    like = count("tp")
+    if like.shape[-1:] != (len(values),):
+        raise ValueError(f"{name}: expected one number for each of the {like.shape[-1]} classes, got {len(values)}.")
+    return torch.tensor(values, dtype=like.dtype, device=like.device)
 
 
 def _weighted(expected: bool, weights: Any, cm: ConfusionMatrix) -> Tensor:
@@ -300,13 +288,99 @@ def _geometric_mean(each: _Value) -> _Value:
     return _Value(logs.value.exp().masked_fill(missed.any(dim=-1, keepdim=True), 0.0), logs.undefined)
 
 
-_ARITHMETIC: dict[str, Callable[..., _Value]] = {
+_STEPS: dict[str, Callable[..., _Value]] = {
     "+": lambda a, b: _Value(a.value + b.value, a.undefined | b.undefined),
     "-": lambda a, b: _Value(a.value - b.value, a.undefined | b.undefined),
     "*": lambda a, b: _Value(a.value * b.value, a.undefined | b.undefined),
     "/": _divide,
     "**": _power,
+    "sum": _sum,
+    "mean": _mean,
+    "geometric_mean": _geometric_mean,
 }
-_OVER_CLASSES: dict[str, Any] = {
-    "sum": _sum, "mean": _mean, "geometric_mean": _geometric_mean, "observed": None, "expected": None,
-}  # fmt: skip
+
+
+class _FormulaText:  # printed when it is asked for
+    def __get__(self, _: Any, owner: type[FormulaMetric]) -> str:
+        from metricfit.metrics.translation import text
+
+        return text(owner.program)
+
+
+@dataclass(frozen=True, repr=False)
+class FormulaMetric(ClassMetric):
+    """A metric made by :func:`metricfit.metrics.metric` from one function; takes the function's parameters too.
+
+    A number among them may be given once, or once per class.
+    """
+
+    program: ClassVar[Formula]
+    formula = _FormulaText()
+    check_parameters: ClassVar[Callable[[Any], None] | None] = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, average: str | int = "auto", label: Hashable | None = None, *, zero_division: float = 0.0,
+            **parameters: Any,
+        ) -> None: ...  # fmt: skip
+
+        def __getattr__(self, name: str) -> Any: ...  # the parameters
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for f in fields(self):
+            if f.name not in COMMON:
+                object.__setattr__(self, f.name, _checked(f.name, getattr(self, f.name), f.default))
+        if self.check_parameters is not None:
+            self.check_parameters()
+
+    def of_classes(self, cm: ConfusionMatrix) -> Tensor:
+        """The formula, elementwise over classes."""
+        return self._value(cm, lambda count: count, self.parameters)
+
+    def _of_class(self, cm: ConfusionMatrix, index: int) -> Tensor:
+        parameters = {name: _for_class(name, value, index) for name, value in self.parameters.items()}
+        return self._value(cm, lambda count: count[..., index], parameters)
+
+    def _of_sums(self, cm: ConfusionMatrix) -> Tensor:
+        for name, value in self.parameters.items():
+            if one_per_class(value):
+                raise ValueError(f"{name}: one number per class has no meaning for a micro average; give one number.")
+        return self._value(cm, lambda count: count.sum(dim=-1), self.parameters)
+
+    def _of_matrix(self, cm: ConfusionMatrix) -> Tensor:
+        return self.program.of_matrix(cm.matrix, self.parameters, self.zero_division)
+
+    def _value(self, cm: ConfusionMatrix, take: Callable[[Tensor], Tensor], parameters: dict[str, Any]) -> Tensor:
+        return self.program.of_counts(lambda name: take(getattr(cm, name)), parameters, self.zero_division)
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
+        return f"{type(self).__name__}({given})"
+
+
+def _for_class(name: str, value: Any, index: int) -> Any:
+    if not one_per_class(value):
+        return value
+    if index >= len(value):
+        raise ValueError(f"{name}: no number for class {index}, got {len(value)} numbers.")
+    return value[index]
+
+
+def _checked(name: str, value: Any, default: Any) -> Any:
+    """A parameter in the form of its default: a text, a matrix, or a number that may come once per class."""
+    if isinstance(default, str):
+        return value
+    rows = isinstance(default, tuple)
+    try:
+        if rows:
+            return tuple(tuple(float(cell) for cell in row) for row in value)
+        several = not isinstance(value, str) and hasattr(value, "__len__")
+        found = tuple(float(v) for v in (value if several else (value,)))
+    except (TypeError, ValueError):
+        form = "rows of numbers" if rows else "a number or one number per class"
+        raise TypeError(f"{name}: expected {form}, got {value!r}.") from None
+    if not found or not all(map(math.isfinite, found)):
+        raise ValueError(f"{name}: expected finite numbers, got {value!r}.")
+    return found if several else found[0]

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix, Counts
-from metricfit.metrics.averaging import ClassMetric, quote, spell
-from metricfit.metrics.base import EVERY_CUT_OFF, DerivedMetric, Metric
+from metricfit.inputs import safe_divide
+from metricfit.metrics.base import EVERY_CUT_OFF, ClassMetric, DerivedMetric, Metric, quote, spell
 from metricfit.metrics.constraints import Constrained
 from metricfit.metrics.registry import get, register
-from metricfit.numerics import safe_divide
 
 __all__ = ["AUPRC", "AUROC", "ThresholdMean"]
 

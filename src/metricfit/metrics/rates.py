@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from metricfit.metrics.averaging import spell
+from metricfit.metrics.base import spell
 from metricfit.metrics.formula import Symbols, Term
 from metricfit.metrics.registry import metric
 

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
-from metricfit.metrics.averaging import ClassMetric, FormulaMetric
-from metricfit.metrics.base import CallableMetric, Metric
-from metricfit.metrics.formula import trace
+from metricfit.metrics.base import CallableMetric, ClassMetric, Metric
+from metricfit.metrics.formula import FormulaMetric, trace
 
 __all__ = ["MetricLike", "available", "get", "metric", "metric_class", "register", "resolve", "unregister"]
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from metricfit import MetricLoss
-from metricfit.losses.cross_entropy import class_weights
+from metricfit.losses.companions import class_weights
 
 
 def added(loss_options, logits, target, sample_weight=None):
