@@ -277,9 +277,10 @@ def average_of_classes(name: str, counts: Sequence[tuple[float, float, float, fl
 
 
 def make_classifier(metric: Any = "f1", **options: Any) -> Any:
-    """A MetricClassifier whose options may also be parts of its recipe, which is given by its name."""
+    """A MetricClassifier of networks whose options may also be parts of its recipe, which is given by its name."""
     from metricfit import MetricClassifier
     from metricfit.training import Recipe
 
     parts = {name: options.pop(name) for name in Recipe().parts() if name in options}
-    return MetricClassifier(metric, recipe=Recipe(options.pop("recipe", "default"), **parts), **options)
+    recipe = Recipe(options.pop("recipe", "default"), **parts)
+    return MetricClassifier(metric, recipe=recipe, **{"models": "network", **options})

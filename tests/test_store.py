@@ -110,7 +110,7 @@ def test_without_preprocessing_and_with_a_scaler_of_scikit_learn(tmp_path):
         assert (back.predict_proba(X) == classifier.predict_proba(X)).all()
 
 
-@pytest.mark.parametrize("name", ["model.json", "model.safetensors", "preprocessing.skops", "history.parquet"])
+@pytest.mark.parametrize("name", ["model.json", "network.safetensors", "preprocessing.skops", "history.parquet"])
 @pytest.mark.parametrize("damage", ["truncated", "changed", "missing", "empty"])
 def test_a_damaged_folder_is_one_clear_error(saved, name, damage):
     file = saved / name
@@ -145,8 +145,8 @@ def rewrite(path, **changes):
 
 
 def test_a_newer_format_asks_for_an_upgrade(saved):
-    rewrite(saved, version=3)
-    with pytest.raises(ModelFolderError, match=r"format version 3.*upgrade metricfit"):
+    rewrite(saved, version=4)
+    with pytest.raises(ModelFolderError, match=r"format version 4.*upgrade metricfit"):
         load(saved)
 
 
@@ -190,15 +190,19 @@ def test_a_type_outside_the_list_is_named(saved):
         {"metric": "__import__('os').system('true')"},
         {"classes": {"values": [1], "dtype": "<i8"}},
         {"classes": {"values": ["a"] * 2, "dtype": "M8[s]"}},
-        {"network": {"members": 1, "inputs": 3, "outputs": 2, "hidden_sizes": []}},
+        {"models": [
+            {"name": "network", "weight": 1, "kind": "networks", "members": 1, "inputs": 3, "outputs": 2,
+             "hidden_sizes": []}
+        ]},
+        {"models": [{"name": "forest", "weight": 1, "kind": "estimators", "form": "trees", "outputs": 2}]},
         {"decision_rule": {"kind": "magic"}},
         {"recipe": {"unknown": 1}},
-        {"model.safetensors": b"no tensors"},
+        {"network.safetensors": b"no tensors"},
         {"preprocessing.skops": b"no zip"},
         {"history.parquet": b"no parquet"},
     ],
     ids=lambda changes: next(iter(changes)),
-)
+)  # fmt: skip
 def test_contents_that_do_not_fit_are_one_error_though_the_checksums_are_right(saved, changes):
     rewrite(saved, **changes)
     with pytest.raises(ModelFolderError, match="model"):
@@ -264,7 +268,7 @@ from pathlib import Path
 from metricfit.store.folder import write_folder
 path = Path(sys.argv[1])
 for i in range(10**9):
-    write_folder(path, {"model.json": b'{"format": "metricfit.model", "version": 2}', "big": str(i).encode() * 1000})
+    write_folder(path, {"model.json": b'{"format": "metricfit.model", "version": 3}', "big": str(i).encode() * 1000})
     if i == 0:
         print("started", flush=True)
 """
@@ -345,7 +349,7 @@ def test_a_model_saved_without_its_pages_loads(fitted, table, tmp_path):
 def test_a_step_is_saved_by_its_spec_and_a_function_is_refused(tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 3))
     y = (X[:, 0] > 0).astype(int)
-    quick = {"cv": None, "baseline": False, "random_state": 0, "verbose": False}
+    quick = {"models": "network", "cv": None, "baseline": False, "random_state": 0, "verbose": False}
     recipe = Recipe(step=steps.Linear(0.2), min_updates=20, max_epochs=1)
     classifier = MetricClassifier("mcc", recipe=recipe, **quick).fit(X, y)
     back = load(save(classifier, tmp_path / "model"))

@@ -7,7 +7,7 @@ from typing import Literal
 
 __all__ = ["Choice", "Topic"]
 
-Topic = Literal["metric", "folds", "columns", "unused", "baseline", "rows", "rule", "target", "file"]
+Topic = Literal["metric", "folds", "columns", "unused", "baseline", "rows", "rule", "target", "file", "models"]
 """What a choice is about."""
 
 
@@ -17,7 +17,8 @@ class Choice:
 
     Attributes:
         topic: What it is about: the ``"metric"``, the ``"folds"``, how ``"columns"`` were read, ``"unused"`` columns,
-            the ``"baseline"``, the ``"rows"``, the decision ``"rule"``, the ``"target"`` or the ``"file"``.
+            the ``"baseline"``, the ``"rows"``, the decision ``"rule"``, the ``"target"``, the ``"file"`` or the
+            ``"models"``.
         text: The sentence, without its capital and full stop.
         arguments: Names of the arguments that change it, as Python spells them.
 

@@ -1,47 +1,37 @@
-"""``MetricClassifier``: training on the metric behind scikit-learn's interface."""
+"""``MetricClassifier``: the best decisions for a metric, behind scikit-learn's interface."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from metricfit.assess import HeldOutScores
-from metricfit.assess.verdicts import held_out, validation_report
+from metricfit.assess.verdicts import PLAIN, TUNED
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
-from metricfit.data.arguments import (
-    as_dense,
-    as_device,
-    check_two_dimensions,
-    combined_weights,
-    draw_seed,
-    matches_names,
-    row_count,
-)
-from metricfit.data.preprocessing import columns_in_words, warn_of_unused
-from metricfit.data.targets import Target, read_target, read_truth
-from metricfit.decisions.rules import DecisionRule, argmax_rule
-from metricfit.decisions.threshold import tuned_rule
+from metricfit.data.preprocessing import as_dense, columns_in_words, matches_names, warn_of_unused
+from metricfit.decisions.rules import DecisionRule
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
+from metricfit.ensemble import PORTFOLIO, judge, mean_of
+from metricfit.labels import Target, check_two_dimensions, combined_weights, read_target, read_truth, row_count
 from metricfit.metrics import Constrained, MetricLike, resolve
+from metricfit.models import FittedModel, Folds, Model, NetworkModel, Table, fit_models, names_of
+from metricfit.models.estimators import estimator_model, named_model
 from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
-from metricfit.training.evaluation import mean_probabilities
 from metricfit.training.explanation import explain
-from metricfit.training.history import Callback, callback_list, progress_bar
-from metricfit.training.loop import Problem, TrainingResult, train
+from metricfit.training.history import Callback, History, callback_list
+from metricfit.training.loop import Problem, TrainingResult, as_device, draw_seed
 from metricfit.training.recipes import Recipe
-from metricfit.training.rows import Split, TrainingData, choose_cv, given_splits, group_codes, split_rows
+from metricfit.training.rows import Split, choose_cv, given_splits, group_codes, split_rows
 
 __all__ = ["MetricClassifier"]
 
@@ -55,11 +45,13 @@ _BASELINE_DIFFERS = {
 
 
 class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A neural network trained on the metric it is judged by.
+    """A portfolio of models, combined and decided for the metric it is judged by.
 
     Tables go in as they are: numbers, categories, truth values, dates, gaps (see
-    :class:`metricfit.data.TablePreprocessor`). By default five networks are trained as one, each on four fifths of
-    the rows and stopped on the rest; probabilities are their mean and the decision is its arg max.
+    :class:`metricfit.data.TablePreprocessor`). By default five kinds of models are fitted on five folds: networks
+    trained on the metric, networks trained with cross-entropy, a random forest, extra trees and gradient boosting.
+    Their weights are chosen on held-out log-loss, and the decision rule for their mean is tuned for the metric on
+    held-out rows.
 
     How a network is trained is the recipe's matter: ``recipe=Recipe("east", patience=5)``. In searches its parts are
     parameters, such as ``recipe__learning_rate``.
@@ -69,22 +61,29 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             with constraints: ``"precision[1] subject to recall[1] >= 0.9"``. A bare ``f1``, ``precision``, … is the
             positive class's (the second in sorted order) for two classes and the macro average for more;
             ``metric_`` and :meth:`explain` say which was taken.
+        models: ``"auto"`` for the portfolio; ``"network"`` for networks trained on the metric alone, decided by
+            arg max; or a list of ``"network"``, ``"network_ce"``, ``"forest"``, ``"extra_trees"``, ``"boosting"``,
+            ``"lightgbm"``, ``"xgboost"``, ``"catboost"`` and scikit-learn classifiers with ``predict_proba``. A
+            pipeline gets the table as given, other classifiers get numbers without gaps.
         recipe: ``"default"``, ``"east"``, ``"log_loss"``, ``"surrogate_fbeta"``, ``"anyloss"``, or a
-            :class:`metricfit.training.Recipe`.
-        cv: Folds of the ensemble; ``None`` for one stratified hold-out of 20 %; ``"auto"`` decides by size; or a
-            scikit-learn splitter or a list of (training rows, validation rows), one per member.
-        n_members: Networks that share a split, started from different weights.
-        baseline: Whether to train the same network with cross-entropy for ``validation_report_``, for twice the time;
-            ``"auto"`` does so up to 20,000 rows.
+            :class:`metricfit.training.Recipe`, for the networks.
+        cv: Folds; ``None`` for one stratified hold-out of 20 %; ``"auto"`` decides by size; or a scikit-learn
+            splitter or a list of (training rows, validation rows).
+        n_members: Networks that share a fold, started from different weights.
+        baseline: Whether to train networks with cross-entropy for ``validation_report_`` where they are not among the
+            models; ``"auto"`` does so up to 20,000 rows.
         class_weight: ``None``, ``"balanced"`` or ``{class: weight}``; takes the place of the recipe's ``balance``. As
             in scikit-learn a weight of the rows: of the loss, metric included, and of ``history_``. The validation
             report, its baseline and ``score`` go without it.
         preprocess: ``"auto"``, or a transformer to a dense array, or ``None`` for X that is one already.
-        device: ``"auto"`` (a GPU if there is one) or a torch device.
+        device: ``"auto"`` (a GPU if there is one) or a torch device, for the networks.
+        time_limit: Seconds after which no further model is begun and networks stop with their best weights so far.
+            The cheap models come first, and the first one is always fitted. ``None`` for no limit.
+        n_jobs: Folds of a model that are fitted at the same time; ``None`` for as many as there are cores.
         checkpoint_dir: Where to save the state of training. The same fit started again goes on from there and ends
             with exactly the same model, wherever it was stopped.
-        callbacks: A function of :class:`metricfit.training.EpochEnd`, or several, called after each epoch; true ends
-            training.
+        callbacks: A function of :class:`metricfit.training.EpochEnd`, or several, called after each epoch of the
+            networks; true ends their training.
         verbose: Show progress on stderr, if that is a terminal.
         random_state: Seed; global seeds are neither read nor changed.
 
@@ -94,12 +93,16 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed_: The seed that was used; drawn, if ``random_state`` gave none.
         metric_: The metric with its class or average written out.
         recipe_: The recipe with all its parts filled in.
-        network_: The trained ensemble.
+        models_: The fitted models that have a weight, by name.
+        weights_: Their weights.
+        leaderboard_: Every model and the portfolio, the best first: the metric on held-out rows with its interval,
+            weight, seconds to fit and seconds to predict 1,000 rows. Each model is decided by a rule of its own.
+        network_: The trained networks, if they have a weight.
         preprocessor_: The fitted preprocessor, or None.
         decision_rule_: The rule that is folded into ``predict_proba``.
-        history_: One row per epoch.
-        validation_report_: The metric on held-out rows: cross-entropy at arg max and with a tuned rule, trained on
-            the metric, ensemble; with standard errors and gains.
+        history_: One row per epoch of the networks.
+        validation_report_: The metric on held-out rows with its interval: cross-entropy at arg max and with a tuned
+            rule, the best single model, the portfolio. Weights and rules are chosen on other folds than they decide.
         held_out_: The probabilities, decisions and truth behind that report, or None; saved with the model.
         choices_: What was decided without asking: :class:`metricfit.choices.Choice` objects, each with a topic and,
             as its text, a sentence.
@@ -109,8 +112,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Example:
         >>> from sklearn.datasets import load_iris
         >>> X, y = load_iris(return_X_y=True)
-        >>> recipe = Recipe(min_updates=100, max_epochs=1)
-        >>> clf = MetricClassifier("f1", recipe=recipe, cv=None, random_state=0).fit(X, y)
+        >>> clf = MetricClassifier("f1", models=["forest", "boosting"], random_state=0).fit(X, y)
         >>> print(clf.metric_)
         f1:average=macro
         >>> clf.score(X, y) > 0.9
@@ -121,6 +123,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         metric: MetricLike = "f1",
         *,
+        models: Any = "auto",
         recipe: str | Recipe = "default",
         cv: Any = "auto",
         n_members: int = 1,
@@ -128,12 +131,15 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weight: dict[Any, float] | str | None = None,
         preprocess: Any = "auto",
         device: str | torch.device = "auto",
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         callbacks: Callback | Sequence[Callback] = (),
         verbose: bool = True,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
     ) -> None:
         self.metric = metric
+        self.models = models
         self.recipe = recipe
         self.cv = cv
         self.n_members = n_members
@@ -141,6 +147,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.class_weight = class_weight
         self.preprocess = preprocess
         self.device = device
+        self.time_limit = time_limit
+        self.n_jobs = n_jobs
         self.checkpoint_dir = checkpoint_dir
         self.callbacks = callbacks
         self.verbose = verbose
@@ -161,11 +169,11 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         join_processes()
         self._forget()
-        recipe = self._read_recipe()
+        recipe, names = self._read_recipe(), names_of(self.models)
         validate_data(self, X, y, skip_check_array=True)
         rows = row_count(X)
         target = read_target(y, rows)
-        weight, evaluation_weight = combined_weights(target, np.empty((rows, 0)), sample_weight, self.class_weight)
+        weight, evaluation_weight = combined_weights(target, sample_weight, self.class_weight)
         self.metric_, meant = resolve(self.metric, target.labels, target.task)
         if recipe.rule == "tuned" and self.metric_.judges_scores:
             raise ValueError(
@@ -174,18 +182,19 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed, fixed = draw_seed(self.random_state)
         if not fixed:
             seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group_of("auto", training=True)))
-        features = self._fit_features(X, target, seed)
+        table = self._fit_table(X, target, seed)
         splits, why = self._split(target, groups, seed)
-        tensors = (torch.from_numpy(a) for a in (features, target.codes, weight))
-        problem = Problem(TrainingData(*tensors), splits, self.metric_, target.task, target.labels)
+        folds = Folds(
+            table, target.codes, weight, evaluation_weight, splits, self.metric_, target.task, target.labels, seed
+        )
         self.classes_, self.recipe_, self.task_, self.seed_ = target.classes, recipe, target.task, seed
         self.choices_ = [Choice("metric", meant)] if meant else []
         self.choices_ += [Choice("folds", why), *columns_in_words(self.preprocessor_)]
-        run = self._identity(recipe, fixed, problem)
-        result = self._train(problem, recipe, "metric", run)
-        unweighted = replace(problem, data=replace(problem.data, weight=torch.from_numpy(evaluation_weight)))
-        baseline = self._train_baseline(unweighted, result, run)
-        self._keep(target, problem, result, baseline, evaluation_weight.astype(np.float64))
+        models = self._build(names, recipe, folds, self._identity(recipe, fixed, folds))
+        shown = self.verbose and is_first_process()
+        fitted = fit_models(models, folds, self.time_limit, show=shown)
+        self._note_missing(models, fitted)
+        self._keep(folds, fitted, [name for name, _ in names])
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -195,9 +204,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_raw_proba(self, X: Any) -> NDArray[np.float64]:
         """The ensemble's mean probabilities, before any decision rule."""
-        check_is_fitted(self, "network_")
-        features = self._features(X)
-        return mean_probabilities(self.network_, features, self.task_, next(self.network_.parameters()).device)
+        check_is_fitted(self, "models_")
+        table = self._table(X)
+        return mean_of({name: model.predict(table) for name, model in self.models_.items()}, self.weights_)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (n,), or 0/1 indicators (n, labels)."""
@@ -208,7 +217,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """The metric of the predictions; its negative if less is better, as scikit-learn's scorers have it."""
-        check_is_fitted(self, "network_")
+        check_is_fitted(self, "models_")
         ranking = self.metric_.judges_scores
         if ranking:
             proba = self.predict_raw_proba(X)
@@ -221,7 +230,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def explain(self) -> str:
         """What was trained, what was decided without asking, and what it bought, in words."""
-        check_is_fitted(self, "network_")
+        check_is_fitted(self, "models_")
         return explain(self)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -276,138 +285,179 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found = None if groups is None else int(group_codes(groups, rows).max()) + 1
         given = given_splits(self.cv, target.codes, groups)
         if given is not None:
-            return [split for split in given for _ in range(self.n_members)], f"{len(given)} splits, as given"
+            return given, f"{len(given)} splits, as given"
         folds, why = choose_cv(self.cv, rows, target.smallest_class, found)
-        random = np.random.default_rng(seed)
-        return split_rows(target.codes, folds, members=self.n_members, groups=groups, random=random), why
+        return split_rows(target.codes, folds, groups=groups, random=np.random.default_rng(seed)), why
 
-    def _fit_features(self, X: Any, target: Target, seed: int) -> NDArray[np.float32]:
+    def _fit_table(self, X: Any, target: Target, seed: int) -> Table:
         if self.preprocess is None:
             self.preprocessor_ = None
-            return as_dense(X, self.__class__.__name__)
-        if isinstance(self.preprocess, str):
+        elif isinstance(self.preprocess, str):
             if self.preprocess != "auto":
                 raise ValueError(f"preprocess: expected 'auto', a transformer or None, got {self.preprocess!r}.")
             self.preprocessor_ = TablePreprocessor(random_state=seed)
         else:
             self.preprocessor_ = clone(self.preprocess)
-        features = self.preprocessor_.fit_transform(X, target.truth)
+        dense = X if self.preprocessor_ is None else self.preprocessor_.fit_transform(X, target.truth)
         warn_of_unused(self.preprocessor_, stacklevel=3)
-        return as_dense(features, self.__class__.__name__)
+        return self._forms(X, dense)
 
-    def _features(self, X: Any) -> NDArray[np.float32]:
+    def _table(self, X: Any) -> Table:
         check_two_dimensions(X)
         if not hasattr(X, "columns") or not matches_names(self.preprocessor_):
             validate_data(self, X, reset=False, skip_check_array=True)
-        made = X if self.preprocessor_ is None else self.preprocessor_.transform(X)
-        features = as_dense(made, self.__class__.__name__)
-        if features.shape[1] != self.n_network_inputs_:
+        made = self._forms(X, X if self.preprocessor_ is None else self.preprocessor_.transform(X))
+        if made.dense.shape[1] != self.n_network_inputs_:
             raise ValueError(
-                f"preprocess: expected {self.n_network_inputs_} features, as in fit, got {features.shape[1]}; give X "
+                f"preprocess: expected {self.n_network_inputs_} features, as in fit, got {made.dense.shape[1]}; give X "
                 "the columns that it had in fit, or take a transformer whose output keeps its width."
             )
-        return features
+        return made
 
-    def _train(self, problem: Problem, recipe: Recipe, run: str, identity: dict[str, str]) -> TrainingResult:
-        checkpoint = None if self.checkpoint_dir is None else CheckpointFile(self.checkpoint_dir, run, identity)
-        with progress_bar(self.verbose and is_first_process(), f"{recipe.name} ({self.metric_})") as bar:
-            return train(
-                problem,
-                recipe,
-                seed=self.seed_,
-                device=as_device(self.device),
-                checkpoint=checkpoint,
-                callbacks=[bar, *callback_list(self.callbacks)],
-                run=run,
-            )
+    def _forms(self, X: Any, features: Any) -> Table:
+        dense = as_dense(features, self.__class__.__name__)
+        if sparse.issparse(X):
+            given: Any = X
+            X = given.tocsr()  # rows can be taken
+        elif not hasattr(X, "shape"):
+            X = np.asarray(X)
+        if not isinstance(self.preprocessor_, TablePreprocessor):
+            return Table(dense, dense, np.zeros(dense.shape[1], dtype=bool), X)
+        return Table(dense, self.preprocessor_.tree_features(X), self.preprocessor_.tree_categories_, X)
 
-    def _train_baseline(
-        self, problem: Problem, result: TrainingResult, identity: dict[str, str]
-    ) -> TrainingResult | None:
-        recipe = self.recipe_
-        auto = isinstance(self.baseline, str)
-        wanted = len(problem.data.target) <= BASELINE_ROWS if auto else bool(self.baseline)
-        has_validation = any(len(split.validation) for split in problem.splits)
-        if not wanted or self._is_plain_cross_entropy() or result.interrupted or not has_validation:
-            if auto and not wanted:
-                self.choices_.append(
-                    Choice(
-                        "baseline",
-                        f"no cross-entropy baseline was trained: there are more than {BASELINE_ROWS:,} rows; "
-                        "baseline=True trains one for the validation report",
+    def _build(
+        self, names: Sequence[tuple[str, Any]], recipe: Recipe, folds: Folds, identity: dict[str, str]
+    ) -> list[Model]:
+        """The models to fit: those of the portfolio, and cross-entropy to compare with."""
+        shared = {part: value for part, value in recipe.parts().items() if part not in _BASELINE_DIFFERS}
+        recipes = {"network": recipe, "network_ce": Recipe("log_loss", **shared).complete()}
+        if self._needs_baseline([name for name, _ in names], folds):
+            names = [*names, ("network_ce", None)]
+        models: list[Model] = []
+        for name, estimator in names:
+            checkpoint = None if self.checkpoint_dir is None else CheckpointFile(self.checkpoint_dir, name, identity)
+            if name in recipes:
+                models.append(
+                    NetworkModel(
+                        name,
+                        recipes[name],
+                        members=self.n_members,
+                        device=as_device(self.device),
+                        checkpoint=checkpoint,
+                        callbacks=callback_list(self.callbacks),
+                        plain=name == "network_ce",
                     )
                 )
-            return None
-        shared = {part: value for part, value in recipe.parts().items() if part not in _BASELINE_DIFFERS}
-        baseline = self._train(problem, Recipe("log_loss", **shared).complete(), "baseline", identity)
-        if baseline.interrupted:
+            elif estimator is None:
+                models.append(named_model(name, self.n_jobs, checkpoint))
+            else:
+                models.append(estimator_model(estimator, name, self.n_jobs, checkpoint))
+        return models
+
+    def _needs_baseline(self, names: Sequence[str], folds: Folds) -> bool:
+        auto = isinstance(self.baseline, str)
+        wanted = len(folds.codes) <= BASELINE_ROWS if auto else bool(self.baseline)
+        if "network_ce" in names or self._is_plain_cross_entropy(names) or not folds.held_out:
+            return False
+        if auto and not wanted:
             self.choices_.append(
                 Choice(
                     "baseline",
-                    f"training of the cross-entropy baseline was interrupted after {len(baseline.history.records)} "
-                    "epochs, so the comparison with it is not fair",
+                    f"no cross-entropy baseline was trained: there are more than {BASELINE_ROWS:,} rows; "
+                    "baseline=True trains one for the validation report",
                 )
             )
-        return baseline
+        return wanted
 
-    def _is_plain_cross_entropy(self) -> bool:
+    def _note_missing(self, models: Sequence[Model], fitted: Sequence[FittedModel]) -> None:
+        """Say which models were not fitted, or not to their end."""
+        missing = [model.name for model in models[len(fitted) :]]
+        if missing:
+            self.choices_.append(
+                Choice("models", f"not fitted, because the time was over: {', '.join(missing)}", ("time_limit",))
+            )
+        last = fitted[-1].model
+        if last.name == "network_ce" and isinstance(last, NetworkModel) and not last.complete:
+            self.choices_.append(
+                Choice(
+                    "baseline",
+                    f"training of the cross-entropy baseline was interrupted after "
+                    f"{len(last.result.history.records)} epochs, so the comparison with it is not fair",
+                )
+            )
+
+    def _is_plain_cross_entropy(self, names: Sequence[str]) -> bool:
         recipe = self.recipe_
-        return recipe.objective == "log_loss" and recipe.balance == "none" and self.class_weight is None
+        plain = recipe.objective == "log_loss" and recipe.balance == "none" and self.class_weight is None
+        return plain and "network" in names
 
-    def _keep(
-        self,
-        target: Target,
-        problem: Problem,
-        result: TrainingResult,
-        baseline: TrainingResult | None,
-        weight: NDArray[np.float64],
-    ) -> None:
-        self.network_, self.history_ = result.network, result.history.frame()
-        self.best_epochs_ = result.best_epoch
-        self.n_network_inputs_ = int(problem.data.features.shape[1])
-        self.fit_seconds_ = result.seconds + (baseline.seconds if baseline else 0.0)
-        truth, labels, splits = target.truth, target.labels, problem.splits
-        self.decision_rule_: DecisionRule = argmax_rule(truth, labels)
-        rows = [split.validation for split in splits]
-        held = held_out(rows, result.validation, self.n_members)
-        usual = held_out(rows, baseline.validation, self.n_members) if baseline else None
-        tunes = self.recipe_.rule == "tuned" or isinstance(self.metric_, Constrained)
-        if isinstance(self.metric_, Constrained) and held is None:
+    def _keep(self, folds: Folds, fitted: Sequence[FittedModel], shipped: Sequence[str]) -> None:
+        """Choose weights and rule, and keep what was fitted with what it reaches."""
+        shipped = [f.model.name for f in fitted if f.model.name in shipped]
+        models = {f.model.name: f.model for f in fitted}
+        constrained = isinstance(self.metric_, Constrained)
+        tuned = shipped != ["network"] or self.recipe_.rule == "tuned" or constrained
+        self.n_network_inputs_ = folds.table.dense.shape[1]
+        self.fit_seconds_ = sum(model.seconds for model in models.values())
+        name = self._network_in_words(tuned) if shipped == ["network"] else PORTFOLIO
+        found = judge(folds, fitted, shipped, tuned=tuned, name=name)
+        if constrained and found.scores is None:
             told = "X: too few rows to hold any out, so arg max is used, and no rule was tuned for the constraints."
             warnings.warn(told, UserWarning, stacklevel=3)
-        if tunes and held is not None:
-            proba = held.single if held.ensemble is None else held.ensemble
-            self.decision_rule_ = tuned_rule(truth[held.rows], proba, self.metric_, labels, weight[held.rows])
-        if self._is_plain_cross_entropy():
-            name = "cross-entropy, tuned rule" if tunes else "cross-entropy, arg max"
-        else:
-            name = "trained on the metric" if self.recipe_.objective == "metric" else f"trained by {self.recipe_.name}"
-        report: tuple[pd.DataFrame, HeldOutScores | None] = validation_report(
-            self.metric_, target.codes, target.classes, weight, trained=held, baseline=usual, trained_on=name,
-            tuned=tunes, ensemble_note="every row trained some of its members, so only new data can measure it"
-            if len(splits) > 1 else "",
-        )  # fmt: skip
-        self.validation_report_, self.held_out_ = report
+        self.decision_rule_: DecisionRule = found.ensemble.rule
+        self.weights_ = {name: weight for name, weight in found.ensemble.weights.items() if weight}
+        self.models_ = {name: models[name] for name in self.weights_}
+        self.validation_report_, self.leaderboard_, self.held_out_ = found.report, found.leaderboard, found.scores
+        networks = [m for m in models.values() if isinstance(m, NetworkModel)]
+        trained = next((m for m in networks if m.name in shipped[::-1]), None)
+        self.history_ = (trained.result.history if trained else History()).frame()
+        self.best_epochs_ = trained.result.best_epoch if trained else []
 
-    def _identity(self, recipe: Recipe, fixed: bool, problem: Problem) -> dict[str, str]:
+    def _keep_network(self, problem: Problem, result: TrainingResult) -> None:
+        """Keep networks that were trained elsewhere, such as on a stream of rows."""
+        model = NetworkModel("network", self.recipe_)
+        model.keep(result, problem.task)
+        dense, codes, weight = (t.cpu().numpy() for t in vars(problem.data).values())
+        table = Table(dense, dense, np.zeros(dense.shape[1], dtype=bool), dense)
+        folds = Folds(
+            table, codes, weight, weight, problem.splits, problem.metric, problem.task, problem.labels, self.seed_
+        )
+        self._keep(folds, [FittedModel(model, result.validation)], ["network"])
+
+    def _network_in_words(self, tuned: bool) -> str:
+        if self._is_plain_cross_entropy(["network"]):
+            return TUNED if tuned else PLAIN
+        return "trained on the metric" if self.recipe_.objective == "metric" else f"trained by {self.recipe_.name}"
+
+    @property
+    def network_(self) -> torch.nn.Module:
+        """The trained networks of the model ``"network"``."""
+        model = vars(self).get("models_", {}).get("network")
+        if not isinstance(model, NetworkModel):
+            raise AttributeError("network_: the classifier has no networks trained on the metric; see models_.")
+        return model.result.network
+
+    def _identity(self, recipe: Recipe, fixed: bool, folds: Folds) -> dict[str, str]:
         if self.checkpoint_dir is None:
             return {}
         settings = {
             "metric": [str(self.metric_), in_full(self.metric)],
             "recipe": recipe.parts(),
             "seed": self.seed_ if fixed else None,
-            "labels": list(map(str, problem.labels)),
+            "labels": list(map(str, folds.labels)),
         }
-        folds = [part for split in problem.splits for part in (split.train, split.validation)]
-        tensors = (problem.data.features, problem.data.target, problem.data.weight)
-        return run_identity(settings, [*(tensor.numpy() for tensor in tensors), *folds])
+        rows = [part for split in folds.splits for part in (split.train, split.validation)]
+        return run_identity(settings, [folds.table.dense, folds.codes, folds.weight, *rows])
 
     def _seed_of_checkpoint(self, seed: int) -> int:
         """An unseeded run that was stopped goes on with the seed it was started with."""
         if self.checkpoint_dir is None:
             return seed
-        content = read_checkpoint(Path(self.checkpoint_dir) / "metric.pt")
-        return seed if content is None else int(content["state"]["seed"])
+        for name, _ in names_of(self.models):
+            content = read_checkpoint(Path(self.checkpoint_dir) / f"{name}.pt")
+            if content is not None:
+                return int(content["state"]["seed"])
+        return seed
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

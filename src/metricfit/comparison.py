@@ -235,7 +235,7 @@ def _result(everything: Part, task: str, split: int, method: str) -> dict[str, A
     y, metric = everything.y, everything.metric
     codes = y if y.ndim == 2 else np.unique(y, return_inverse=True)[1]
     random = np.random.default_rng([everything.seed, split])
-    (rows,) = split_rows(codes, None, members=1, groups=everything.groups, random=random)
+    (rows,) = split_rows(codes, None, groups=everything.groups, random=random)
 
     def some(values: Any, where: Any) -> Any:
         return None if values is None else values[where]
@@ -269,11 +269,12 @@ def _result(everything: Part, task: str, split: int, method: str) -> dict[str, A
     return row
 
 
-def _network(recipe: Recipe) -> Method:
+def _ours(recipe: Recipe, models: str = "network") -> Method:
     def fit(part: Part) -> tuple[NDArray[Any], NDArray[np.float64]]:
         shorter: dict[str, Any] = {} if part.max_epochs is None else {"max_epochs": part.max_epochs, "min_updates": 0}
         model = MetricClassifier(
             part.metric,
+            models=models,
             recipe=recipe.with_parts(shorter),
             baseline=False,
             cv="auto" if part.groups is None else part.folds,
@@ -315,7 +316,7 @@ def _trees(path: str, options: dict[str, Any], *, tuned: bool) -> Method:
         if tuned and not part.metric.judges_scores:
             held = np.zeros((len(X), len(part.classes)))
             random = np.random.default_rng(part.seed)
-            for split in split_rows(codes, part.folds, members=1, groups=part.groups, random=random):
+            for split in split_rows(codes, part.folds, groups=part.groups, random=random):
                 held[split.validation] = probabilities(split.train, X[split.validation])
             rule = tuned_rule(part.y, held, part.metric, labels, part.weight)
         return rule.apply(proba), proba
@@ -338,12 +339,12 @@ def _probabilities(
 
 
 def _methods() -> Iterator[tuple[str, tuple[str, Method]]]:
-    yield "metricfit", ("", _network(Recipe()))
-    yield "metricfit-tuned", ("", _network(Recipe(rule="tuned")))
-    yield "east", ("", _network(Recipe("east")))
-    yield "cross-entropy", ("", _network(Recipe("log_loss")))
-    yield "cross-entropy-weighted", ("", _network(Recipe("log_loss", balance="full")))
-    yield "cross-entropy-tuned", ("", _network(Recipe("log_loss", rule="tuned")))
+    yield "metricfit", ("", _ours(Recipe(), "auto"))
+    yield "network", ("", _ours(Recipe()))
+    yield "east", ("", _ours(Recipe("east")))
+    yield "cross-entropy", ("", _ours(Recipe("log_loss")))
+    yield "cross-entropy-weighted", ("", _ours(Recipe("log_loss", balance="full")))
+    yield "cross-entropy-tuned", ("", _ours(Recipe("log_loss", rule="tuned")))
     boosted = {"n_estimators": 300, "learning_rate": 0.1, "n_jobs": 1}
     for name, package, path, options in (
         ("random-forest", "", "sklearn.ensemble.RandomForestClassifier",

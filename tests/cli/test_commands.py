@@ -75,7 +75,7 @@ def test_missing_columns_are_bad_data_and_wrong_names_wrong_use(program, model, 
 
 
 def test_a_damaged_model_is_one_message(program, model, new):
-    (model / "model.safetensors").write_bytes(b"")
+    (model / "network.safetensors").write_bytes(b"")
     program("predict", model, new, code=1)
     assert len(program.err.strip().splitlines()) == 1
 
@@ -256,7 +256,7 @@ def test_the_script_for_shell_completion_can_be_had(shell):
 
 @pytest.mark.parametrize(
     ("words", "offered"),
-    [("metricfit tr", {"train"}), ("metricfit train --max-", {"--max-time", "--max-rows", "--max-epochs"})],
+    [("metricfit tr", {"train"}), ("metricfit train --max-", {"--max-rows", "--max-epochs"})],
 )
 def test_bash_completes_commands_and_options(tmp_path, words, offered):
     """Through bash itself: the function that the script defines, called as bash would."""

@@ -162,7 +162,7 @@ def test_an_existing_folder_is_kept_unless_overwritten(program, table, tmp_path)
         (("--ignore", "nothing"), 2, "--ignore"),
         (("--recipe", "cake"), 2, "cake"),
         (("--task", "multiclass"), 2, "binary, not multiclass"),
-        (("--max-time", "soon"), 2, "--max-time"),
+        (("--time-limit", "soon"), 2, "--max-time"),
         (("--target", "age"), 3, "distinct values"),
     ],
 )
@@ -200,8 +200,8 @@ def test_disk_full_leaves_the_old_model_and_says_so(program, table, tmp_path, mo
     assert (tmp_path / "m.checkpoint").exists(), "what was trained is not lost"
 
 
-def test_max_time_ends_training_with_a_model(program, table, tmp_path):
-    train(program, table, tmp_path / "m", "--max-time", "0.0001s", "--no-baseline")
+def test_time_limit_ends_training_with_a_model(program, table, tmp_path):
+    train(program, table, tmp_path / "m", "--time-limit", "0.0001s", "--no-baseline")
     assert len(metricfit.load(tmp_path / "m").history_) == 1
 
 

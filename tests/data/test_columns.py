@@ -64,6 +64,16 @@ def test_a_few_words_among_many_numbers_are_gaps_and_told():
     assert np.isnan(read_column(values, how)[-1])
 
 
+def test_infinity_among_numbers_written_as_text_is_an_error_not_a_category():
+    values = pd.Series(["1", "inf"])
+    how = find_format(values)
+    assert how.kind == "number"
+    with pytest.raises(BadValueError, match="expected a finite number, got 'inf'"):
+        read_column(values, how)
+    with pytest.raises(ValueError, match="column 'x' contains infinity"):
+        as_numbers(values, "x", how)
+
+
 def test_infinity_is_a_bad_value():
     with pytest.raises(BadValueError, match="finite number, got 'inf'"):
         read_column(strings("1", "inf"), ColumnFormat("number"))
@@ -157,6 +167,7 @@ def test_dates_of_arrow_are_read(dtype: str) -> None:
         (["1", "007"], None),
         (["1", "0.5", "0"], [1.0, 0.5, 0.0]),
         (["+1", "-2"], [1.0, -2.0]),
+        ([*map(str, range(2000)), "x"], [*range(2000), np.nan]),
     ],
 )
 def test_numbers_are_read_from_text_only_if_all_of_it_is(keys: list[str], numbers: list[float] | None) -> None:

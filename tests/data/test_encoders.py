@@ -26,9 +26,9 @@ finite = st.floats(-1e300, 1e300, allow_nan=False)
 
 
 def encode(values: np.ndarray, *, mode: str = "both", integer_levels: int = 0) -> np.ndarray:
-    encoder = NumberEncoder.fit(values, None, name="x", mode=mode, integer_levels=integer_levels)  # type: ignore[arg-type]
+    encoder = NumberEncoder.fit(values, None, mode=mode, integer_levels=integer_levels)  # type: ignore[arg-type]
     out = np.empty((len(values), len(encoder.suffixes)), dtype=np.float32)
-    encoder.write(values, out, "x")
+    encoder.write(values, out)
     return out
 
 
@@ -98,7 +98,7 @@ def test_far_off_and_huge_values_keep_their_spread() -> None:
 def test_quantiles_of_a_column_of_gaps_use_the_few_values() -> None:
     values = np.full(5000, np.nan)
     values[4000:4010] = np.arange(10.0)
-    encoder = NumberEncoder.fit(values, np.arange(1000), name="x", mode="both", integer_levels=0)
+    encoder = NumberEncoder.fit(values, np.arange(1000), mode="both", integer_levels=0)
     assert encoder.fill == 4.5
     assert encoder.knots[[0, -1]].tolist() == [0.0, 9.0]
 
@@ -121,9 +121,9 @@ def test_cross_fitted_scores_do_not_depend_on_the_rows_own_part(seed: int) -> No
     codes, y = random.integers(0, 5, 60), random.integers(0, 2, 60)
     keys = np.array(list("abcde"), dtype=object)
     folds = folds_for(y)
-    encoder = CategoryEncoder.fit(codes, keys, max_one_hot=2, min_frequency=1, frequency=True, folds=folds)
+    encoder = CategoryEncoder.fit((codes, keys), max_one_hot=2, min_frequency=1, frequency=True, folds=folds)
     out = np.empty((60, len(encoder.suffixes)), dtype=np.float32)
-    encoder.write(codes, keys, out, folds)
+    encoder.write((codes, keys), out, folds)
     where = encoder.suffixes.index("__target=1")
     prior = (y.sum() + 0.5) / 61
     for row in range(60):
@@ -138,28 +138,28 @@ def test_cross_fitted_scores_do_not_depend_on_the_rows_own_part(seed: int) -> No
 def test_one_hot_features_of_categories() -> None:
     keys = np.array(["a", "b", "c", "d"], dtype=object)
     codes = np.array([1, 1, 1, 0, 0, 2, -1])
-    encoder = CategoryEncoder.fit(codes, keys, max_one_hot=32, min_frequency=2, frequency=False, folds=None)
+    encoder = CategoryEncoder.fit((codes, keys), max_one_hot=32, min_frequency=2, frequency=False, folds=None)
     assert encoder.suffixes == ["=b", "=a", "__rare", "__missing"]
     out = np.empty((4, 4), dtype=np.float32)
-    encoder.write(np.array([0, 1, 2, -1]), np.array(["a", "c", "never"], dtype=object), out)
+    encoder.write((np.array([0, 1, 2, -1]), np.array(["a", "c", "never"], dtype=object)), out)
     np.testing.assert_array_equal(out, [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
 
 
 def test_two_levels_need_one_indicator() -> None:
     keys = np.array(["no", "yes"], dtype=object)
     encoder = CategoryEncoder.fit(
-        np.array([0, 0, 0, 1, 1]), keys, max_one_hot=32, min_frequency=1, frequency=False, folds=None
+        (np.array([0, 0, 0, 1, 1]), keys), max_one_hot=32, min_frequency=1, frequency=False, folds=None
     )
     assert encoder.suffixes == ["=yes"]
     out = np.empty((3, 1), dtype=np.float32)
-    encoder.write(np.array([0, 1, 2]), np.array(["no", "yes", "perhaps"], dtype=object), out)
+    encoder.write((np.array([0, 1, 2]), np.array(["no", "yes", "perhaps"], dtype=object)), out)
     assert out[:, 0].tolist() == [0, 1, 0]
 
 
 def test_category_encoder_survives_a_copy_with_odd_levels() -> None:
     keys = np.array(["a", "ü\n", "\ud800", ""], dtype=object)
     codes = np.repeat(np.arange(4), [5, 4, 3, 2])
-    encoder = CategoryEncoder.fit(codes, keys, max_one_hot=3, min_frequency=1, frequency=True, folds=None)
+    encoder = CategoryEncoder.fit((codes, keys), max_one_hot=3, min_frequency=1, frequency=True, folds=None)
     copy = pickle.loads(pickle.dumps(encoder))
     assert copy.levels.tolist() == encoder.levels.tolist()
     assert copy.suffixes == encoder.suffixes

@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import pandas as hpd
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from metricfit.data import TablePreprocessor
+from metricfit.data.encoders import pack
 
 ROWS = 240
 
@@ -59,7 +61,7 @@ def target(seed: int = 0, classes: int = 3) -> np.ndarray:
 
 def columns_of(preprocessor: TablePreprocessor, features: np.ndarray, name: str) -> np.ndarray:
     names = preprocessor.get_feature_names_out().tolist()
-    summary = next(c for c in preprocessor.describe() if c.name == name)
+    summary = next(c for c in preprocessor.columns_ if c.name == name)
     return features[:, [names.index(f) for f in summary.features]]
 
 
@@ -83,7 +85,7 @@ def test_output_is_a_contiguous_finite_float32_matrix(fitted: TablePreprocessor)
 
 
 def test_describe_says_what_became_of_each_column(fitted: TablePreprocessor) -> None:
-    found = {c.name: c for c in fitted.describe()}
+    found = {c.name: c for c in fitted.columns_}
     kinds = {name: c.kind for name, c in found.items()}
     assert list(kinds) == list(make_frame().columns)
     assert {n for n, kind in kinds.items() if kind == "category"} == {"text", "category", "many", "identifier"}
@@ -96,7 +98,7 @@ def test_describe_says_what_became_of_each_column(fitted: TablePreprocessor) -> 
     assert found["truth"].features == ("truth",)
     assert found["many"].levels == 50
     assert found["many"].features[-4:] == ("many__frequency", "many__target=0", "many__target=1", "many__target=2")
-    assert sum((c.features for c in fitted.describe()), ()) == tuple(fitted.get_feature_names_out())
+    assert sum((c.features for c in fitted.columns_), ()) == tuple(fitted.get_feature_names_out())
 
 
 def test_columns_of_frames_are_matched_by_name(fitted: TablePreprocessor) -> None:
@@ -194,8 +196,8 @@ def test_numbers_written_as_text_give_the_features_of_numbers() -> None:
         preprocessor = TablePreprocessor()
         features = preprocessor.fit_transform(text)
         np.testing.assert_allclose(features, expected.transform(X), atol=1e-6)
-        assert {c.kind for c in preprocessor.describe()} == {"number"}
-        assert preprocessor.describe()[0].reason.startswith("text in which every value is a number")
+        assert {c.kind for c in preprocessor.columns_} == {"number"}
+        assert preprocessor.columns_[0].reason.startswith("text in which every value is a number")
         gaps = np.array([["n/a", "?", "soon"]], dtype=object)
         np.testing.assert_array_equal(preprocessor.transform(gaps), preprocessor.transform([[None] * 3]))
         np.testing.assert_allclose(preprocessor.transform(X), features, atol=1e-6)
@@ -210,7 +212,7 @@ def test_codes_and_named_categories_stay_categories_and_few_numbers_get_indicato
             "declared": pd.Categorical([str(i) for i in range(100)]),
         }
     )
-    found = TablePreprocessor(categorical_features=["named"]).fit(frame).describe()
+    found = TablePreprocessor(categorical_features=["named"]).fit(frame).columns_
     assert [c.kind for c in found] == ["number", "category", "category", "category"]
     assert [bool(c.dropped) for c in found] == [False, True, True, True]
     assert "few=6" in found[0].features
@@ -226,7 +228,7 @@ def test_integer_codes_can_be_named_as_categories() -> None:
     codes = np.tile(np.arange(20), 5)[:, None] * np.array([[1, 3]])
     frame = pd.DataFrame(codes, columns=["a", "b"])
     for given_ in (["b"], [1], [-1], [False, True], np.array([False, True])):
-        kinds = [c.kind for c in TablePreprocessor(categorical_features=given_).fit(frame).describe()]
+        kinds = [c.kind for c in TablePreprocessor(categorical_features=given_).fit(frame).columns_]
         assert kinds == ["number", "category"]
     fitted_ints = TablePreprocessor(categorical_features=["b"]).fit(frame)
     as_floats = frame.astype(float)
@@ -302,7 +304,7 @@ def test_a_copy_through_pickle_transforms_alike(fitted: TablePreprocessor) -> No
     frame = make_frame(2)
     copy = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(copy.transform(frame), fitted.transform(frame))
-    assert copy.describe() == fitted.describe()
+    assert pack(copy.columns_)["columns"] == pack(fitted.columns_)["columns"]
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -325,7 +327,7 @@ def test_a_hundred_thousand_categories_stay_few_features() -> None:
     features = preprocessor.fit_transform(pd.DataFrame({"zip": "z" + pd.Series(values)}), np.arange(200_000) % 2)
     assert features.shape == (200_000, 32 + 2)  # indicators, rare and the rate; the frequency is constant
     assert np.isfinite(features).all()
-    assert preprocessor.describe()[0].levels == 100_000
+    assert preprocessor.columns_[0].levels == 100_000
 
 
 numbers = st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_infinity=False)
@@ -369,3 +371,72 @@ def test_memory_stays_within_three_times_the_data() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 3.2  # 1 for X, 2 for the features
+
+
+def test_trees_take_numbers_as_they_are_and_categories_as_codes(fitted: TablePreprocessor) -> None:
+    frame = make_frame()
+    features, categories = fitted.tree_features(frame), fitted.tree_categories_
+    assert features.dtype == np.float32
+    used = [c for c in fitted.columns_ if c.features]
+    parts = {"date": 5, "zoned": 5, "written": 5}
+    assert features.shape[1] == len(categories) == sum(parts.get(c.name, 1) for c in used) - 1  # written: no hour
+    assert categories.sum() == 3
+    np.testing.assert_array_equal(features[:, 0], frame["number"])
+    np.testing.assert_array_equal(features[:, 1], frame["gappy"].astype(np.float32))
+    np.testing.assert_array_equal(features[:, 3], frame["truth"])
+    text = features[:, np.flatnonzero(categories)[0]]
+    assert np.isnan(text).tolist() == frame["text"].isna().tolist()
+    by_frequency = frame["text"].value_counts().index.tolist()
+    assert [by_frequency[int(code)] for code in text[~np.isnan(text)]] == frame["text"].dropna().tolist()
+    again = TablePreprocessor(random_state=7).fit(frame, target())
+    np.testing.assert_array_equal(again.tree_features(frame), features)
+    np.testing.assert_array_equal(fitted.tree_features(pl.from_pandas(frame))[:, categories], features[:, categories])
+
+
+@pytest.mark.parametrize("levels", [2, 30, 254, 255, 700])
+def test_categories_of_trees_are_few_enough_for_histograms(levels: int) -> None:
+    column = np.repeat([f"c{i:03d}" for i in range(levels)], 3)
+    X = pd.DataFrame({"kind": column, "size": np.arange(len(column)) / 7})
+    y = (np.arange(len(column)) // 3) % 2
+    preprocessor = TablePreprocessor().fit(X)
+    codes = preprocessor.tree_features(X)[:, 0]
+    assert len(np.unique(codes)) == min(levels, 254)
+    model = HistGradientBoostingClassifier(categorical_features=preprocessor.tree_categories_, max_iter=5)
+    model.fit(preprocessor.tree_features(X), y)
+    new = preprocessor.tree_features(pd.DataFrame({"kind": ["new", None], "size": [1.0, None]}))
+    assert np.isnan(new[1]).all()
+    assert np.isnan(new[0, 0]) if levels < 254 else new[0, 0] == 253
+    assert model.predict(new).shape == (2,)
+
+
+def test_rare_categories_share_a_code_of_trees_with_unknown_ones() -> None:
+    X = pd.DataFrame({"kind": ["a"] * 5 + ["b"] * 4 + ["c", "d", None], "note": [None, *(f"n{i}" for i in range(11))]})
+    preprocessor = TablePreprocessor().fit(X)
+    kind, note = preprocessor.tree_features(X).T
+    np.testing.assert_array_equal(kind, [0] * 5 + [1] * 4 + [2, 2, np.nan])
+    np.testing.assert_array_equal(note, [np.nan] + [0] * 11)  # free text: there or not
+    new = preprocessor.tree_features(pd.DataFrame({"kind": ["z", "b", None], "note": ["n0", "n99", None]}))
+    np.testing.assert_array_equal(new, [[2, 0], [1, 0], [np.nan, np.nan]])
+
+
+def test_huge_numbers_and_infinity_of_trees() -> None:
+    X = np.array([[1e300], [-1e300], [1.0], [np.nan]])
+    preprocessor = TablePreprocessor().fit(X)
+    assert np.isfinite(preprocessor.tree_features(X)[:3]).all()
+    with pytest.raises(ValueError, match="column 'x0' contains infinity"):
+        preprocessor.tree_features([[np.inf]])
+
+
+def test_typed_frame_gives_every_column_as_it_was_typed(fitted: TablePreprocessor) -> None:
+    frame = make_frame()
+    typed = fitted.typed_frame(frame.astype({"code": str}))
+    assert list(typed) == list(frame)
+    for name in ("number", "gappy", "code", "truth", "constant"):
+        np.testing.assert_array_equal(typed[name], frame[name])
+    assert typed["written"].dtype.kind == "M"
+    assert typed["text"].astype(object).where(typed["text"].notna(), None).tolist() == [
+        None if pd.isna(v) else v for v in frame["text"]
+    ]
+    assert typed["empty"].isna().all()
+    new = fitted.typed_frame(frame.assign(empty="now there"))
+    assert new["empty"].isna().all()

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from metricfit.data import Roles, TablePreprocessor, open_table, read_labelled
 from metricfit.data.shards import Shards, share_of_rows
 
 
@@ -96,3 +97,48 @@ def test_csv_files_are_typed_as_the_reader_types_them(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("size;y\n2;no\n")
     with pytest.raises(ValueError, match=r"1\.csv has no column 'on'"):
         Shards(tmp_path)
+
+
+def test_names_of_classes_that_look_like_gaps_are_classes(tmp_path: Path) -> None:
+    (tmp_path / "0.csv").write_text("x,y\n1,NA\n2,None\nNA,yes\n")
+    (tmp_path / "1.csv").write_text("x,y\n3,None\n4,NA\n")
+    assert Shards(tmp_path).values("y") == {"NA": 2, "None": 2, "yes": 1}
+    whole = read_labelled(open_table(tmp_path / "0.csv"), Roles(["y"]))
+    chunk = next(Shards(tmp_path / "0.csv").chunks(target="y"))
+    assert chunk.rows["y"].tolist() == whole.y.tolist() == ["NA", "None", "yes"]
+    np.testing.assert_array_equal(chunk.rows["x"], whole.X["x"])
+    (tmp_path / "1.csv").write_text("x,y\n3,\n4,NA\n")
+    with pytest.raises(ValueError, match="y: 1 rows have no value"):
+        Shards(tmp_path).values("y")
+    (tmp_path / "labels.csv").write_text("x,y\n1,0\n2,1\n")
+    numbers = Shards(tmp_path / "labels.csv")
+    assert numbers.values("y") == {0: 1, 1: 1}
+    (tmp_path / "labels.csv").write_text("x,y\n1,0\n2,one\n")
+    with pytest.raises(ValueError, match=r"labels\.csv, line 3, column 'y': expected a number, got 'one'"):
+        numbers.values("y")
+
+
+def test_the_same_table_in_any_kind_of_file_is_typed_alike(tmp_path: Path) -> None:
+    text = pd.DataFrame(
+        {
+            "size": ["1.5", "?", "2.25", "4"],
+            "on": ["31.12.2024", "01.02.2025", "", "03.04.2025"],
+            "paid": ["true", "FALSE", "NA", "true"],
+            "code": ["007", "012", "100", "012"],
+            "y": ["0", "1", "1", "0"],
+        }
+    )
+    text.to_parquet(tmp_path / "text.parquet", row_group_size=3, index=False)
+    text.to_csv(tmp_path / "text.csv", index=False)
+    whole = read_labelled(open_table(tmp_path / "text.csv"), Roles(["y"]))
+    for name in ("text.csv", "text.parquet"):
+        shards = Shards(tmp_path / name)
+        found = pd.concat([chunk.rows for chunk in shards.chunks(target="y")], ignore_index=True)
+        for column in whole.X:
+            expected = whole.X[column]
+            assert [None if pd.isna(v) else v for v in found[column]] == [None if pd.isna(v) else v for v in expected]
+        assert found["y"].tolist() == whole.y.tolist() == [0, 1, 1, 0]
+        features = TablePreprocessor().fit(found.drop(columns="y"))
+        expected = TablePreprocessor().fit(whole.X)
+        assert features.get_feature_names_out().tolist() == expected.get_feature_names_out().tolist()
+        np.testing.assert_array_equal(features.transform(found), expected.transform(whole.X))

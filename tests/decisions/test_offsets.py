@@ -62,13 +62,15 @@ def test_coordinate_ascent_comes_close_to_an_exhaustive_search(spec):
         assert found >= by_hand(y, p, metrics.get(spec), 3) - 0.02
 
 
-def test_one_class_sweep_is_exact():
+@pytest.mark.parametrize("belief", [0.0, 0.5])
+def test_one_class_sweep_is_exact(belief):
     y, p = data(40)
-    problem = offsets._Problem.of(offsets.class_samples(y, p), goal_of("f1_macro"), 0.0)
+    problem = offsets._Problem.of(offsets.class_samples(y, p), goal_of("f1_macro"), 0.0, belief)
     start = np.array([0.3, -0.2, 0.5])
     for k in range(3):
         moved = start.copy()
-        moved[k] = offsets._sweep_class(problem, start, k)
+        moved[k], key = offsets._sweep_class(problem, start, k)
+        assert problem.key(moved) == pytest.approx(key)
         tried = []
         for value in np.linspace(-8, 8, 401):
             other = start.copy()

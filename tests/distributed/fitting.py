@@ -29,7 +29,7 @@ CASES = {
         "recipe": QUICK.with_parts({"batch_size": 1, "min_updates": 20}),
     },
 }
-COMMON = {"recipe": QUICK, "baseline": False, "random_state": 0}
+COMMON = {"models": "network", "recipe": QUICK, "baseline": False, "random_state": 0}
 
 
 def data(classes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -37,7 +37,7 @@ def test_classifiers_equal_those_of_one_process(tmp_path: Path) -> None:
         assert two[0][name] == two[1][name], name
         np.testing.assert_allclose(two[0][name], one[name], rtol=0, atol=1e-5, err_msg=name)
     assert two[0]["seed"] == two[1]["seed"]  # drawn by the first process
-    assert sorted(p.name for p in (tmp_path / "checkpoints-2").iterdir()) == ["metric.pt"]
+    assert sorted(p.name for p in (tmp_path / "checkpoints-2").iterdir()) == ["network.pt"]
 
 
 @pytest.mark.slow

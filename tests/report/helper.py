@@ -77,7 +77,7 @@ def model(labels, metric, rule=None, scores=None, *, task=None, columns=("age", 
                 "note": "",
             }
         ],
-        "network": {"members": 5, "inputs": 3, "hidden_sizes": [8]},
+        "models": [{"name": "network", "weight": 1.0}],
         "libraries": {"metricfit": "0.1.0", "torch": "2"},
     }
     return classifier, description

@@ -64,7 +64,7 @@ def test_whatever_settings_fit_can_be_checkpointed(tmp_path):
 
 
 def test_a_file_that_is_no_checkpoint_is_told(tmp_path):
-    (tmp_path / "metric.pt").write_text("hello")
+    (tmp_path / "network.pt").write_text("hello")
     X, y = load_breast_cancer(return_X_y=True)
     with pytest.raises(ValueError, match="is not a checkpoint that can be read; delete it"):
         make_classifier("f1", checkpoint_dir=tmp_path, **QUICK).fit(X, y)

@@ -28,7 +28,7 @@ def problem(n=300, classes=2, members=2, metric="f1", seed=0, task=None):
     score = x[:, 0] + 0.5 * x[:, 1] ** 2 + 0.3 * generator.standard_normal(n)
     y = np.digitize(score, np.quantile(score, np.linspace(0, 1, classes + 1)[1:-1] ** 0.5)).astype(np.int64)
     data = TrainingData(torch.from_numpy(x), torch.from_numpy(y), torch.ones(n))
-    splits = split_rows(y, members if members > 1 else None, members=1, groups=None, random=generator)
+    splits = split_rows(y, members if members > 1 else None, groups=None, random=generator)
     task = task or ("binary" if classes == 2 else "multiclass")
     return Problem(data, splits, metrics.get(metric), task, tuple(range(classes)))
 
@@ -135,7 +135,7 @@ def test_held_out_probabilities_come_from_checkpoints_that_those_rows_did_not_pi
     n = 400
     x, y = generator.standard_normal((n, 5)).astype(np.float32), generator.integers(0, 2, n)
     data = TrainingData(torch.from_numpy(x), torch.from_numpy(y), torch.ones(n))
-    splits = split_rows(y, 5, members=1, groups=None, random=generator)
+    splits = split_rows(y, 5, groups=None, random=generator)
     prob = Problem(data, splits, metrics.get("accuracy"), "binary", (0, 1))
     recipe = Recipe("default", selection="hard", **QUICK | {"max_epochs": 40, "averaging": 0.0}).complete()
     result = train(prob, recipe, seed=0)
@@ -165,15 +165,14 @@ def test_the_bar_shows_on_a_terminal_only(capsys):
 
     from rich.console import Console
 
-    event = EpochEnd("metric", EpochRecord(3, 0.5, 0.6, 0.7, 0.4, 0.2, 1e-3, 5, 0.1), 6)
     text = StringIO()
     with progress_bar(True, "f1", Console(file=text, force_terminal=True, width=100)) as bar:
-        assert bar(event) is None
+        bar(3, 6, "0.700")
     assert "3/6" in text.getvalue()
     assert "0.700" in text.getvalue()
     for enabled in (True, False):
         with progress_bar(enabled, "f1") as bar:
-            bar(event)
+            bar(3, 6, "0.700")
     captured = capsys.readouterr()
     assert captured.out == captured.err == ""
 
@@ -278,8 +277,8 @@ random = np.random.default_rng(0)
 X = random.standard_normal((600, 4))
 y = (X[:, 0] + X[:, 1] ** 2 > 1.5).astype(int)
 classifier = MetricClassifier(
-    "f1", recipe=Recipe(max_epochs=30, min_updates=0, batch_size=64, hidden_sizes=(32,)), cv=3, random_state=0,
-    checkpoint_dir=sys.argv[2] if len(sys.argv) > 2 else None,
+    "f1", models="network", recipe=Recipe(max_epochs=30, min_updates=0, batch_size=64, hidden_sizes=(32,)), cv=3,
+    random_state=0, checkpoint_dir=sys.argv[2] if len(sys.argv) > 2 else None,
 ).fit(X, y)
 torch.save([classifier.network_.state_dict(), torch.from_numpy(classifier.predict_proba(X)),
             classifier.validation_report_["value"].tolist()], sys.argv[1])
@@ -295,7 +294,7 @@ def _kill_and_restart(tmp_path, kills):
     generator, died = random.Random(0), 0
     for _ in range(kills):
         child = subprocess.Popen(command, env=environment)
-        file = tmp_path / "checkpoints" / "metric.pt"
+        file = tmp_path / "checkpoints" / "network.pt"
         before = file.stat().st_mtime_ns if file.exists() else 0
         while child.poll() is None and not (file.exists() and file.stat().st_mtime_ns > before):
             time.sleep(0.005)

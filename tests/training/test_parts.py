@@ -182,7 +182,7 @@ def test_building_networks_leaves_the_global_generator_alone():
 def test_folds_partition_the_rows_and_balance_every_class(n, classes, folds, seed):
     random = np.random.default_rng(seed)
     y = random.integers(0, classes, n)
-    splits = split_rows(y, folds, members=1, groups=None, random=random)
+    splits = split_rows(y, folds, groups=None, random=random)
     together = np.concatenate([s.validation for s in splits])
     assert np.array_equal(np.sort(together), np.arange(n))
     for k in range(classes):
@@ -196,7 +196,7 @@ def test_folds_partition_the_rows_and_balance_every_class(n, classes, folds, see
 def test_a_hold_out_leaves_a_row_of_each_class_to_train_on():
     y = np.array([0] * 40 + [1] * 2 + [2])
     for seed in range(20):
-        (split,) = split_rows(y, None, members=1, groups=None, random=np.random.default_rng(seed))
+        (split,) = split_rows(y, None, groups=None, random=np.random.default_rng(seed))
         assert set(y[split.train]) == {0, 1, 2}
         assert 6 <= len(split.validation) <= 9
 
@@ -206,12 +206,12 @@ def test_groups_are_never_split():
     groups = random.integers(0, 30, 400)
     y = (random.random(400) < 0.1).astype(int)
     for folds in (5, None):
-        for split in split_rows(y, folds, members=1, groups=groups, random=random):
+        for split in split_rows(y, folds, groups=groups, random=random):
             assert not set(groups[split.train]) & set(groups[split.validation])
     with pytest.raises(ValueError, match="groups: 5 folds need at least as many groups, got 2"):
-        split_rows(y, 5, members=1, groups=y, random=random)
+        split_rows(y, 5, groups=y, random=random)
     with pytest.raises(ValueError, match="groups: expected one group a row"):
-        split_rows(y, 5, members=1, groups=[1, 2], random=random)
+        split_rows(y, 5, groups=[1, 2], random=random)
 
 
 @pytest.mark.parametrize("found", [2, 3, 4])
@@ -222,7 +222,7 @@ def test_few_groups_make_few_folds_and_that_is_said(found):
     assert (folds, why.split(":")[0]) == (found, f"{found}-fold ensemble")
     assert f"no more than {found} groups" in why
     assert choose_cv(None, 60, 25, found) == (None, f"one hold-out of one of the {found} groups, as asked for")
-    (split,) = split_rows(y, None, members=1, groups=groups, random=np.random.default_rng(0))
+    (split,) = split_rows(y, None, groups=groups, random=np.random.default_rng(0))
     assert len(set(groups[split.validation])) == 1
     assert len(set(groups[split.train])) == found - 1
 

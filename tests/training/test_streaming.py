@@ -98,12 +98,12 @@ def test_errors(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="sample_rows: expected a number > 0"):
         fit_shards(quick(), folder, "y", sample_rows=0)
     model = quick()
-    model.network_, model.classes_ = object(), np.array(["no", "yes"])
+    model.models_, model.classes_ = {}, np.array(["no", "yes"])
     model.feature_names_in_ = np.array(["a", "z"], dtype=object)
     with pytest.raises(ValueError, match="no column 'z'; the table has"):
         confusion_of_shards(model, folder, "y")
     with pytest.raises(ValueError, match="validation_rows: none of"):
         fit_shards(model, folder, "y", validation_rows=1)
-    assert not hasattr(model, "network_")  # half of another model is none
+    assert not hasattr(model, "models_")  # half of another model is none
     with pytest.raises(NotFittedError):
         confusion_of_shards(model, folder, "y")

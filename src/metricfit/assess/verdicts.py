@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from metricfit.assess.intervals import Decided, Estimate, difference, estimate
-from metricfit.assess.scores import HeldOutScores, codes_of, plain_decisions
-from metricfit.decisions.rules import argmax_rule
-from metricfit.decisions.threshold import tuned_rule
+from metricfit.assess.scores import HeldOutScores
 from metricfit.metrics import Constrained, Metric
 
 __all__ = [
-    "MODEL", "PLAIN", "TUNED", "Assessment", "HeldOut", "Reached", "Verdict", "assess", "assess_held_out", "held_out",
+    "MODEL", "PLAIN", "REPORT_COLUMNS", "TUNED", "Assessment", "Reached", "Verdict", "assess", "assess_held_out",
     "in_words", "validation_report", "verdict",
 ]  # fmt: skip
-
-Array = NDArray[np.float64]
 
 MODEL, PLAIN, TUNED = "this model", "cross-entropy, arg max", "cross-entropy, tuned rule"
 
@@ -182,128 +176,18 @@ def assess_held_out(
     return model, tuple(verdicts)
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """Out-of-fold predictions: probabilities of rows by networks that were not trained on them.
-
-    Attributes:
-        rows: The rows.
-        fold: The split that held each of them out.
-        single: Probabilities of one network.
-        ensemble: Mean probabilities of the networks that share a split; ``None`` if none do.
-    """
-
-    rows: NDArray[np.intp]
-    fold: NDArray[np.intp]
-    single: Array
-    ensemble: Array | None
+REPORT_COLUMNS = ("model", "value", "low", "high", "gain", "rows", "note")
 
 
-def held_out(
-    validation: Sequence[NDArray[np.intp]], probabilities: Sequence[Array], members: int = 1
-) -> HeldOut | None:
-    """Gather the members' held-out probabilities; ``None`` if no row was held out.
-
-    Args:
-        validation: The rows that each member did not see.
-        probabilities: Each member's probabilities of its rows, (rows, classes).
-        members: How many members share each split.
-    """
-    first = range(0, len(validation), members)
-    if not any(len(rows) for rows in validation):
-        return None
-    rows = np.concatenate([validation[k] for k in first])
-    fold = np.repeat(range(len(first)), [len(validation[k]) for k in first])
-    together = [np.mean(probabilities[k : k + members], axis=0) for k in first]
-    single = np.concatenate([probabilities[k] for k in first])
-    return HeldOut(rows, fold, single, np.concatenate(together) if members > 1 else None)
-
-
-def _cross_fitted(
-    codes: NDArray[np.int64], held: HeldOut, proba: Array, metric: Metric, labels: tuple[Any, ...], weight: Array
-) -> NDArray[np.int64]:
-    """Decisions (codes) of a tuned rule for each fold, the rule tuned on the other folds: what new data would see."""
-    several = codes.ndim == 2
-    y = codes if several else np.array(labels)[codes]
-    fold = held.fold if len(np.unique(held.fold)) > 1 else np.arange(len(held.fold)) % 2
-    decided = np.empty((len(fold), *codes.shape[1:]), dtype=np.int64)
-    for k in np.unique(fold):
-        here, others = fold == k, fold != k
-        rest = held.rows[others]
-        # A class that the other folds do not have cannot be tuned for.
-        whole = several or len(np.unique(codes[rest])) == len(labels)
-        rule = tuned_rule(y[rest], proba[others], metric, labels, weight[rest]) if whole else argmax_rule(y, labels)
-        decided[here] = codes_of(rule, proba[here])
-    return decided
-
-
-def validation_report(
-    metric: Metric,
-    codes: NDArray[np.int64],
-    classes: NDArray[Any],
-    weight: NDArray[np.float64],
-    *,
-    trained: HeldOut | None,
-    baseline: HeldOut | None,
-    trained_on: str,
-    tuned: bool,
-    ensemble_note: str = "",
-) -> tuple[pd.DataFrame, HeldOutScores | None]:
-    """What the held-out rows say: a table of values with intervals, and the scores behind it.
-
-    The rows of the table are cross-entropy at arg max, cross-entropy with a tuned rule, the network as trained, and
-    the ensemble; its columns model, value, low, high (the 95 % interval), gain (over the first row), rows and note.
+def validation_report(metric: Metric, found: Mapping[str, Assessment]) -> pd.DataFrame:
+    """What the held-out rows say: one row per way to decide, with its 95 % interval and its gain over the first.
 
     Args:
         metric: The metric.
-        codes: Class codes of all rows (n,), or 0/1 (n, labels).
-        classes: The classes in order.
-        weight: Sample weights of all rows.
-        trained: Held-out predictions of the network.
-        baseline: Those of the same network trained with cross-entropy.
-        trained_on: What to call the network as trained.
-        tuned: Whether its decisions come from a tuned rule.
-        ensemble_note: Why the ensemble has no value, if it has none.
+        found: What each reaches, by its name; the first is what the others are compared with.
     """
-    labels, ranks = tuple(classes.tolist()), metric.judges_scores
-    measurable = len(metric.grids()) == 1 and weight.sum() > 0
-    found: dict[str, Decided] = {}
-    assessed: list[Assessment] = []
-
-    def add(model: str, held: HeldOut, proba: Array, tuned: bool) -> None:
-        if tuned and not ranks:
-            decided = _cross_fitted(codes, held, proba, metric, labels, weight)
-        else:
-            decided = plain_decisions(proba, labels=codes.ndim == 2)
-        here = None if (weight[held.rows] == 1).all() else weight[held.rows]
-        found[model] = Decided(codes[held.rows], decided, labels, proba.astype(np.float32), here)
-        assessed.extend([assess(model, metric, found[model])] if measurable else [])
-
-    if baseline is not None:
-        add(PLAIN, baseline, baseline.single, False)
-        if not ranks:
-            add(TUNED, baseline, baseline.single, True)
-    if trained is not None:
-        add(trained_on, trained, trained.single, tuned)
-        if trained.ensemble is not None:
-            add("ensemble", trained, trained.ensemble, tuned)
-    rows = [{"model": a.name, **asdict(a.estimate), "rows": a.rows, "note": a.note} for a in assessed]
-    if assessed and trained is not None and trained.ensemble is None and ensemble_note:
-        rows.append({"model": "ensemble", **asdict(Estimate(math.nan)), "rows": 0, "note": ensemble_note})
-    frame = pd.DataFrame(rows, columns=["model", "value", "low", "high", "rows", "note"])
+    rows = [{"model": name, **asdict(a.estimate), "rows": a.rows, "note": a.note} for name, a in found.items()]
+    frame = pd.DataFrame(rows, columns=list(REPORT_COLUMNS))
     sign = 1 if metric.greater_is_better else -1
-    frame.insert(4, "gain", sign * (frame["value"] - frame["value"].iloc[0]) if len(frame) else [])
-    if trained is None:
-        return frame, None
-    model, tuned_rival = found[trained_on if trained.ensemble is None else "ensemble"], found.get(TUNED)
-    return frame, HeldOutScores(
-        truth=model.truth,
-        proba=np.asarray(model.proba),
-        decided=model.decided,
-        baseline=None if baseline is None else np.asarray(found[PLAIN].proba),
-        baseline_tuned=None if tuned_rival is None else tuned_rival.decided,
-        weight=model.weight,
-        source="rows of the training table, each predicted by networks that were not trained on it",
-        cross_fitted=tuned and not ranks,
-        rows=trained.rows,
-    )
+    first = frame["value"].iloc[0] if len(frame) else 0.0
+    return frame.assign(gain=sign * (frame["value"] - first))

@@ -58,7 +58,7 @@ def command(
 ) -> None:  # fmt: skip
     """Compare methods on the same random splits: a leaderboard.
 
-    Methods: metricfit, metricfit-tuned and east are networks trained on the metric; cross-entropy,
+    Methods: metricfit is the portfolio; network and east are networks trained on the metric; cross-entropy,
     cross-entropy-weighted and cross-entropy-tuned the same networks trained the usual way; random-forest, boosting and,
     where installed, xgboost and lightgbm are trees, each also with -tuned, a decision rule tuned for the metric.
 

@@ -104,7 +104,7 @@ def seconds(text: str | None) -> float | None:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise UsageError(f"--max-time: expected a time such as 90s, 15m or 2h, got {text!r}.")
+        raise UsageError(f"--time-limit: expected a time such as 90s, 15m or 2h, got {text!r}.")
     return value
 
 
@@ -128,7 +128,7 @@ def resolved(metric: Metric, classes: list[Any], task: Task) -> tuple[Metric, bo
 def explicit_metric(spec: Metric, table: LabelledTable, positive: str | None) -> Metric:
     """The metric with its class or average written out; the table's choices say which was taken."""
     from metricfit.choices import Choice
-    from metricfit.data.targets import positive_class
+    from metricfit.data.labelled import positive_class
 
     classes = table.classes.tolist()
     wanted = positive_class(table.task, classes, positive)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _SWITCHES = ("resume", "overwrite", "config", "json", "quiet", "debug")
-_FREE_TO_CHANGE = {"max_time"}
+_FREE_TO_CHANGE = {"time_limit"}
 _SETTINGS = "train.toml"
 
 
@@ -68,7 +68,12 @@ def command(
         opt.option("Approximation of the step function, such as linear:delta=0.1 or sigmoid:k=10.", "STEP", opt.RUN,
                    "by recipe"),
     ] = None,
-    max_time: Annotated[
+    models: Annotated[
+        str,
+        opt.option("auto for the portfolio, network for the networks alone, or names such as network,boosting.",
+                   "NAMES", opt.RUN, True),
+    ] = "auto",
+    time_limit: Annotated[
         str | None, opt.option("Stop training after 90s, 15m or 2h and keep the best so far.", "TIME", opt.RUN)
     ] = None,
     max_rows: opt.MaxRows = None,
@@ -110,7 +115,7 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
     from metricfit.data import BadDataError, describe_table
     from metricfit.data.columns import formats_to_json
     from metricfit.distributed import is_first_process, join_processes, wait_for_all
-    from metricfit.training import TimeLimit
+    from metricfit.models import names_of
     from metricfit.training.recipes import Recipe
 
     join_processes()
@@ -118,11 +123,13 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
     if not first:
         output.as_json, output.quiet = False, True
     out = Path(options["out"])
-    spec, limit = opt.checked_metric(options["metric"]), opt.seconds(options["max_time"])
+    spec, limit = opt.checked_metric(options["metric"]), opt.seconds(options["time_limit"])
     shorter = {} if options["max_epochs"] is None else {"max_epochs": options["max_epochs"], "min_updates": 0}
     recipe = Recipe(options["recipe"], step=options["step"], **shorter)
+    models = options["models"].split(",") if "," in options["models"] else options["models"]
     with wrong_use():
         recipe.complete()
+        names_of(models)
     opt.check_free(out, overwrite)
     checkpoint = out.absolute().parent / f"{out.name}.checkpoint"
     going_on = _check_checkpoint(checkpoint, options, resume=resume, overwrite=overwrite, output=output)
@@ -138,8 +145,8 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
     share = None if limit is None else limit / (2 if compared else 1)
     common: dict[str, Any] = {"cv": folds or "auto", "verbose": not output.quiet, "random_state": options["seed"]}
     classifier = MetricClassifier(
-        metric, recipe=recipe, baseline=compared and held is None, checkpoint_dir=checkpoint,
-        callbacks=[TimeLimit(share)], **common,
+        metric, models=models, recipe=recipe, baseline=compared and held is None, checkpoint_dir=checkpoint,
+        time_limit=share, **common,
     )  # fmt: skip
     usual = None
     wait_for_all()  # until every process has seen that no other run is in the way
@@ -151,8 +158,8 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
             if held is not None and compared:
                 output.note("Training the same network with cross-entropy, for comparison.")
                 usual = MetricClassifier(
-                    metric, recipe=Recipe("log_loss", rule="tuned", **shorter), baseline=False,
-                    checkpoint_dir=checkpoint / "cross-entropy", callbacks=[TimeLimit(share)], **common,
+                    metric, models="network", recipe=Recipe("log_loss", rule="tuned", **shorter), baseline=False,
+                    checkpoint_dir=checkpoint / "cross-entropy", time_limit=share, **common,
                 ).fit(table.X, table.target, table.weight, groups)  # fmt: skip
         except ValueError as error:  # options were checked before; what is left is about the rows
             raise BadDataError(str(error)) from error
@@ -299,7 +306,7 @@ def _kinds(classifier: MetricClassifier) -> Choice:
     from metricfit.choices import Choice
 
     preprocessor: Any = classifier.preprocessor_
-    counts = Counter(column.kind for column in preprocessor.describe() if not column.dropped)
+    counts = Counter(column.kind for column in preprocessor.columns_ if not column.dropped)
     shown = ", ".join(f"{count} as {kind}" for kind, count in counts.items())
     return Choice("columns", f"columns taken by what they hold: {shown}; the report lists each", ("categorical",))
 

@@ -1,20 +1,20 @@
 """Tables: from files and frames to features that a network can take."""
 
 from metricfit.data.columns import GAPS, ColumnFormat
+from metricfit.data.encoders import FittedColumn
 from metricfit.data.errors import BadArgumentError, BadDataError
-from metricfit.data.labelled import LabelledTable, Roles, read_labelled, read_labelled_like
+from metricfit.data.labelled import LabelledTable, Roles, describe_table, read_labelled, read_labelled_like
 from metricfit.data.memory import NotEnoughMemoryError
-from metricfit.data.preprocessing import ColumnSummary, TablePreprocessor
+from metricfit.data.preprocessing import TablePreprocessor
 from metricfit.data.reader import TableFile, open_table, read_table
 from metricfit.data.shards import Shards
-from metricfit.data.tables import describe_table
 
 __all__ = [
     "GAPS",
     "BadArgumentError",
     "BadDataError",
     "ColumnFormat",
-    "ColumnSummary",
+    "FittedColumn",
     "LabelledTable",
     "NotEnoughMemoryError",
     "Roles",

@@ -1,4 +1,4 @@
-"""What a column holds, and its values: one way for files, frames and arrays.
+"""A table's columns: from any table or file, what each holds, and its values.
 
 Typed columns (numbers, truth values, dates, categories) are believed. Text is typed by its content.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -16,14 +17,19 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.validation import check_array
 
 from metricfit.data.errors import BadValueError
-from metricfit.data.tables import Column, from_arrow
+from metricfit.labels import repeated
 
 __all__ = [
     "GAPS",
+    "LABEL_GAPS",
+    "Column",
     "ColumnFormat",
     "Kind",
+    "Table",
     "as_dates",
     "as_keys",
     "as_numbers",
@@ -31,9 +37,14 @@ __all__ = [
     "formats_from_json",
     "formats_to_json",
     "identifier_reason",
+    "is_frame",
+    "labels_of_column",
     "read_column",
     "without_gaps",
-]
+]  # fmt: skip
+
+Column = NDArray[Any] | pd.Series
+"""Values of one column: an array of numbers or booleans (NaN for gaps), else a pandas Series."""
 
 Kind = Literal["number", "flag", "date", "category", "empty"]
 
@@ -42,6 +53,9 @@ GAPS = (
     "#N/A N/A", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
 )  # fmt: skip
 """Texts that stand for a missing value: "?" and those that :func:`pandas.read_csv` knows."""
+
+LABEL_GAPS = ("", "?", "NaN", "nan")
+"""Texts that stand for a missing label; other words for gaps, such as "None", may be the name of a class."""
 
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "timedelta", "timedelta64")
 _DATES = ("datetime64", "datetime", "date", "period")
@@ -58,6 +72,116 @@ _TIMES = ("", " %H:%M", " %H:%M:%S")
 _LOOKED_AT = 1000
 _ID_NAME = re.compile(r"(^|[\W_])(id|index|uuid|rownum|row_number)$|^unnamed|[a-z]I[Dd]$|^column_1$", re.IGNORECASE)
 _FEWEST_IDENTIFIERS = 20
+
+
+class Table:
+    """Columns of ``X`` by position, each converted only when it is asked for.
+
+    Nothing is copied here: a column of an array or a frame is a view wherever its type allows that.
+
+    Args:
+        X: Two-dimensional array or list, pandas or polars frame, or sparse matrix.
+
+    Attributes:
+        rows: Number of rows.
+        names: Names of the columns of a frame, None for other tables.
+
+    Example:
+        >>> table = Table([[1, "a"], [2, "b"]])
+        >>> table.rows, table.columns
+        (2, 2)
+    """
+
+    def __init__(self, X: Any) -> None:
+        self.names: list[Any] | None = None
+        if _is_polars(X):
+            if not hasattr(X, "height"):
+                raise TypeError("X: expected a polars DataFrame, got a LazyFrame; call .collect() first.")
+            self.names, self.rows, self.columns = list(X.columns), int(X.height), int(X.width)
+        elif isinstance(X, pd.DataFrame):
+            self.names, (self.rows, self.columns) = list(X.columns), X.shape
+        else:
+            if isinstance(X, list | tuple) and np.asarray(X).dtype.kind in "US":
+                # NumPy would turn the numbers of a mixed list into text.
+                X = np.array(X, dtype=object)
+            X = check_array(X, accept_sparse="csc", dtype=None, ensure_all_finite=False)
+            self.rows, self.columns = X.shape
+        if self.rows == 0 or self.columns == 0:
+            what = "sample(s)" if self.rows == 0 else "feature(s)"
+            shape = f"(shape=({self.rows}, {self.columns}))"
+            raise ValueError(f"X: found 0 {what} {shape} while a minimum of 1 is required.")
+        if self.names is not None and (twice := repeated(self.names)):
+            raise ValueError(f"X: column names must be distinct, got {twice[0]!r} twice; rename one of them.")
+        self._data: Any = X
+
+    def column(self, position: int) -> Column:
+        """The values of one column."""
+        data = self._data
+        if isinstance(data, pd.DataFrame):
+            return _plain(data.iloc[:, position])
+        if isinstance(data, np.ndarray):
+            values = data[:, position]
+            return values if values.dtype.kind in "biuf" else _plain(pd.Series(values, copy=False))
+        if isinstance(data, sparse.sparray | sparse.spmatrix):
+            return np.asarray(self._data[:, [position]].toarray()[:, 0])
+        return _from_arrow(data[:, position].to_arrow())
+
+    def positions(self, names: list[str]) -> list[int]:
+        """Where the named columns are; the order in the frame does not matter, further columns are ignored."""
+        where = {name: i for i, name in enumerate(self.names or [])}
+        missing = [name for name in names if name not in where]
+        if missing:
+            raise ValueError(
+                f"X: columns seen in fit are missing: {', '.join(repr(m) for m in missing[:10])}"
+                f"{' and more' if len(missing) > 10 else ''}; got {list(where)[:20]}."
+            )
+        return [where[name] for name in names]
+
+
+def is_frame(X: Any) -> bool:
+    """Whether ``X`` is a pandas or polars frame.
+
+    >>> is_frame([[1.0]])
+    False
+    """
+    return isinstance(X, pd.DataFrame) or _is_polars(X)
+
+
+def _from_arrow(values: Any) -> Column:
+    """A typed Arrow column, as Parquet files and polars frames have them; other columns as they are."""
+    if isinstance(values, np.ndarray | pd.Series):
+        return values
+    if pa.types.is_decimal(values.type):
+        values = pc.cast(values, pa.float64())
+    elif pa.types.is_date(values.type):
+        values = pc.cast(values, pa.timestamp("us"))
+    return _plain(values.to_pandas())
+
+
+def _is_polars(X: Any) -> bool:
+    # A polars frame can only arrive when polars has been imported; importing it here would cost everyone else.
+    polars = sys.modules.get("polars")
+    return polars is not None and isinstance(X, polars.DataFrame | polars.LazyFrame)
+
+
+def _plain(values: pd.Series[Any]) -> Column:
+    """Numbers, booleans and durations (in days) as an array, gaps as NaN; all else unchanged."""
+    dtype = values.dtype
+    if pd.api.types.is_complex_dtype(dtype):
+        raise ValueError(f"Complex data not supported: column {values.name!r} of X has type {dtype}.")
+    if dtype.kind == "m":
+        return np.asarray(values.dt.total_seconds() / 86400.0, dtype=np.float64)
+    if isinstance(dtype, np.dtype):
+        return values.to_numpy() if dtype.kind in "biuf" else values
+    if isinstance(dtype, pd.SparseDtype):
+        return _plain(pd.Series(np.asarray(values), name=values.name, copy=False))
+    if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype):
+        if isinstance(dtype, pd.CategoricalDtype):
+            return values
+        if not values.isna().any():
+            return values.to_numpy(dtype=getattr(dtype, "numpy_dtype", np.dtype(np.float64)))
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
 
 
 @dataclass(frozen=True)
@@ -88,7 +212,7 @@ def find_format(values: Any, gaps: Sequence[str] = GAPS) -> ColumnFormat:
     """
     text = _as_text(values)
     if text is None:
-        return _typed_format(_as_column(values))
+        return _typed_format(_from_arrow(values))
     kind, style, reason = _text_format(without_gaps(text, gaps).drop_null())
     return ColumnFormat(kind, style, True, reason)
 
@@ -106,26 +230,22 @@ def read_column(values: Any, how: ColumnFormat, gaps: Sequence[str] = GAPS) -> C
     """
     text = _as_text(values)
     if text is None:
-        return _read_typed(_as_column(values), how)
+        return _read_typed(_from_arrow(values), how)
     clean = without_gaps(text, gaps)
     if how.kind == "category":
         return pd.Series(pc.dictionary_encode(clean).to_pandas())
-    if how.kind == "flag":
-        flags = _text_flags(clean)
-        _refuse(np.isnan(flags), clean, "true or false")
-        if not np.isnan(flags).any():
-            return flags.astype(bool)
-        return pd.Series([None if np.isnan(flag) else bool(flag) for flag in flags], dtype=object)
-    if how.kind == "date":
-        dates = _text_dates(clean, how.style)
-        _refuse(np.isnat(dates), clean, f"a date written as {how.style or 'in ISO 8601, YYYY-MM-DD'}")
-        return pd.Series(dates)
-    numbers = _text_numbers(clean, how.style)
+    found = _text_values(clean, how)
+    gap = np.isnan(found)
     if how.style != "lenient":
-        _refuse(np.isnan(numbers), clean, "a number")
-    _refuse(np.isinf(numbers), clean, "a finite number")
-    whole = not np.isnan(numbers).any() and bool((numbers == np.round(numbers)).all())
-    return numbers.astype(np.int64) if whole and (np.abs(numbers) < 2**53).all() else numbers
+        date = f"a date written as {how.style or 'in ISO 8601, YYYY-MM-DD'}"
+        _refuse(gap, clean, {"flag": "true or false", "date": date}.get(how.kind, "a number"))
+    if how.kind == "date":
+        return pd.Series(found)
+    if how.kind == "flag":
+        return pd.Series(found > 0).astype(object).mask(gap, None) if gap.any() else found > 0
+    _refuse(np.isinf(found), clean, "a finite number")
+    whole = not gap.any() and (found == np.round(found)).all() and (np.abs(found) < 2**53).all()
+    return found.astype(np.int64) if whole else found
 
 
 def without_gaps(text: pa.ChunkedArray, gaps: Sequence[str] = GAPS) -> pa.ChunkedArray:
@@ -164,6 +284,29 @@ def formats_from_json(saved: dict[str, dict[str, Any]]) -> dict[str, ColumnForma
     return {name: ColumnFormat(**how) for name, how in saved.items()}
 
 
+def labels_of_column(values: pa.ChunkedArray, how: ColumnFormat | None = None) -> pd.Series[Any]:
+    """The labels in a column of a file: whole numbers, truth values, numbers or text; None or NaN where there is none.
+
+    >>> labels_of_column(pa.chunked_array([["1", "0", ""]])).tolist()
+    [1, 0, None]
+    """
+    if _as_text(values) is not None:
+        values = without_gaps(values, LABEL_GAPS)
+        how = how or find_format(values, LABEL_GAPS)
+        if how.kind not in ("number", "flag") or how.style:
+            return pd.Series(values.to_pandas(), dtype=object)
+        labels = pd.Series(read_column(values, how, LABEL_GAPS))
+    else:
+        labels = values.to_pandas()
+        if isinstance(labels.dtype, pd.CategoricalDtype):
+            labels = labels.astype(object)
+    whole = labels.dtype.kind in "iu"
+    if labels.dtype.kind == "f":
+        present = labels.dropna()
+        whole = bool((present == present.round()).all())
+    return pd.Series([None if pd.isna(v) else int(v) for v in labels], dtype=object) if whole else labels
+
+
 def as_numbers(values: Column, name: str, how: ColumnFormat | None = None) -> NDArray[Any]:
     """Numbers with NaN for gaps, truth values as 0 and 1, durations in days.
 
@@ -173,16 +316,18 @@ def as_numbers(values: Column, name: str, how: ColumnFormat | None = None) -> ND
     array([ 1., nan])
     """
     if isinstance(values, np.ndarray):
-        return values
+        return _finite(values, name)
     how = how or ColumnFormat("number")
     text = _as_text(values)
     if text is not None:
         clean = without_gaps(text)
-        numbers = _text_flags(clean) if how.kind == "flag" else _text_numbers(clean, how.style)
-        wrong = np.isnan(numbers) & clean.is_valid().to_numpy()
-        if wrong.any() and not how.text:
-            raise _not_a_number(name, clean[int(np.flatnonzero(wrong)[0])].as_py())
-        return numbers
+        numbers = _text_values(clean, how)
+        if not how.text:
+            try:
+                _refuse(np.isnan(numbers), clean, "a number")
+            except BadValueError as error:
+                raise _not_a_number(name, error.value) from None
+        return _finite(numbers, name)
     here = values.notna()
     numbers = np.full(len(values), np.nan)
     present = values[here].astype(object)
@@ -196,7 +341,7 @@ def as_numbers(values: Column, name: str, how: ColumnFormat | None = None) -> ND
     if wrong.any():
         raise _not_a_number(name, present[wrong].iloc[0])
     numbers[here.to_numpy()] = converted.to_numpy(dtype=np.float64)
-    return numbers
+    return _finite(numbers, name)
 
 
 def as_dates(values: Column, name: str, how: ColumnFormat | None = None) -> NDArray[np.datetime64]:
@@ -211,7 +356,7 @@ def as_dates(values: Column, name: str, how: ColumnFormat | None = None) -> NDAr
         raise ValueError(f"X: column {name!r} held dates in fit, now holds numbers ({values.dtype}).")
     text = _as_text(values)
     if text is not None:
-        return _text_dates(without_gaps(text), "" if how is None else how.style)
+        return _text_values(without_gaps(text), how or ColumnFormat("date"))
     if isinstance(values.dtype, pd.PeriodDtype):
         values = pd.Series(values.dt.to_timestamp())
     elif isinstance(values.dtype, pd.ArrowDtype) and values.dtype.type is datetime.date:
@@ -263,10 +408,6 @@ def _as_text(values: Any) -> pa.ChunkedArray | None:
     except UnicodeEncodeError:  # half of a surrogate pair; such text can only be a category
         return None
     return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
-
-
-def _as_column(values: Any) -> Column:
-    return from_arrow(values) if isinstance(values, pa.ChunkedArray) else values
 
 
 def _typed_format(values: Column) -> ColumnFormat:
@@ -330,6 +471,17 @@ def _date_style(present: pa.ChunkedArray) -> str:
     return ""
 
 
+def _text_values(clean: pa.ChunkedArray, how: ColumnFormat) -> NDArray[Any]:
+    """Numbers, dates, or 1 for true and 0 for false; NaN or NaT for gaps and for what does not go with the format."""
+    if how.kind == "date":
+        return _text_dates(clean, how.style)
+    if how.kind != "flag":
+        return _text_numbers(clean, how.style)
+    lower = pc.utf8_lower(clean)
+    true, false = (pc.is_in(lower, value_set=pa.array(words, lower.type)) for words in (["true", "1"], ["false", "0"]))
+    return np.where(true.to_numpy(), 1.0, np.where(false.to_numpy(), 0.0, np.nan))
+
+
 def _text_numbers(clean: pa.ChunkedArray, style: str) -> NDArray[np.float64]:
     """Each text as a number, NaN where it is none."""
     if style == "decimal_comma":
@@ -350,13 +502,6 @@ def _cast(text: pa.ChunkedArray) -> NDArray[np.float64] | None:
         return np.array(pc.cast(text, pa.float64()).to_pandas(), dtype=np.float64)
     except pa.ArrowInvalid:
         return None
-
-
-def _text_flags(clean: pa.ChunkedArray) -> NDArray[np.float64]:
-    """1 for true, 0 for false, NaN for all else."""
-    lower = pc.utf8_lower(clean)
-    true, false = (pc.is_in(lower, value_set=pa.array(words, lower.type)) for words in (["true", "1"], ["false", "0"]))
-    return np.where(true.to_numpy(), 1.0, np.where(false.to_numpy(), 0.0, np.nan))
 
 
 def _text_dates(clean: pa.ChunkedArray, style: str) -> NDArray[np.datetime64]:
@@ -397,6 +542,14 @@ def _without_zone(value: Any) -> Any:
 def _is_date(value: Any) -> bool:
     # pandas would take a date for the number of nanoseconds since 1970.
     return isinstance(value, datetime.date | np.datetime64 | pd.Period)
+
+
+def _finite(numbers: NDArray[Any], name: str) -> NDArray[Any]:
+    if numbers.dtype.kind == "f" and np.isinf(numbers).any():
+        raise ValueError(
+            f"X: column {name!r} contains infinity; replace it by a number, or by NaN if the value is unknown."
+        )
+    return numbers
 
 
 def _not_a_number(name: str, value: Any) -> ValueError:

@@ -1,9 +1,14 @@
-"""Features of one column: numbers, dates and categories as float32 columns."""
+"""One column: what it holds, its features for networks and for trees, and the one description that is saved of it.
+
+Numbers, dates and categories have an encoder each, with ``write`` (float32 features), ``suffixes`` (their names) and
+``tree`` (numbers or codes for tree models).
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,18 +16,16 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from metricfit.data.columns import Column, ColumnFormat, as_dates, as_keys, as_numbers
+
 __all__ = [
-    "CategoryEncoder",
-    "DateEncoder",
-    "Folds",
-    "NumberEncoder",
-    "NumericMode",
-    "calendar_parts",
-    "normal_score_curve",
-    "target_scores",
-]
+    "CategoryEncoder", "DateEncoder", "FittedColumn", "Folds", "NumberEncoder", "NumericMode", "calendar_parts",
+    "normal_score_curve", "pack", "target_scores", "unpack",
+]  # fmt: skip
 
 NumericMode = Literal["both", "standard", "quantile"]
+Keyed = tuple[NDArray[np.intp], NDArray[Any]]
+"""Categories: the place of each row's key, -1 for a gap, and the distinct keys."""
 
 STANDARD_LIMIT = 10.0
 SCORE_LIMIT = 3.0
@@ -32,7 +35,13 @@ _ROWS_PER_LEVEL = 10
 _PRIOR_ROWS = 10.0
 _LEAST_REPEATED = 0.25
 _TARGET_LIMIT = 10.0
+_TREE_LEVELS = 253
+"""With one for all others 254, the most that histograms of 255 bins hold beside gaps."""
 _EPOCH = np.datetime64("2000-01-01", "us")
+
+
+def _empty() -> NDArray[np.float64]:
+    return np.empty(0)
 
 
 def normal_score_curve(sample: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -44,12 +53,15 @@ def normal_score_curve(sample: NDArray[Any]) -> tuple[NDArray[np.float64], NDArr
     >>> normal_score_curve(np.array([1.0, 2.0, 3.0]))
     (array([1., 2., 3.]), array([-3., 0., 3.]))
     """
-    ranks = np.linspace(0.0, 1.0, min(_KNOTS, len(sample)))
-    # Rounding in the interpolation must not break the order.
-    quantiles = np.maximum.accumulate(np.quantile(sample, ranks))
-    x, group = np.unique(quantiles, return_inverse=True)
-    mean_rank = np.bincount(group, weights=ranks) / np.bincount(group)
-    return x, np.clip(ndtri(mean_rank), -SCORE_LIMIT, SCORE_LIMIT)
+    quantiles = np.sort(sample)
+    if len(sample) > _KNOTS:
+        places = np.linspace(0.0, len(sample) - 1.0, _KNOTS)
+        # Rounding in the interpolation must not break the order.
+        # Halves, whose differences are finite.
+        quantiles = 2 * np.maximum.accumulate(np.interp(places, np.arange(len(sample)), quantiles / 2))
+    first = np.flatnonzero(np.append(True, quantiles[1:] > quantiles[:-1]))
+    mean_rank = (np.append(first[1:], len(quantiles)) - 1 + first) / 2 / max(1, len(quantiles) - 1)
+    return quantiles[first], np.clip(ndtri(mean_rank), -SCORE_LIMIT, SCORE_LIMIT)
 
 
 @dataclass
@@ -61,14 +73,14 @@ class NumberEncoder:
     scale: float = 0.0  # standard deviation; 0 for a constant column, which has no continuous feature
     fill: float = 0.0  # median, in place of gaps
     # The map to normal scores; empty where it would only repeat the standardised values.
-    knots: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    scores: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    levels: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # whole numbers with an indicator each
+    knots: NDArray[np.float64] = field(default_factory=_empty)
+    scores: NDArray[np.float64] = field(default_factory=_empty)
+    levels: NDArray[np.float64] = field(default_factory=_empty)  # whole numbers with an indicator each
     indicator: bool = False  # of gaps
 
     @classmethod
     def fit(
-        cls, values: NDArray[Any], rows: NDArray[np.intp] | None, *, name: str, mode: NumericMode, integer_levels: int
+        cls, values: NDArray[Any], rows: NDArray[np.intp] | None, *, mode: NumericMode, integer_levels: int
     ) -> Self:
         """Learn the features of finite numbers and NaN; the quantiles from some of the rows, if they are given.
 
@@ -80,7 +92,6 @@ class NumberEncoder:
         if not len(present):
             return encoder
         low, high = float(present.min()), float(present.max())
-        _check_finite(np.array([low, high]), name)
         encoder.centre = encoder.fill = low
         if low == high:
             return encoder
@@ -91,11 +102,12 @@ class NumberEncoder:
         if rows is not None and len(sample) < _KNOTS:
             sample = present[: len(rows)]  # nearly all gaps: the few values there are must all count
         encoder.fill = float(np.median(sample))
-        few = _few_distinct(present, max(2, integer_levels))
-        if few is None or len(few) > 2:
+        few = pd.unique(present[:1000])  # settles nearly every column
+        few = np.sort(pd.unique(present) if len(few) <= max(2, integer_levels) else few)
+        if len(few) > 2:
             if mode != "standard":
                 encoder.knots, encoder.scores = normal_score_curve(sample)
-            if few is not None and len(few) * _ROWS_PER_LEVEL <= len(values) and bool((few == np.round(few)).all()):
+            if len(few) <= min(integer_levels, len(values) / _ROWS_PER_LEVEL) and (few == np.round(few)).all():
                 encoder.levels = few
         return encoder
 
@@ -110,43 +122,29 @@ class NumberEncoder:
         names += [f"={level:g}" for level in self.levels]
         return names + ["__missing"] * self.indicator
 
-    def write(self, values: NDArray[Any], out: NDArray[np.float32], name: str) -> None:
+    def write(self, values: NDArray[Any], out: NDArray[np.float32], folds: Folds | None = None) -> None:
         """Write the features of ``values`` into the columns of ``out``."""
         for start in range(0, len(values), _ROWS):  # so that temporary arrays stay small
             rows = slice(start, start + _ROWS)
-            self._write_rows(np.array(values[rows], dtype=np.float64), out[rows], name)
+            x = np.array(values[rows], dtype=np.float64)
+            gap = np.isnan(x)
+            x[gap] = self.fill
+            parts: list[NDArray[Any]] = []
+            if self.scale > 0.0 and not (self.mode == "quantile" and len(self.knots)):
+                # Divided first: a difference of two huge values may be infinite.
+                parts.append(np.clip(x / self.scale - self.centre / self.scale, -STANDARD_LIMIT, STANDARD_LIMIT))
+            if len(self.knots):
+                parts.append(np.interp(x, self.knots, self.scores))
+            parts += [(x == level) & ~gap for level in self.levels]
+            if self.indicator:
+                parts.append(gap)
+            for place, part in enumerate(parts):
+                out[rows, place] = part
 
-    def _write_rows(self, x: NDArray[np.float64], out: NDArray[np.float32], name: str) -> None:
-        gap = np.isnan(x)
-        x[gap] = self.fill
-        _check_finite(x, name)
-        parts: list[NDArray[Any]] = []
-        if self.scale > 0.0 and not (self.mode == "quantile" and len(self.knots)):
-            # Divided first: a difference of two huge values may be infinite.
-            parts.append(np.clip(x / self.scale - self.centre / self.scale, -STANDARD_LIMIT, STANDARD_LIMIT))
-        if len(self.knots):
-            parts.append(np.interp(x, self.knots, self.scores))
-        parts += [(x == level) & ~gap for level in self.levels]
-        if self.indicator:
-            parts.append(gap)
-        for place, part in enumerate(parts):
-            out[:, place] = part
-
-
-def _check_finite(x: NDArray[np.float64], name: str) -> None:
-    if not np.isfinite(x).all():
-        raise ValueError(
-            f"X: column {name!r} contains infinity; replace it by a number, or by NaN if the value is unknown."
-        )
-
-
-def _few_distinct(values: NDArray[np.float64], most: int) -> NDArray[np.float64] | None:
-    """The distinct values in order, or None if there are more than ``most``; the first settle nearly every column."""
-    for some in (values[:1000], values):
-        distinct = np.sort(pd.unique(some))
-        if len(distinct) > most:
-            return None
-    return distinct
+    def tree(self, values: NDArray[Any]) -> list[NDArray[Any]]:
+        """What trees split: the numbers as they are, NaN for gaps."""
+        limit = float(np.finfo(np.float32).max)
+        return [np.clip(values.astype(np.float64), -limit, limit)] if self.suffixes else []
 
 
 def calendar_parts(dates: NDArray[np.datetime64]) -> dict[str, NDArray[np.float64]]:
@@ -186,16 +184,21 @@ class DateEncoder:
         names = [f"__{name}{suffix}" for name, part in self.parts.items() for suffix in part.suffixes]
         return names + ["__missing"] * self.indicator
 
-    def write(self, dates: NDArray[Any], out: NDArray[np.float32], name: str) -> None:
+    def write(self, dates: NDArray[Any], out: NDArray[np.float32], folds: Folds | None = None) -> None:
         """Write the features of ``dates`` into the columns of ``out``."""
         values = calendar_parts(dates)
         place = 0
         for key, part in self.parts.items():
             width = len(part.suffixes)
-            part.write(values[key], out[:, place : place + width], name)
+            part.write(values[key], out[:, place : place + width])
             place += width
         if self.indicator:
             out[:, place] = np.isnat(dates)
+
+    def tree(self, dates: NDArray[Any]) -> list[NDArray[Any]]:
+        """What trees split: the calendar parts that vary, NaN for gaps."""
+        values = calendar_parts(dates)
+        return [values[name] for name in self.parts or (["days"] if self.indicator else [])]
 
 
 @dataclass(frozen=True)
@@ -226,34 +229,35 @@ def target_scores(hits: NDArray[Any], counts: NDArray[Any], prior: NDArray[Any])
 class CategoryEncoder:
     """Features of one column of categories; those that are not given are empty."""
 
-    levels: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=object))  # the most frequent first
+    levels: NDArray[Any] = field(default_factory=lambda: np.empty(0, object))  # the most frequent first
     shown: int = 0  # levels, from the first, with an indicator each
     rare: bool = False  # whether one indicator stands for all other levels, those never seen included
+    others: bool = False  # whether training had levels that are not kept
     indicator: bool = False  # of gaps
     # Standardised log-frequency of each level; target scores (levels, classes) and what they were divided by. The last
     # entry is for unknown levels.
     log_count: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, dtype=np.float32))
     target: NDArray[np.float32] = field(default_factory=lambda: np.empty((1, 0), dtype=np.float32))
-    target_scale: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    target_scale: NDArray[np.float64] = field(default_factory=_empty)
     target_names: list[str] = field(default_factory=list)
 
     @classmethod
     def fit(
         cls,
-        codes: NDArray[np.intp],
-        keys: NDArray[Any],
+        keyed: Keyed,
         *,
         max_one_hot: int,
         min_frequency: int,
         frequency: bool,
         folds: Folds | None,
     ) -> Self:
-        """Learn the features of a column: the place of each row's key among the keys, -1 for a gap.
+        """Learn the features of a column: ``keyed`` are the place of each row's key, -1 for a gap, and the keys.
 
         At most ``max_one_hot`` levels, of at least ``min_frequency`` rows, have an indicator. ``frequency`` adds the
         log-frequency of the level, ``folds`` the target rates.
         """
-        encoder = cls(indicator=bool((codes < 0).any()))
+        codes, keys = keyed
+        encoder = cls(indicator=bool((codes < 0).any()), others=True)
         counts = np.bincount(codes[codes >= 0], minlength=len(keys))
         # A level of a declared category type need not occur.
         order = np.lexsort((keys.astype(str), -counts))[: int((counts > 0).sum())]
@@ -264,7 +268,7 @@ class CategoryEncoder:
         encoder.rare = encoder.shown < len(order)
         if encoder.shown == 0 or counts[counts > 1].sum() < _LEAST_REPEATED * counts.sum():
             # Identifiers or free text: what is seen once says nothing about new rows.
-            return cls(indicator=encoder.indicator)
+            return cls(indicator=encoder.indicator, others=True)
         # A level seen once says no more than an unknown one.
         known = max(encoder.shown, int((counts > 1).sum())) if encoder.rare else len(order)
         if frequency:
@@ -274,11 +278,12 @@ class CategoryEncoder:
             if deviation > 1e-6:
                 encoder.log_count = ((np.append(logs[:known], 0.0) - mean) / deviation).astype(np.float32)
         if folds is not None:
-            scores = _scores_of_levels(encoder.find(codes, keys), len(order), folds.indicator, folds)
+            scores = _scores_of_levels(encoder.find((codes, keys)), len(order), folds.indicator, folds)
             deviation_of = np.sqrt(np.average(scores[:-1] ** 2, axis=0, weights=counts))
             encoder.target_scale = np.where(deviation_of > 1e-6, deviation_of, 1.0)
             encoder.target, encoder.target_names = encoder._scaled(scores[[*range(known), -1]]), folds.names
         encoder.levels = encoder.levels[: known if frequency or folds is not None else encoder.shown]
+        encoder.others = len(encoder.levels) < len(order)
         return encoder
 
     def _scaled(self, scores: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -297,16 +302,15 @@ class CategoryEncoder:
         # Of two levels one indicator says all; the more frequent is the one left out.
         return self.levels[1:2] if self.shown == 2 and not self.rare else self.levels[: self.shown]
 
-    def find(self, codes: NDArray[np.intp], keys: NDArray[Any]) -> NDArray[np.intp]:
+    def find(self, keyed: Keyed) -> NDArray[np.intp]:
         """The level of each row; -1 for an unknown one, -2 for a gap."""
+        codes, keys = keyed
         known = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(keys, dtype=object))
         return np.append(known, -2)[codes]
 
-    def write(
-        self, codes: NDArray[np.intp], keys: NDArray[Any], out: NDArray[np.float32], folds: Folds | None = None
-    ) -> None:
+    def write(self, keyed: Keyed, out: NDArray[np.float32], folds: Folds | None = None) -> None:
         """Write the features into ``out``; ``folds``, given for the training rows, cross-fit the target rates."""
-        level = self.find(codes, keys)
+        level = self.find(keyed)
         known = np.maximum(level, -1)
         place = len(self._indicated)
         first = self.shown - place
@@ -331,13 +335,17 @@ class CategoryEncoder:
         if self.indicator:
             out[:, place] = level == -2
 
-    def __getstate__(self) -> dict[str, Any]:
-        """The levels as one piece of JSON: savers that write every string apart take long over many levels."""
-        return {**self.__dict__, "levels": json.dumps(self.levels.tolist())}
+    def tree(self, keyed: Keyed) -> list[NDArray[Any]]:
+        """What trees split: the place of the level, the most frequent first; NaN for gaps.
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.levels = np.array(json.loads(state["levels"]), dtype=object)
+        Levels beyond the 253rd and those that are not kept share one code. So does an unknown level; if training had
+        none of these, it is a gap.
+        """
+        if not self.suffixes:
+            return []
+        level, most = self.find(keyed), min(len(self.levels), _TREE_LEVELS)
+        other = most if self.others or most < len(self.levels) else np.nan
+        return [np.select([level == -2, (level >= 0) & (level < most)], [np.nan, level], other)]
 
 
 def _scores_of_levels(
@@ -349,3 +357,90 @@ def _scores_of_levels(
     prior = (folds.indicator.sum(axis=0) + 0.5) / (len(folds.indicator) + 1.0)
     scores = target_scores(np.stack(hits, axis=1), np.bincount(level[level >= 0], minlength=size), prior)
     return np.vstack([scores, np.zeros(scores.shape[1])])
+
+
+@dataclass
+class FittedColumn:
+    """A column of the training table: what it holds and what became of it.
+
+    Attributes:
+        name: Its name, or ``x0``, ``x1``, … in a table without names.
+        format: What it holds and how its text is read.
+        gaps: Missing values in the training rows.
+        levels: Distinct values of a category in the training rows, else None.
+        dropped: Why nothing (or only the indicator of gaps) was made from it, else empty.
+        encoder: Of its features.
+    """
+
+    name: str
+    format: ColumnFormat
+    gaps: int
+    levels: int | None
+    dropped: str
+    encoder: Any
+
+    @property
+    def kind(self) -> str:
+        """``"number"``, ``"flag"`` (true or false), ``"category"``, ``"date"`` or ``"empty"``."""
+        return self.format.kind
+
+    @property
+    def reason(self) -> str:
+        """Why it was taken for that, in words."""
+        return self.format.reason
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features made from it."""
+        return tuple(f"{self.name}{suffix}" for suffix in self.encoder.suffixes)
+
+    def read(self, values: Column) -> Any:
+        """What its encoder takes: numbers, dates, or codes and keys of categories."""
+        if self.kind == "empty":
+            return np.full(len(values), np.nan)
+        if self.kind == "category":
+            return as_keys(values, self.name)
+        return (as_dates if self.kind == "date" else as_numbers)(values, self.name, self.format)
+
+
+_TYPES = {kind.__name__: kind for kind in (FittedColumn, ColumnFormat, NumberEncoder, DateEncoder, CategoryEncoder)}
+
+
+def pack(columns: list[FittedColumn]) -> dict[str, Any]:
+    """Columns as JSON, and their numbers as one array per type: a file of ten thousand columns is quickly written."""
+    arrays: dict[str, list[NDArray[Any]]] = {}
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.dtype == object:
+            return {"text": value.tolist()}
+        if isinstance(value, np.ndarray):
+            arrays.setdefault(value.dtype.str, []).append(value.ravel())
+            return {"dtype": value.dtype.str, "shape": value.shape}
+        if isinstance(value, dict):
+            return {"parts": {key: plain(part) for key, part in value.items()}}
+        if is_dataclass(value):
+            return {"type": type(value).__name__} | {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        return value
+
+    text = json.dumps([plain(column) for column in columns])
+    return {"columns": text, "numbers": {dtype: np.concatenate(parts) for dtype, parts in arrays.items()}}
+
+
+def unpack(packed: dict[str, Any]) -> list[FittedColumn]:
+    """Columns from :func:`pack`."""
+    numbers, starts = packed["numbers"], dict.fromkeys(packed["numbers"], 0)
+
+    def built(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if "type" in value:
+            return _TYPES[value["type"]](**{key: built(part) for key, part in value.items() if key != "type"})
+        if "dtype" in value:
+            start, dtype = starts[value["dtype"]], value["dtype"]
+            starts[dtype] = stop = start + math.prod(value["shape"])
+            return numbers[dtype][start:stop].reshape(value["shape"])
+        if "text" in value:
+            return np.array(value["text"], dtype=object)
+        return {key: built(part) for key, part in value["parts"].items()}
+
+    return [built(column) for column in json.loads(packed["columns"])]

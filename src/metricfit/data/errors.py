@@ -25,7 +25,7 @@ class BadValueError(ValueError):
 
     def __init__(self, row: int, value: str, expected: str) -> None:
         super().__init__(f"expected {expected}, got {value!r}")
-        self.row = row
+        self.row, self.value = row, value
 
 
 def close_to(name: str, known: Iterable[str]) -> str:

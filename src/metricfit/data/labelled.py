@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,16 +11,25 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from metricfit.choices import Choice
-from metricfit.data.columns import GAPS, ColumnFormat, identifier_reason
-from metricfit.data.errors import BadArgumentError, BadDataError, BadValueError
+from metricfit.data.columns import (
+    GAPS,
+    LABEL_GAPS,
+    ColumnFormat,
+    identifier_reason,
+)
+from metricfit.data.errors import BadArgumentError, BadDataError, BadValueError, close_to
 from metricfit.data.memory import check_memory
 from metricfit.data.reader import Rows, TableFile
-from metricfit.data.tables import repeated
-from metricfit.data.targets import indicators_of_rows, keep_labelled, matched_labels, read_classes, read_labels
 from metricfit.inputs import Task
+from metricfit.labels import plain_labels, repeated
 
-__all__ = ["LabelledTable", "Roles", "read_labelled", "read_labelled_like"]
+__all__ = [
+    "LabelledTable", "Roles", "describe_table", "matched_labels", "positive_class", "read_labelled",
+    "read_labelled_like",
+]  # fmt: skip
 
+_MANY_CLASSES = 100
+_INDICATORS = {"0": 0, "false": 0, "1": 1, "true": 1}
 _HELD_OUT_SHARE = 0.2
 _FOLDS = 5
 
@@ -288,3 +297,154 @@ def _without_identifiers(X: pd.DataFrame, roles: Roles, choices: list[Choice]) -
     if len(drop) == X.shape[1]:
         raise BadArgumentError("use", "only identifiers are left to predict from; name one of them here.")
     return X.drop(columns=drop)
+
+
+def read_classes(rows: Rows, name: str, task: str, choices: list[Choice]) -> tuple[Rows, NDArray[Any]]:
+    """The classes of those rows that have one, in the column ``name``; what was decided is added to the choices."""
+    column = f"{rows.file.name}: the column {name!r}"
+    labels = rows.labels(name)
+    present = labels.notna().to_numpy()
+    if not present.any():
+        raise BadDataError(f"{column} holds no label at all.")
+    rows, y = keep_labelled(rows, present, f"without a label in {name!r}", choices), labels[present].to_numpy()
+    if y.dtype == object:
+        y = plain_labels(y, name)
+        y = np.array([str(v) for v in y], dtype=str) if y.dtype == object else y
+    found, counts = np.unique(y, return_counts=True)
+    classes = found.tolist()
+    if len(classes) < 2:
+        raise BadDataError(f"{column} holds only {classes[0]!r}; two classes at least.")
+    if y.dtype.kind == "f" or len(classes) > max(_MANY_CLASSES, len(y) // 5):
+        raise BadDataError(
+            f"{column} has {len(classes)} distinct values, such as {', '.join(map(repr, classes[:3]))}: a quantity or "
+            "an identifier, no class. Choose another target, or group its values into classes."
+        )
+    kind = "binary" if len(classes) == 2 else "multiclass"
+    if task == "multilabel":
+        raise BadArgumentError("task", "multilabel needs several 0/1 columns as the target.")
+    if task not in ("auto", kind):
+        raise BadArgumentError("task", f"the column {name!r} has {len(classes)} classes, which is {kind}, not {task}.")
+    values = {"i": "whole numbers", "b": "truth values"}.get(y.dtype.kind, "text")
+    shares = _shares(classes, counts / len(y))
+    held = f"task {kind}: {name!r} holds {len(classes)} classes ({values}): {shares}"
+    choices.append(Choice("target", held, ("target", "task")))
+    if rare := [c for c, n in zip(classes, counts, strict=True) if n < 5]:
+        few = f"classes with fewer than 5 rows can hardly be learned: {', '.join(map(repr, rare[:10]))}"
+        choices.append(Choice("target", few))
+    return rows, y
+
+
+def read_labels(rows: Rows, names: Sequence[str], task: str, choices: list[Choice]) -> tuple[Rows, NDArray[Any]]:
+    """Several 0/1 columns as labels (rows, labels) of those rows that have them all; arguments as above."""
+    if task not in ("auto", "multilabel"):
+        raise BadArgumentError("task", f"several target columns are labels, which is multilabel, not {task}.")
+    found, present = indicators_of_rows(rows, names)
+    if not present.any():
+        raise BadDataError(f"{rows.file.name}: no row has all of the labels {', '.join(map(repr, names))}.")
+    rows = keep_labelled(rows, present, "that lack one of the labels", choices)
+    shares = found.mean(axis=0)
+    for name, share in zip(names, shares, strict=True):
+        if share in (0, 1):
+            raise BadDataError(
+                f"{rows.file.name}: the column {name!r} holds only {share:.0f}; there is nothing to learn."
+            )
+    held = f"task multilabel: {len(names)} labels, of which a row may have any: {_shares(names, shares)}"
+    choices.append(Choice("target", held, ("target",)))
+    return rows, found
+
+
+def keep_labelled(rows: Rows, present: NDArray[np.bool_], which: str, choices: list[Choice]) -> Rows:
+    """The rows that have a label; a choice says how many were left out."""
+    if present.all():
+        return rows
+    choices.append(Choice("rows", f"{int((~present).sum()):,} rows {which} left out"))
+    return rows.take(present)
+
+
+def _shares(names: Sequence[Any], shares: NDArray[np.float64]) -> str:
+    shown = ", ".join(f"{name!r} {share:.1%}" for name, share in list(zip(names, shares, strict=True))[:10])
+    return shown + (", …" if len(names) > 10 else "")
+
+
+def indicators_of_rows(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """0/1 columns of the rows that have a value in each of them (present, columns), and which rows these are."""
+    expected = "0 or 1, as one of several target columns"
+    columns = np.stack([_matched(rows, name, _INDICATORS, expected) for name in names], axis=1)
+    present = np.asarray(~pd.isna(columns).any(axis=1))
+    return columns[present].astype(np.int64), present
+
+
+def matched_labels(rows: Rows, name: str, classes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """The target's labels among a model's classes, of the rows that have one, and which rows these are."""
+    known = {_label_text(label): label for label in classes.tolist()}
+    expected = f"one of the model's classes ({', '.join(repr(c) for c in classes.tolist()[:10])})"
+    labels = _matched(rows, name, known, expected, exact=classes.dtype.kind not in "iufb")
+    present = ~pd.isna(labels)
+    return np.array(labels[present].tolist(), dtype=classes.dtype), present
+
+
+def _matched(rows: Rows, name: str, known: dict[str, Any], expected: str, exact: bool = False) -> NDArray[Any]:
+    """What the values of a column stand for, None for gaps; unless exact, 1.0 is 1 and TRUE is true."""
+    codes, values = pd.factorize(pd.Series(rows.column(name).to_pylist(), dtype=object))
+    found: list[Any] = []
+    for code, text in enumerate(map(_label_text, values)):
+        label = known.get(text)
+        if label is None and not exact:
+            label = known.get(_number_text(text), known.get(text.lower()))
+        if label is None and text not in LABEL_GAPS:
+            raise rows.bad(name, BadValueError(int(np.flatnonzero(codes == code)[0]), text, expected))
+        found.append(label)
+    return np.array([*found, None], dtype=object)[codes]
+
+
+def positive_class(task: str, classes: list[Any], given: str | None) -> Any:
+    """The class that is named as the positive one; None if none is."""
+    if given is None:
+        return None
+    if task != "binary":
+        what = "labels" if task == "multilabel" else "classes"
+        raise BadArgumentError("positive", f"has a meaning for two classes; the target has {len(classes)} {what}.")
+    by_text = {str(label): label for label in classes}
+    if given not in by_text:
+        raise BadArgumentError("positive", f"no class {given!r}; {close_to(given, by_text)}")
+    return by_text[given]
+
+
+def _label_text(value: Any) -> str:
+    """A label as text: 1, 1.0 and " 1" are the same, and so are True and true."""
+    if isinstance(value, bool | np.bool_):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _number_text(text: str) -> str:
+    try:
+        return _label_text(float(text))
+    except ValueError:
+        return text
+
+
+def describe_table(table: pd.DataFrame) -> dict[str, Any]:
+    """Rows, and of each of the first 500 columns its gaps and a few words on its values: a note to keep with a model.
+
+    >>> describe_table(pd.DataFrame({"age": [20.0, 40.0, None], "plan": ["a", "b", "a"]}))["columns"]["plan"]
+    {'gaps': 0, 'values': '2 distinct; a 67 %, b 33 %'}
+    """
+    shown = ((str(name), table[name]) for name in table.columns[:500])
+    columns = {name: {"gaps": int(column.isna().sum()), "values": _in_words(column.dropna())} for name, column in shown}
+    return {"rows": len(table), "columns": columns}
+
+
+def _in_words(known: pd.Series[Any]) -> str:
+    if not len(known):
+        return "nothing but gaps"
+    if known.dtype.kind in "iuf":
+        low, middle, high = np.quantile(known.to_numpy(dtype=np.float64), [0, 0.5, 1])
+        return f"{low:.4g} to {high:.4g}, median {middle:.4g}"
+    if known.dtype.kind == "M":
+        return f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
+    counts = known.astype(str).value_counts()
+    top = ", ".join(f"{str(name)[:40]} {100 * count / len(known):.0f} %" for name, count in counts[:3].items())
+    return f"{len(counts):,} distinct; {top}"

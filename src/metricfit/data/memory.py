@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -75,32 +76,18 @@ def _bytes_per_row(file: TableFile, columns: Sequence[str], categorical: Sequenc
 
 def free_memory() -> float | None:
     """Bytes that can be had, within the limit of a container, or None if the system does not say."""
-    found = [value for value in (_of_the_machine(), _of_the_container()) if value is not None]
-    return min(found, default=None)
-
-
-def _of_the_machine() -> float | None:
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            sizes = {line.split(":")[0]: line.split()[1] for line in file}
-        return float(sizes["MemAvailable"]) * 1024
-    except (OSError, KeyError, IndexError, ValueError):
-        pass
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) * 0.8
-    except (ValueError, OSError, AttributeError):
-        return None
-
-
-def _of_the_container() -> float | None:
+    found = []
+    with suppress(OSError, ValueError, AttributeError):
+        found.append(float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) * 0.8)
+    with suppress(OSError, ValueError, KeyError, IndexError):
+        sizes = {line.split(":")[0]: line.split()[1] for line in Path("/proc/meminfo").read_text().splitlines()}
+        found = [float(sizes["MemAvailable"]) * 1024]
     for limit, stat, name in (
         ("memory.max", "memory.stat", "anon"),
         ("memory/memory.limit_in_bytes", "memory/memory.stat", "total_rss"),
     ):
-        try:
+        with suppress(OSError, ValueError, KeyError):
             used = dict(line.split() for line in (_CONTROL_GROUP / stat).read_text().splitlines())
             # "max" stands for no limit, and is no number.
-            return float((_CONTROL_GROUP / limit).read_text()) - float(used[name])
-        except (OSError, ValueError, KeyError):
-            continue
-    return None
+            found.append(float((_CONTROL_GROUP / limit).read_text()) - float(used[name]))
+    return min(found, default=None)

@@ -4,28 +4,46 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Self, get_args
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_random_state
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from metricfit.choices import Choice
-from metricfit.data.columns import ColumnFormat, as_dates, as_keys, as_numbers, find_format, identifier_reason
-from metricfit.data.encoders import CategoryEncoder, DateEncoder, Folds, NumberEncoder, NumericMode
+from metricfit.data.columns import (
+    Column,
+    ColumnFormat,
+    Table,
+    as_dates,
+    as_keys,
+    as_numbers,
+    find_format,
+    identifier_reason,
+    is_frame,
+)
+from metricfit.data.encoders import (
+    CategoryEncoder,
+    DateEncoder,
+    FittedColumn,
+    Folds,
+    NumberEncoder,
+    NumericMode,
+    pack,
+    unpack,
+)
 from metricfit.data.errors import close_to
-from metricfit.data.tables import Column, Table, is_frame
 
 __all__ = [
-    "ColumnSummary",
-    "TablePreprocessor",
-    "UnusedColumnsWarning",
-    "columns_in_words",
-    "warn_of_unused",
-]
+    "TablePreprocessor", "UnusedColumnsWarning", "as_dense", "columns_in_words", "matches_names", "warn_of_unused",
+]  # fmt: skip
 
 _FREE_TEXT = "an identifier or free text: hardly a value occurs twice"
 """Why a column of text was dropped."""
@@ -33,39 +51,6 @@ _FREE_TEXT = "an identifier or free text: hardly a value occurs twice"
 _QUANTILE_ROWS = 100_000
 _TARGET_FOLDS = 5
 _TARGET_CLASSES = 10
-
-
-@dataclass(frozen=True)
-class ColumnSummary:
-    """What became of one column, for people to read.
-
-    Attributes:
-        name: Its name, or ``x0``, ``x1``, … in a table without names.
-        kind: ``"number"``, ``"flag"`` (true or false), ``"category"``, ``"date"`` or ``"empty"``.
-        reason: Why it was taken for that.
-        gaps: Missing values in the training rows.
-        levels: Distinct values of a category in the training rows, else None.
-        features: Names of the features made from it.
-        dropped: Why nothing (or only the indicator of gaps) was made from it, else empty.
-    """
-
-    name: str
-    kind: str
-    reason: str
-    gaps: int
-    levels: int | None
-    features: tuple[str, ...]
-    dropped: str = ""
-
-
-@dataclass
-class _FittedColumn:
-    name: str
-    format: ColumnFormat
-    gaps: int
-    levels: int | None
-    dropped: str
-    encoder: Any
 
 
 class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -81,7 +66,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     * Text is typed by its content, as in a CSV file: numbers, truth values, dates, else categories; words such as "?"
       and "NA" are gaps (:data:`metricfit.data.GAPS`). Columns of a type of their own are believed.
     * Not used are constant and empty columns, text in which hardly a value occurs twice, and whole numbers in a named
-      column that only count or name the rows (convert them to float to use them); :meth:`describe` says which.
+      column that only count or name the rows (convert them to float to use them); ``columns_`` says which.
 
     At predict time gaps, unseen categories and empty columns are welcome everywhere. Frames are matched by name, as
     :class:`sklearn.compose.ColumnTransformer` does: the order does not matter, further columns are ignored, a
@@ -99,6 +84,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Attributes:
         n_features_in_: Number of columns seen in ``fit``.
         feature_names_in_: Their names, if they were text.
+        columns_: What each column holds, why, and what became of it, as :class:`FittedColumn`.
 
     Example:
         >>> import pandas as pd
@@ -142,14 +128,66 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: Any) -> NDArray[np.float32]:
         """The features of new rows, shape (n, features), float32 and C-contiguous."""
+        return self._write(*self._table(X), None)
+
+    def tree_features(self, X: Any) -> NDArray[np.float32]:
+        """The columns as trees take them, shape (n, tree columns), float32: no scaling, no indicators.
+
+        Numbers, truth values (0 and 1) and the calendar parts of dates are numbers, categories are codes (the most
+        frequent is 0; at most 254 in a column, the rest share one). Gaps are NaN, and so are unknown categories, unless
+        rare ones shared a code in training: then they have it too. Columns that :meth:`transform` leaves out are left
+        out. ``tree_categories_`` says which of them are categories.
+
+        >>> import pandas as pd
+        >>> X = pd.DataFrame({"age": [20.0, 30.0, None, 50.0], "city": ["Rome", "Oslo", "Rome", "Oslo"]})
+        >>> features = TablePreprocessor().fit(X)
+        >>> features.tree_features(pd.DataFrame({"age": [40.0, None], "city": ["Rome", "Bonn"]}))
+        array([[40.,  1.],
+               [nan, nan]], dtype=float32)
+        >>> features.tree_categories_
+        array([False,  True])
+        """
+        table, positions = self._table(X)
+        out = np.empty((table.rows, len(self.tree_categories_)), dtype=np.float32)
+        place = 0
+        for column, position in zip(self.columns_, positions, strict=True):
+            for part in column.encoder.tree(column.read(table.column(position))) if column.encoder.suffixes else ():
+                out[:, place] = part
+                place += 1
+        return out
+
+    @property
+    def tree_categories_(self) -> NDArray[np.bool_]:
+        """Which columns of :meth:`tree_features` are categories, shape (tree columns,)."""
+        check_is_fitted(self)
+        found: list[bool] = []
+        for encoder in (column.encoder for column in self.columns_ if column.encoder.suffixes):
+            found += [isinstance(encoder, CategoryEncoder)] * (len(getattr(encoder, "parts", [0])) or 1)
+        return np.array(found, dtype=bool)
+
+    def typed_frame(self, X: Any) -> pd.DataFrame:
+        """The columns as they were typed in ``fit``, before encoding: numbers, dates and categories, none left out.
+
+        >>> import pandas as pd
+        >>> text = pd.DataFrame({"size": ["1,5", "?", "2,25"], "kind": ["a", "b", "a"]})
+        >>> TablePreprocessor().fit(text).typed_frame(text).dtypes.astype(str).tolist()
+        ['float64', 'category']
+        """
+        table, positions = self._table(X)
+        found: dict[str, Any] = {}
+        for column, position in zip(self.columns_, positions, strict=True):
+            values = column.read(table.column(position))
+            found[column.name] = pd.Categorical.from_codes(*values) if isinstance(values, tuple) else values
+        return pd.DataFrame(found, copy=False)
+
+    def _table(self, X: Any) -> tuple[Table, list[int]]:
+        """A table, and where the columns of ``fit`` are in it."""
         check_is_fitted(self)
         table = Table(X)
         if is_frame(X) and hasattr(self, "feature_names_in_"):
-            positions = table.positions(list(self.feature_names_in_))
-        else:
-            validate_data(self, X, reset=False, skip_check_array=True)
-            positions = list(range(table.columns))
-        return self._write(table, positions, None)
+            return table, table.positions(list(self.feature_names_in_))
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return table, list(range(table.columns))
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Names of the features, e.g. ``age``, ``age__quantile``, ``city=Rome``, ``city__missing``."""
@@ -158,15 +196,6 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         columns = zip(names, self.columns_, strict=True)
         features = [f"{name}{suffix}" for name, c in columns for suffix in c.encoder.suffixes]
         return np.array(features or ["constant"], dtype=object)
-
-    def describe(self) -> list[ColumnSummary]:
-        """What became of each column and why, in the order of the columns."""
-        check_is_fitted(self)
-        found = []
-        for c in self.columns_:
-            features = tuple(f"{c.name}{suffix}" for suffix in c.encoder.suffixes)
-            found.append(ColumnSummary(c.name, c.format.kind, c.format.reason, c.gaps, c.levels, features, c.dropped))
-        return found
 
     @property
     def formats_(self) -> dict[str, ColumnFormat]:
@@ -191,19 +220,19 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit_column(
         self, name: str, values: Column, category: bool, sample: NDArray[np.intp] | None, folds: Folds | None
-    ) -> _FittedColumn:
+    ) -> FittedColumn:
         how = find_format(values)
         if category and how.kind != "empty":
             how = ColumnFormat("category", reason="named in categorical_features")
         encoder: NumberEncoder | DateEncoder | CategoryEncoder = NumberEncoder()
         gaps, levels, dropped = len(values), None, ""
-        details: dict[str, Any] = {"name": name, "mode": self.numeric, "integer_levels": self.integer_levels}
+        details: dict[str, Any] = {"mode": self.numeric, "integer_levels": self.integer_levels}
         if how.kind == "category":
             codes, keys = as_keys(values, name)
             gaps, levels = int((codes < 0).sum()), len(np.unique(codes[codes >= 0]))
             many = levels > self.max_one_hot
             most = {"max_one_hot": self.max_one_hot, "min_frequency": self.min_frequency}
-            encoder = CategoryEncoder.fit(codes, keys, **most, frequency=many, folds=folds if many else None)
+            encoder = CategoryEncoder.fit((codes, keys), **most, frequency=many, folds=folds if many else None)
             if not encoder.shown:
                 dropped = "constant" if levels < 2 else _FREE_TEXT
         elif how.kind == "date":
@@ -220,8 +249,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 encoder = NumberEncoder.fit(numbers, sample, **details)
                 dropped = "" if encoder.scale else "constant"
         if gaps == len(values):
-            encoder, dropped = NumberEncoder(), "no value at all"
-        return _FittedColumn(name, how, gaps, levels, dropped, encoder)
+            how, encoder, dropped = replace(how, kind="empty"), NumberEncoder(), "no value at all"
+        return FittedColumn(name, how, gaps, levels, dropped, encoder)
 
     def _write(self, table: Table, positions: list[int], folds: Folds | None) -> NDArray[np.float32]:
         widths = [len(column.encoder.suffixes) for column in self.columns_]
@@ -233,7 +262,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for column, position, width in zip(self.columns_, positions, widths, strict=True):
             start, stop = stop, stop + width
             if width:
-                _write_column(column, table.column(position), out[:, start:stop], folds)
+                column.encoder.write(column.read(table.column(position)), out[:, start:stop], folds)
         return out
 
     def _check_parameters(self) -> None:
@@ -245,16 +274,27 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"{parameter}: expected a whole number >= {least}, got {value!r}.")
 
     def _categorical_positions(self, names: list[str]) -> set[int]:
-        if self.categorical_features is None:
-            return set()
-        given = list(self.categorical_features)
+        given = [] if self.categorical_features is None else list(self.categorical_features)
+        size = len(names)
         if given and all(isinstance(g, bool | np.bool_) for g in given):
-            if len(given) != len(names):
-                raise ValueError(
-                    f"categorical_features: a mask needs one entry per column, {len(names)}, got {len(given)}."
-                )
+            if len(given) != size:
+                raise ValueError(f"categorical_features: a mask needs one entry per column, {size}, got {len(given)}.")
             return {i for i, g in enumerate(given) if g}
-        return {_position(g, names) for g in given}
+        places: dict[Any, int] = {name: i for i, name in enumerate(names)}
+        places |= {i - size: i % size for i in range(2 * size)}
+        for one in given:
+            if one not in places and isinstance(one, int | np.integer):
+                raise ValueError(f"categorical_features: X has {size} columns, got position {one}.")
+            if one not in places:
+                raise ValueError(f"categorical_features: X has no column {one!r}; {close_to(str(one), names)}")
+        return {places[one] for one in given}
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        return state | {"columns_": pack(state["columns_"])} if "columns_" in state else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state | {"columns_": unpack(state["columns_"])} if "columns_" in state else state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -262,26 +302,6 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             setattr(tags.input_tags, name, True)
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
-
-
-def _position(given: Any, names: list[str]) -> int:
-    if isinstance(given, int | np.integer):
-        if not -len(names) <= given < len(names):
-            raise ValueError(f"categorical_features: X has {len(names)} columns, got position {given}.")
-        return int(given) % len(names)
-    if given not in names:
-        raise ValueError(f"categorical_features: X has no column {given!r}; {close_to(str(given), names)}")
-    return names.index(given)
-
-
-def _write_column(column: _FittedColumn, values: Column, out: NDArray[np.float32], folds: Folds | None) -> None:
-    encoder, name = column.encoder, column.name
-    if isinstance(encoder, CategoryEncoder):
-        encoder.write(*as_keys(values, name), out, folds)
-    elif isinstance(encoder, DateEncoder):
-        encoder.write(as_dates(values, name, column.format), out, name)
-    else:
-        encoder.write(as_numbers(values, name, column.format), out, name)
 
 
 def _folds(y: ArrayLike, rows: int, random: np.random.RandomState) -> Folds:
@@ -325,7 +345,7 @@ def columns_in_words(preprocessor: Any) -> list[Choice]:
     return found
 
 
-def _unused_in_words(columns: list[_FittedColumn]) -> list[str]:
+def _unused_in_words(columns: list[FittedColumn]) -> list[str]:
     """The columns that were dropped, one line per reason."""
     reasons = dict.fromkeys(c.dropped for c in columns if c.dropped)
     return [f"{_named([c.name for c in columns if c.dropped == reason])} not used: {reason}" for reason in reasons]
@@ -360,3 +380,17 @@ def warn_of_unused(preprocessor: Any, *, stacklevel: int = 2) -> None:
 def _named(names: list[str]) -> str:
     some = ", ".join(repr(name) for name in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return f"column{'s' if len(names) > 1 else ''} {some}"
+
+
+def matches_names(preprocessor: Any) -> bool:
+    """Whether a preprocessor picks the columns of a frame by name, whatever their order, and misses none silently."""
+    first = preprocessor.steps[0][1] if isinstance(preprocessor, Pipeline) else preprocessor
+    return isinstance(first, TablePreprocessor | ColumnTransformer)
+
+
+def as_dense(features: Any, name: str) -> NDArray[np.float32]:
+    """Features as a C-contiguous float32 array without gaps."""
+    if sparse.issparse(features):
+        features = features.toarray()  # type: ignore[attr-defined]
+    dense = np.ascontiguousarray(check_array(features, dtype=np.float32, estimator=name, input_name="X"))
+    return dense if dense.flags.writeable else dense.copy()  # torch shares the memory of writable arrays alone

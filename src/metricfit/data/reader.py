@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from metricfit.choices import Choice
-from metricfit.data.columns import GAPS, ColumnFormat, find_format, read_column
+from metricfit.data.columns import GAPS, ColumnFormat, find_format, labels_of_column, read_column
 from metricfit.data.errors import BadArgumentError, BadDataError, BadValueError, close_to
-from metricfit.data.tables import repeated
+from metricfit.labels import repeated
 
 __all__ = ["Rows", "TableFile", "open_table", "read_table"]
 
@@ -48,6 +48,7 @@ class TableFile:
         separator: Between the fields of a CSV file.
         encoding: Of a CSV file.
         compressed: Whether a CSV file is gzipped.
+        groups: Row groups of a Parquet file.
         rows: Number of rows: exact for Parquet, else estimated from the size and the first lines.
         size: Bytes of the rows when they are not compressed, estimated likewise.
         choices: What was found out about the file.
@@ -60,14 +61,15 @@ class TableFile:
     separator: str = ","
     encoding: str = "utf-8"
     compressed: bool = False
+    groups: int = 0
     rows: int = 0
     size: int = 0
     choices: list[Choice] = field(default_factory=list)
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows in order, some ten thousand at a time; all fields of a CSV file are text."""
+    def batches(self, columns: Sequence[str] | None = None, group: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows (of a row group) in order, some ten thousand at a time; all fields of a CSV file are text."""
         wanted = list(self.columns if columns is None else columns)
-        found = self._parquet_batches(wanted) if self.kind == "parquet" else self._csv_batches(wanted)
+        found = self._parquet_batches(wanted, group) if self.kind == "parquet" else self._csv_batches(wanted)
         for batch in found:
             for start in range(0, batch.num_rows, _BATCH_ROWS):
                 yield batch.slice(start, _BATCH_ROWS)
@@ -100,12 +102,16 @@ class TableFile:
         return Rows(self, pa.Table.from_batches(kept), np.arange(count) if max_rows is None else records)
 
     def frames(
-        self, formats: dict[str, ColumnFormat], more: Sequence[str] = (), gaps: Sequence[str] = GAPS
+        self,
+        formats: dict[str, ColumnFormat],
+        more: Sequence[str] = (),
+        gaps: Sequence[str] = GAPS,
+        group: int | None = None,
     ) -> Iterator[tuple[pd.DataFrame, Rows]]:
         """Batches of rows as values, read as the formats say, with the rows they come from and ``more`` columns."""
         self.check_model_columns(formats)
         count = 0
-        for batch in self.batches(list(dict.fromkeys([*formats, *more]))):
+        for batch in self.batches(list(dict.fromkeys([*formats, *more])), group):
             rows = Rows(self, pa.Table.from_batches([batch]), np.arange(count, count + batch.num_rows))
             count += batch.num_rows
             if batch.num_rows:
@@ -135,10 +141,11 @@ class TableFile:
             return record + 1
         return next((line for line, _ in itertools.islice(self._records(), record + 1, None)), record + 2)
 
-    def _parquet_batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def _parquet_batches(self, columns: list[str], group: int | None) -> Iterator[pa.RecordBatch]:
         try:
             with pq.ParquetFile(self.path) as file:
-                yield from file.iter_batches(_BATCH_ROWS, columns=columns)
+                groups = None if group is None else [group]
+                yield from file.iter_batches(_BATCH_ROWS, groups, columns=columns, use_threads=False)
         except pa.ArrowException as error:
             raise BadDataError(f"{self.name}: damaged Parquet file ({error}).") from error
 
@@ -230,6 +237,13 @@ class Rows:
         except BadValueError as error:
             raise self.bad(name, error) from error
 
+    def labels(self, name: str, how: ColumnFormat | None = None) -> pd.Series[Any]:
+        """The labels in a column, see :func:`labels_of_column`; a bad one is named likewise."""
+        try:
+            return labels_of_column(self.column(name), how)
+        except BadValueError as error:
+            raise self.bad(name, error) from error
+
     def bad(self, name: str, error: BadValueError) -> BadDataError:
         """A bad value with its file, line and column."""
         line = self.file.line_of(int(self.records[error.row]))
@@ -310,10 +324,11 @@ def _open_parquet(path: Path, name: str) -> TableFile:
     try:
         with pq.ParquetFile(path) as file:
             columns, rows = list(file.schema_arrow.names), int(file.metadata.num_rows)
-            size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
+            groups = int(file.metadata.num_row_groups)
+            size = sum(file.metadata.row_group(i).total_byte_size for i in range(groups))
     except pa.ArrowException as error:
         raise BadDataError(f"{name}: damaged Parquet file ({error}).") from error
-    return TableFile(path, name, "parquet", _checked_names(columns, name), rows=rows, size=size)
+    return TableFile(path, name, "parquet", _checked_names(columns, name), groups=groups, rows=rows, size=size)
 
 
 def _open_csv(path: Path, name: str, compressed: bool, separator: str | None, encoding: str | None) -> TableFile:

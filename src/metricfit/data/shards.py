@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
+from metricfit.data.columns import LABEL_GAPS, ColumnFormat, find_format
 from metricfit.data.reader import Rows, TableFile, open_table
 
 __all__ = ["OPEN_PIECES", "ROWS_AT_ONCE", "Chunk", "Shards", "share_of_rows"]
@@ -25,7 +25,7 @@ ROWS_AT_ONCE = 16_384
 OPEN_PIECES = 8
 """Pieces that are read in turn: rows of so many places of the table meet in the shuffling buffer."""
 
-_SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
+_SUFFIXES = (".parquet", ".pq", ".csv")
 
 
 @dataclass(frozen=True)
@@ -55,39 +55,42 @@ class Shards:
     """
 
     def __init__(self, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
-        self.files = _files(source)
-        kinds = {_SUFFIXES[file.suffix.lower()] for file in self.files}
-        if len(kinds) > 1:
+        files = [open_table(file) for file in _files(source)]
+        if len({file.kind for file in files}) > 1:
             raise ValueError("source: expected files of one kind, got both Parquet and CSV.")
-        if kinds == {"parquet"}:
-            dataset = ds.dataset([str(file) for file in self.files], format="parquet")
-            self.columns: list[str] = list(dataset.schema.names)
-            self.pieces: list[Any] = [p for fragment in dataset.get_fragments() for p in fragment.split_by_row_group()]
-            self._schema = dataset.schema
-        else:
-            self.pieces = [open_table(file) for file in self.files]
-            self.columns = self.pieces[0].columns
-            # The first rows of every file say what a column holds; a value further on that does not fit is an error.
-            for file in self.pieces:
-                file.check_columns(self.columns, "source")
-            starts = [next(file.batches(self.columns), None) for file in self.pieces]
-            first = pa.Table.from_batches([batch for batch in starts if batch is not None])
-            self._formats = Rows(self.pieces[0], first, np.arange(len(first))).formats(self.columns)
+        self.columns, self._files = files[0].columns, files
+        for file in files:
+            file.check_columns(self.columns, "source")
+        self.pieces = [(file, group) for file in files for group in (range(file.groups) if file.groups else [None])]
+        # The first rows of every file say what a column holds; a value further on that does not fit is an error.
+        self._formats = self._first_rows(self.columns).formats(self.columns)
+        self._label_formats: dict[str, ColumnFormat] = {}
+
+    def _first_rows(self, columns: list[str]) -> Rows:
+        starts = [next(file.batches(columns), None) for file in self._files]
+        tables = [pa.Table.from_batches([batch]) for batch in starts if batch is not None]
+        first = pa.concat_tables(tables, promote_options="permissive")
+        return Rows(self._files[0], first, np.arange(len(first)))
 
     def chunks(
         self,
         *,
         columns: Sequence[str] | None = None,
+        target: str | None = None,
         order: Sequence[int] | None = None,
         open_pieces: int = 1,
         rows: int = ROWS_AT_ONCE,
     ) -> Iterator[Chunk]:
-        """All rows, at most ``rows`` at a time; pieces are opened in the order given and so many are read in turn."""
+        """All rows, at most ``rows`` at a time; pieces are opened in the order given and so many are read in turn.
+
+        The column ``target`` holds labels: "None" and "NA" are names of classes there, not gaps.
+        """
+        wanted = list(self.columns if columns is None else columns)
         waiting = deque(range(len(self.pieces)) if order is None else order)
         opened: deque[Iterator[Chunk]] = deque()
         while waiting or opened:
             while waiting and len(opened) < open_pieces:
-                opened.append(self._read(waiting.popleft(), columns, rows))
+                opened.append(self._read(waiting.popleft(), wanted, target, rows))
             chunk = next(opened[0], None)
             if chunk is None:
                 opened.popleft()
@@ -96,9 +99,9 @@ class Shards:
             yield chunk
 
     def values(self, column: str) -> dict[Any, int]:
-        """How often each value of a column occurs, in one pass over that column alone."""
+        """How often each label of a column occurs, in one pass over that column alone."""
         counts: dict[Any, int] = {}
-        for chunk in self.chunks(columns=[column]):
+        for chunk in self.chunks(columns=[column], target=column):
             for value, count in chunk.rows[column].value_counts(dropna=False).items():
                 counts[value] = counts.get(value, 0) + int(count)
         missing = [value for value in counts if value is None or value != value]
@@ -109,26 +112,27 @@ class Shards:
             )
         return dict(sorted(counts.items()))
 
-    def _read(self, piece: int, columns: Sequence[str] | None, rows: int) -> Iterator[Chunk]:
+    def _read(self, piece: int, columns: list[str], target: str | None, rows: int) -> Iterator[Chunk]:
         start = 0
-        for frame in self._frames(self.pieces[piece], list(columns or self.columns)):
+        for frame in self._frames(*self.pieces[piece], columns, target):
             for first in range(0, len(frame), rows):
                 part = frame[first : first + rows]
                 yield Chunk(piece, start, part)
                 start += len(part)
 
-    def _frames(self, piece: Any, columns: list[str]) -> Iterator[pd.DataFrame]:
-        if isinstance(piece, TableFile):
-            for frame, _ in piece.frames({name: self._formats[name] for name in columns}):
-                texts = frame.select_dtypes("category").columns  # pieces need not have the same categories
-                yield frame.astype(dict.fromkeys(texts, object))
-            return
-        # Without these options pyarrow reads far ahead: dozens of batches per file, whatever the reader needs.
-        for batch in piece.to_batches(
-            schema=self._schema, columns=columns, batch_size=ROWS_AT_ONCE, batch_readahead=0, fragment_readahead=0,
-            use_threads=False,
-        ):  # fmt: skip
-            yield batch.to_pandas()
+    def _frames(
+        self, file: TableFile, group: int | None, columns: list[str], target: str | None
+    ) -> Iterator[pd.DataFrame]:
+        formats = {name: self._formats[name] for name in columns if name != target}
+        for frame, rows in file.frames(formats, columns, group=group):
+            texts = frame.select_dtypes("category").columns  # pieces need not have the same categories
+            frame = frame.astype(dict.fromkeys(texts, object))
+            if target is not None:
+                if target not in self._label_formats:
+                    first = self._first_rows([target]).column(target)
+                    self._label_formats[target] = find_format(first, LABEL_GAPS)
+                frame[target] = rows.labels(target, self._label_formats[target])
+            yield frame[columns]
 
 
 def share_of_rows(chunk: Chunk, share: float, seed: int) -> NDArray[np.bool_]:

@@ -27,7 +27,7 @@ from scipy.stats import beta, binom
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import Goal, InfeasibleError
 from metricfit.metrics import Constraint
-from metricfit.metrics.averaging import ClassMetric
+from metricfit.metrics.base import ClassMetric
 
 if TYPE_CHECKING:
     from metricfit.decisions.threshold import Sweep

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
+from metricfit.decisions.belief import check_belief, mixed_labels
 from metricfit.decisions.confidence import certified_rule, check_confidence, halves
 from metricfit.decisions.problem import ConstraintLike, Goal, Samples, goal_of, label_samples, values_of
 from metricfit.decisions.rules import BestRule, DecisionRule
@@ -37,6 +38,7 @@ def best_label_thresholds(
     default: float = 0.5,
     restarts: int = 2,
     random_state: int | np.random.Generator | None = 0,
+    belief: float = 0.0,
 ) -> BestRule:
     """The best cut-off for every label of a multi-label target.
 
@@ -54,6 +56,7 @@ def best_label_thresholds(
         default: Cut-off of labels for which the data say nothing.
         restarts: Starting points of the joint search beside ``default`` and each label's own best.
         random_state: Seed of the random starting points and of the split for ``confidence``.
+        belief: The share of every label that is replaced by its calibrated probability, as for :func:`best_threshold`.
 
     Raises:
         InfeasibleError: If the constraints cannot be met.
@@ -65,11 +68,12 @@ def best_label_thresholds(
     if how not in ("joint", "each"):
         raise ValueError(f"how: expected 'joint' or 'each', got {how!r}.")
     goal = goal_of(metric, subject_to)
+    check_belief(belief)
     samples = label_samples(y_true, score, sample_weight, labels=labels)
     rng = np.random.default_rng(random_state)
     promises: tuple[float | None, ...] = (None,) * len(goal.constraints)
     if confidence is None:
-        thresholds = _search(samples, goal, how, default, restarts, rng)
+        thresholds = _search(samples, goal, how, default, restarts, rng, belief)
     elif how == "each":
         raise ValueError(
             "confidence: speaks of all constraints together; use how='joint', or best_threshold for a label on its own."
@@ -80,7 +84,7 @@ def best_label_thresholds(
             goal,
             halves(np.zeros(len(samples.score)), rng),
             alpha,
-            propose=lambda g, rows: _search(samples.take(rows), g, how, default, restarts, rng),
+            propose=lambda g, rows: _search(samples.take(rows), g, how, default, restarts, rng, belief),
             confusion=lambda found, rows: _confusion(samples.take(rows), found),
         )
     rule = DecisionRule.at_thresholds(thresholds.tolist(), samples.classes, metric=goal.spec)
@@ -90,9 +94,13 @@ def best_label_thresholds(
     return BestRule.of(rule, goal, cm, promises, confidence=confidence)
 
 
-def _search(samples: Samples, goal: Goal, how: str, default: float, restarts: int, rng: np.random.Generator) -> Array:
-    weight = samples.weight
-    sweeps = [Sweep.of(Samples(*columns, weight)) for columns in zip(samples.target.T, samples.score.T, strict=True)]
+def _search(
+    samples: Samples, goal: Goal, how: str, default: float, restarts: int, rng: np.random.Generator, belief: float
+) -> Array:
+    mixed = mixed_labels(samples, belief)
+    beliefs = [None] * samples.target.shape[1] if mixed is None else mixed.T
+    columns = zip(samples.target.T, samples.score.T, beliefs, strict=True)
+    sweeps = [Sweep.of(Samples(hit, score, samples.weight), believed) for hit, score, believed in columns]
     plain = [sweep.index_of(default) for sweep in sweeps]
     if how == "each":
         cuts = _each(sweeps, goal, plain, must_hold=True)
@@ -108,7 +116,7 @@ def _each(sweeps: Sequence[Sweep], goal: Goal, plain: Sequence[int], *, must_hol
     for label, (sweep, start) in enumerate(zip(sweeps, plain, strict=True)):
 
         def alone(counts: Tensor) -> ConfusionMatrix:
-            return ConfusionMatrix(counts[:, None], "multilabel")
+            return ConfusionMatrix(counts[..., None, :, :], "multilabel")
 
         cut = best_cut(sweep, goal, wrap=alone)
         if must_hold and cut is not None and cut.violation > 0:
@@ -133,14 +141,15 @@ def _jointly(
     found = [_ascend(sweeps, goal, start, labels) for start in starts]
     cuts, key = max(found, key=lambda result: result[1])
     if key[0] < 0:
-        cm = ConfusionMatrix(_counts(sweeps, cuts), "multilabel", labels)
+        cm = ConfusionMatrix(_counts(sweeps, cuts)[0], "multilabel", labels)
         missed = {c: (float(values_of(c.metric, cm)), " that was found") for c in goal.constraints}
         raise infeasible(goal, missed, "set of cut-offs found")
     return cuts
 
 
 def _counts(sweeps: Sequence[Sweep], cuts: Sequence[int]) -> Tensor:
-    return torch.cat([sweep.counts(cut, cut + 1) for sweep, cut in zip(sweeps, cuts, strict=True)])
+    """The views of the labels at their cut-offs, shape (1 or 2, labels, 2, 2)."""
+    return torch.cat([sweep.views(cut, cut + 1) for sweep, cut in zip(sweeps, cuts, strict=True)], dim=1)
 
 
 def _names_a_class(metric: object) -> bool:
@@ -153,21 +162,21 @@ def _ascend(
     """Sweep one label after the other, the others held, until a whole pass improves nothing."""
     cuts = list(start)
     base = _counts(sweeps, cuts)
-    violation, gain = goal.keys(ConfusionMatrix(base[None], "multilabel", labels))
-    key = (-float(violation), float(gain))
+    violations, gains = goal.keys(ConfusionMatrix(base, "multilabel", labels))
+    key = (-float(violations[0]), float(gains[-1]))
     for _ in range(_MOST_PASSES):
         before = key
         for k, sweep in enumerate(sweeps):
 
             def among_others(counts: Tensor, k: int = k) -> ConfusionMatrix:
-                matrices = base.expand(len(counts), *base.shape).clone()
-                matrices[:, k] = counts
+                matrices = base[:, None].repeat(1, counts.shape[1], 1, 1, 1)
+                matrices[:, :, k] = counts
                 return ConfusionMatrix(matrices, "multilabel", labels)
 
             cut = best_cut(sweep, goal, wrap=among_others, chunk=max(CHUNK // len(sweeps), 1))
             if cut is not None and (-cut.violation, cut.gain) > key:
                 cuts[k], key = cut.index, (-cut.violation, cut.gain)
-                base[k] = sweep.counts(cut.index, cut.index + 1)[0]
+                base[:, k] = sweep.views(cut.index, cut.index + 1)[:, 0]
         if key == before:
             break
     return cuts, key

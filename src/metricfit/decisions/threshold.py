@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
+from metricfit.decisions.belief import check_belief, mixed_labels
 from metricfit.decisions.problem import (
-    REGULARISATION,
     ConstraintLike,
     Goal,
     InfeasibleError,
@@ -51,30 +51,36 @@ class Sweep:
         tp: True positives at the k + 1 cut-offs.
         fp: False positives at the k + 1 cut-offs.
         classes: The negative and the positive class.
+        believed: The same cut-offs counted by labels mixed with beliefs, for the objective; constraints see labels.
     """
 
     scores: NDArray[Any]
     tp: NDArray[np.float64]
     fp: NDArray[np.float64]
     classes: tuple[Any, ...] | None = None
+    believed: Sweep | None = None
 
     @classmethod
-    def of(cls, samples: Samples) -> Sweep:
-        """Sort once, then add up from the highest score down."""
+    def of(cls, samples: Samples, believed: NDArray[np.float64] | None = None) -> Sweep:
+        """Sort once, then add up from the highest score down; ``believed``: how positive each sample is, 0 to 1."""
         order = np.argsort(samples.score)[::-1]
         ranked = samples.score[order]
         last_of_tie = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked) - 1)
         distinct = ranked[last_of_tie]
         del ranked
-        hit = samples.target[order]
-        if samples.weight is None:
-            tp = np.cumsum(hit, dtype=np.float64)[last_of_tie]
-            fp = (last_of_tie + 1) - tp
-        else:
-            ordered = samples.weight[order]
-            tp = np.cumsum(np.where(hit, ordered, 0.0))[last_of_tie]
-            fp = np.cumsum(np.where(hit, 0.0, ordered))[last_of_tie]
-        return cls(distinct, np.append(0.0, tp), np.append(0.0, fp), samples.classes)
+        weight = None if samples.weight is None else samples.weight[order]
+
+        def added(hit: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            if weight is None and hit.dtype == bool:
+                tp = np.cumsum(hit, dtype=np.float64)[last_of_tie]
+                fp = (last_of_tie + 1) - tp
+            else:
+                ones = 1.0 if weight is None else weight
+                tp, fp = np.cumsum(hit * ones)[last_of_tie], np.cumsum((1 - hit) * ones)[last_of_tie]
+            return np.append(0.0, tp), np.append(0.0, fp)
+
+        sweep = cls(distinct, *added(samples.target[order]), samples.classes)
+        return sweep if believed is None else replace(sweep, believed=cls(distinct, *added(believed[order])))
 
     def __len__(self) -> int:
         """The number of cut-offs, "nobody" and "everybody" among them."""
@@ -83,6 +89,11 @@ class Sweep:
     def counts(self, start: int = 0, stop: int | None = None) -> Tensor:
         """The 2 x 2 counts of cut-offs ``start`` to ``stop``, shape (cut-offs, 2, 2)."""
         return self.cells(self.tp[start:stop], self.fp[start:stop])
+
+    def views(self, start: int, stop: int) -> Tensor:
+        """The counts that constraints see, then those that the objective sees, shape (1 or 2, cut-offs, 2, 2)."""
+        seen = self.counts(start, stop)
+        return seen[None] if self.believed is None else torch.stack([seen, self.believed.counts(start, stop)])
 
     def cells(self, tp: NDArray[np.float64], fp: NDArray[np.float64]) -> Tensor:
         """True and false positives as 2 x 2 counts, given all positives and negatives of this sweep."""
@@ -140,17 +151,17 @@ def best_cut(
 ) -> Cut | None:
     """The best of all cut-offs: least violation, then the highest gain, then most decisions correct.
 
-    ``wrap`` makes confusion matrices of the sweep's counts, binary ones if not given; at most ``chunk`` exist at the
+    ``wrap`` makes confusion matrices of the sweep's views, binary ones if not given; at most ``chunk`` exist at the
     same time. ``None`` where no cut-off is ``allowed`` or the metric is undefined at all of them.
     """
     best: Cut | None = None
     for start in range(0, len(sweep), chunk):
-        counts = sweep.counts(start, start + chunk)
-        violation, gain = goal.keys((wrap or sweep.matrix)(counts))
+        counts = sweep.views(start, start + chunk)
+        violations, gains = goal.keys((wrap or sweep.matrix)(counts))
+        gain, correct = gains[-1], counts[-1, :, 0, 0] + counts[-1, :, 1, 1]
         if allowed is not None:
-            gain = torch.where(torch.from_numpy(allowed[start : start + len(counts)]), gain, -torch.inf)
-        violation = torch.where(gain == -torch.inf, torch.inf, violation)
-        correct = counts[:, 0, 0] + counts[:, 1, 1]
+            gain = torch.where(torch.from_numpy(allowed[start : start + len(gain)]), gain, -torch.inf)
+        violation = torch.where(gain == -torch.inf, torch.inf, violations[0])
         place = int(best_place(violation, gain, correct))
         if violation[place] == torch.inf:
             continue
@@ -183,6 +194,7 @@ def best_threshold(
     sample_weight: ArrayLike | None = None,
     labels: Sequence[Hashable] | None = None,
     pos_label: Hashable | None = None,
+    belief: float = 0.0,
 ) -> BestRule:
     """The cut-off with the best value of ``metric`` among *all* distinct ones, in O(n log n).
 
@@ -198,6 +210,9 @@ def best_threshold(
         sample_weight: Weights, shape (n,).
         labels: The two classes, negative first, where sorted order is not wanted.
         pos_label: The positive class, by default the second one.
+        belief: The share of every label that is replaced by the calibrated probability of the score, from 0 (labels
+            alone) to 1. The cut-off is then the best one for the *expected* confusion matrix; 0.5 over-fits less where
+            positives are few. Constraints, the value and the matrix of the result are always those of the labels.
 
     Raises:
         InfeasibleError: If no cut-off meets the constraints; it says the best reachable value.
@@ -211,8 +226,9 @@ def best_threshold(
     0.5
     """
     goal = goal_of(metric, subject_to)
+    check_belief(belief)
     samples = binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
-    sweep = Sweep.of(samples)
+    sweep = Sweep.of(samples, mixed_labels(samples, belief))
     certified = allowed = None
     if confidence is not None:
         from metricfit.decisions.confidence import certify_cuts, check_confidence
@@ -238,7 +254,7 @@ def best_threshold(
 
 def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what: str = "cut-off") -> InfeasibleError:
     """The error that says how far each constraint can be met, beside the others or on its own."""
-    reachable = {}
+    sweep, reachable = replace(sweep, believed=None), {}
     for constraint in goal.constraints:
         others = tuple(c for c in goal.constraints if c is not constraint)
         for kept, given in ((others, " beside the others" if others else ""), ((), " on its own")):
@@ -334,8 +350,9 @@ def best_rule(
     confidence: float | None = None,
     sample_weight: ArrayLike | None = None,
     labels: Sequence[Hashable] | None = None,
-    regularisation: float = REGULARISATION,
+    regularisation: float | None = None,
     random_state: int | np.random.Generator | None = 0,
+    belief: float = 0.0,
 ) -> BestRule:
     """A threshold for two classes, offsets (or the Bayes rule of a cost matrix) for more, thresholds for labels.
 
@@ -349,13 +366,15 @@ def best_rule(
         labels: The classes in the order of the columns.
         regularisation: As for :func:`best_offsets`.
         random_state: As for :func:`best_offsets`.
+        belief: The share of every label that is replaced by the calibrated probabilities.
 
     >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
     DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')
     """
     p = plain_array(proba)
     given: dict[str, Any] = {
-        "subject_to": subject_to, "confidence": confidence, "sample_weight": sample_weight, "labels": labels
+        "subject_to": subject_to, "confidence": confidence, "sample_weight": sample_weight, "labels": labels,
+        "belief": belief,
     }  # fmt: skip
     if np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,)):
         from metricfit.decisions.multilabel import best_label_thresholds
@@ -378,11 +397,17 @@ def best_rule(
 
 
 def tuned_rule(
-    y: NDArray[Any], proba: NDArray[Any], metric: Metric, labels: Sequence[Hashable], weight: NDArray[Any] | None
+    y: NDArray[Any],
+    proba: NDArray[Any],
+    metric: Metric,
+    labels: Sequence[Hashable],
+    weight: NDArray[Any] | None,
+    *,
+    belief: float = 0.0,
 ) -> DecisionRule:
     """The best rule for the metric; arg max, with a warning, where none can be tuned or meets its constraints."""
     try:
-        return best_rule(y, proba, metric, labels=labels, sample_weight=weight).rule
+        return best_rule(y, proba, metric, labels=labels, sample_weight=weight, belief=belief).rule
     except InfeasibleError as error:
         warnings.warn(f"no decision rule meets the constraints, arg max is used: {error}", UserWarning, stacklevel=2)
     except UntunableError as error:

@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
     has_fit_parameter,
 )
 
-from metricfit.decisions.problem import REGULARISATION, ConstraintLike
+from metricfit.decisions.problem import ConstraintLike
 from metricfit.decisions.threshold import best_rule
 from metricfit.metrics import MetricLike
 
@@ -54,6 +54,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         regularisation: Caution towards arg max with several classes, see :func:`best_offsets`.
         n_jobs: Folds fitted at the same time.
         random_state: Seed of the folds' shuffling and of the search.
+        belief: The share of every label that calibrated probabilities replace, see :func:`best_threshold`.
 
     Attributes:
         estimator_: The fitted estimator.
@@ -78,9 +79,10 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         cv: Any = None,
         confidence: float | None = None,
         pos_label: Hashable | None = None,
-        regularisation: float = REGULARISATION,
+        regularisation: float | None = None,
         n_jobs: int | None = None,
         random_state: int | None = 0,
+        belief: float = 0.0,
     ) -> None:
         self.estimator = estimator
         self.metric = metric
@@ -91,6 +93,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.regularisation = regularisation
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.belief = belief
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TunedRuleClassifier:
         """Choose the rule on out-of-fold probabilities, then fit the estimator on everything.
@@ -204,7 +207,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             proba = proba[:, [self.classes_.tolist().index(c) for c in order]]
         self.search_ = best_rule(
             y, proba, self.metric, subject_to=self.subject_to, confidence=self.confidence, sample_weight=weight,
-            labels=order, regularisation=self.regularisation, random_state=self.random_state,
+            labels=order, regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
         )  # fmt: skip
         self.rule_, self.value_ = self.search_.rule, self.search_.value
 

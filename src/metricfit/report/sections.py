@@ -201,7 +201,7 @@ def columns_of(classifier: Any, description: dict[str, Any]) -> list[dict[str, A
     noted = (description["notes"].get("data") or {}).get("columns", {})
     preprocessor, summaries = classifier.preprocessor_, {}
     if isinstance(preprocessor, TablePreprocessor):
-        summaries = {c.name: c for c in preprocessor.describe()}
+        summaries = {c.name: c for c in preprocessor.columns_}
     found = []
     for column in description["columns"]["kinds"] or []:
         note, summary = noted.get(column["name"], {}), summaries.get(column["name"])
@@ -228,7 +228,7 @@ def reproduction(classifier: Any, description: dict[str, Any], settings: str | N
         "seed": seed,
         "seconds": description["fitted"]["fit_seconds"],
         "libraries": description["libraries"],
-        "network": description["network"],
+        "models": description["models"],
     }
 
 

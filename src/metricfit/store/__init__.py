@@ -12,7 +12,7 @@ The folder that :func:`save` writes holds the model alone. :func:`metricfit.save
 ...     folder = store.save(clf, f"{parent}/model")
 ...     sorted(file.name for file in folder.iterdir())
 ...     bool((store.load(folder).predict(X) == clf.predict(X)).all())
-['history.parquet', 'model.json', 'model.safetensors', 'preprocessing.skops', 'scores.parquet']
+['history.parquet', 'model.json', 'network.safetensors', 'preprocessing.skops', 'scores.parquet']
 True
 """
 

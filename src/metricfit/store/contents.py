@@ -7,7 +7,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -17,18 +18,19 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-import safetensors.torch
 import skops.io
-import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit import metrics, steps
 from metricfit.assess.scores import HeldOutScores
+from metricfit.assess.verdicts import REPORT_COLUMNS
 from metricfit.choices import Choice
 from metricfit.classifier import MetricClassifier
-from metricfit.data import TablePreprocessor, columns, encoders, preprocessing
+from metricfit.data import TablePreprocessor
 from metricfit.decisions import DecisionRule
+from metricfit.ensemble import LEADERBOARD_COLUMNS
+from metricfit.models import EstimatorModel, Model, NetworkModel
 from metricfit.store.folder import (
     DESCRIPTION,
     FORMAT,
@@ -38,25 +40,30 @@ from metricfit.store.folder import (
     read_folder,
     write_folder,
 )  # fmt: skip
-from metricfit.training.networks import MemberLinear, MemberMLP
 from metricfit.training.recipes import Recipe
 
 __all__ = ["TRUSTED", "description_of", "load", "save", "scores_from", "scores_to_bytes"]
 
-_KINDS = (
-    columns.ColumnFormat, encoders.CategoryEncoder, encoders.DateEncoder, encoders.NumberEncoder, TablePreprocessor,
-    preprocessing._FittedColumn,
-)  # fmt: skip
-TRUSTED = [f"{kind.__module__}.{kind.__qualname__}" for kind in _KINDS]
-"""Types that a saved preprocessor may hold, beside scikit-learn's and NumPy's own that skops trusts."""
+TRUSTED = [f"{TablePreprocessor.__module__}.{TablePreprocessor.__qualname__}"]
+"""What a saved preprocessor may be, beside scikit-learn's and NumPy's own that skops trusts; its state is plain."""
 
-_WEIGHTS, _PREPROCESSING = "model.safetensors", "preprocessing.skops"
+_PREPROCESSING = "preprocessing.skops"
+_MODELS: dict[str, type[Model]] = {"networks": NetworkModel, "estimators": EstimatorModel}
 _HISTORY, _SCORES = "history.parquet", "scores.parquet"
 _MOST_NUMBERS = 12_000_000
 """Probabilities kept at most, about 50 MB; beyond it a stratified sample of the rows is kept."""
 _KEY = b"metricfit.scores"
 _LIBRARIES = ("metricfit", "torch", "numpy", "scikit-learn", "pandas", "pyarrow", "safetensors", "skops")
-_NOT_KEPT = {"metric", "recipe", "preprocess", "network", "callbacks", "checkpoint_dir", "device", "class_weight"}
+_NOT_KEPT = {
+    "metric",
+    "recipe",
+    "preprocess",
+    "network",
+    "callbacks",
+    "checkpoint_dir",
+    "device",
+    "class_weight",
+}
 
 
 def save(
@@ -84,12 +91,12 @@ def save(
     path = Path(folder)
     check_replaceable(path, overwrite=overwrite)
     described = description_of(classifier, notes)
-    weights = {name: value.detach().cpu().contiguous() for name, value in classifier.network_.state_dict().items()}
+    models = classifier.models_.values()
     history = pa.Table.from_pandas(classifier.history_, preserve_index=False).replace_schema_metadata(None)
     contents = {
         **(files or {}),
         DESCRIPTION: json.dumps(described, allow_nan=False).encode(),
-        _WEIGHTS: safetensors.torch.save(weights, {"format": "pt"}),
+        **{_file(m): model.to_bytes() for m, model in zip(described["models"], models, strict=True)},
         _HISTORY: _parquet(history),
     }
     if classifier.preprocessor_ is not None:
@@ -126,13 +133,6 @@ def load(folder: str | os.PathLike[str]) -> MetricClassifier:
 def description_of(classifier: MetricClassifier, notes: dict[str, Any] | None = None) -> dict[str, Any]:
     """What ``model.json`` of a fitted classifier will hold, without its checksums; an error if it cannot be saved."""
     check_is_fitted(classifier)
-    network = classifier.network_
-    if not isinstance(network, MemberMLP):
-        raise ValueError(
-            "network: only the built-in networks 'mlp' and 'linear' can be saved as a model folder, because loading "
-            "must not run code; save network_.state_dict() with safetensors yourself."
-        )
-    sizes = [layer.weight.shape for layer in network.layers if isinstance(layer, MemberLinear)]
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -141,28 +141,28 @@ def description_of(classifier: MetricClassifier, notes: dict[str, Any] | None = 
         "classes": _classes_to_json(classifier.classes_),
         "columns": _columns(classifier),
         "decision_rule": json.loads(classifier.decision_rule_.to_json()),
-        "network": {
-            "members": network.members,
-            "inputs": int(sizes[0][1]),
-            "outputs": int(sizes[-1][2]),
-            "hidden_sizes": [int(size[2]) for size in sizes[:-1]],
-        },
+        "models": [
+            {"name": name, "weight": classifier.weights_[name], **model.described()}
+            for name, model in classifier.models_.items()
+        ],
         "recipe": _recipe_parts(classifier.recipe_),
         "parameters": _parameters(classifier),
         "fitted": {
             "seed": int(classifier.seed_),
             "best_epochs": [int(epoch) for epoch in classifier.best_epochs_],
             "fit_seconds": float(classifier.fit_seconds_),
+            "inputs": int(classifier.n_network_inputs_),
             "choices": [[choice.topic, choice.text] for choice in classifier.choices_],
         },
         "validation_report": _records(classifier.validation_report_),
+        "leaderboard": _records(classifier.leaderboard_),
         "libraries": {name: version(name) for name in _LIBRARIES},
         "notes": notes or {},
     }
 
 
 def _rebuild(path: Path, description: dict[str, Any], contents: dict[str, bytes]) -> MetricClassifier:
-    shape, fitted, columns = description["network"], description["fitted"], description["columns"]
+    fitted, columns = description["fitted"], description["columns"]
     # A newer minor version may know further parts; their absence here is their default there.
     recipe = Recipe().with_parts(description["recipe"]).complete()
     metric, parameters = metrics.get(description["metric"]), dict(description["parameters"])
@@ -171,30 +171,28 @@ def _rebuild(path: Path, description: dict[str, Any], contents: dict[str, bytes]
     if _PREPROCESSING not in contents:
         parameters["preprocess"] = None
     classifier = MetricClassifier(metric, recipe=recipe, **parameters)
-    network = MemberMLP(
-        shape["members"], shape["inputs"], shape["outputs"], shape["hidden_sizes"], recipe.dropout,
-        generator=torch.Generator().manual_seed(0),
-    )  # fmt: skip
-    network.load_state_dict(safetensors.torch.load(contents[_WEIGHTS]))
     classifier.preprocessor_ = _load_preprocessor(path, contents)
-    classifier.network_ = network.eval()
     classifier.metric_, classifier.recipe_, classifier.task_ = metric, recipe, description["task"]
     classifier.classes_ = _classes_from_json(description["classes"])
     classifier.decision_rule_ = DecisionRule.from_json(json.dumps(description["decision_rule"]))
     classifier.seed_, classifier.best_epochs_ = fitted["seed"], fitted["best_epochs"]
     classifier.fit_seconds_ = fitted["fit_seconds"]
     classifier.choices_ = [Choice(topic, text) for topic, text in fitted["choices"]]
-    classifier.n_features_in_, classifier.n_network_inputs_ = columns["count"], shape["inputs"]
+    classifier.n_features_in_, classifier.n_network_inputs_ = columns["count"], fitted["inputs"]
     if columns["names"] is not None:
         classifier.feature_names_in_ = np.array(columns["names"], dtype=object)
     classifier.history_ = pq.read_table(pa.BufferReader(contents[_HISTORY])).to_pandas(ignore_metadata=True)
-    numbers = ["value", "low", "high", "gain"]
-    report = pd.DataFrame(description["validation_report"], columns=["model", *numbers, "rows", "note"])
-    classifier.validation_report_ = report.astype(dict.fromkeys(numbers, float))
+    classifier.validation_report_ = _frame(description["validation_report"], REPORT_COLUMNS)
+    classifier.leaderboard_ = _frame(description["leaderboard"], LEADERBOARD_COLUMNS)
+    classifier.weights_ = {m["name"]: float(m["weight"]) for m in description["models"]}
+    classifier.models_ = {}
+    for saved in description["models"]:
+        if saved["outputs"] != len(classifier.classes_):
+            raise ValueError(f"{len(classifier.classes_)} classes for a model of {saved['outputs']} outputs")
+        kind, content = _MODELS[saved["kind"]], contents[_file(saved)]
+        classifier.models_[saved["name"]] = kind.restored(saved["name"], saved, content, classifier.task_, recipe)
     # Nothing may have been held out.
     classifier.held_out_ = scores_from(contents[_SCORES]) if _SCORES in contents else None
-    if len(classifier.classes_) != shape["outputs"]:
-        raise ValueError(f"{len(classifier.classes_)} classes for a network of {shape['outputs']} outputs")
     return classifier
 
 
@@ -227,7 +225,7 @@ def _columns(classifier: MetricClassifier) -> dict[str, Any]:
     names, kinds = getattr(classifier, "feature_names_in_", None), None
     if isinstance(classifier.preprocessor_, TablePreprocessor):
         kept = ("name", "kind", "reason", "dropped")
-        kinds = [{name: getattr(c, name) for name in kept} for c in classifier.preprocessor_.describe()]
+        kinds = [{name: getattr(c, name) for name in kept} for c in classifier.preprocessor_.columns_]
     names = None if names is None else [str(name) for name in names]
     return {"count": int(classifier.n_features_in_), "names": names, "kinds": kinds}
 
@@ -238,7 +236,8 @@ def _parameters(classifier: MetricClassifier) -> dict[str, Any]:
     weight = classifier.class_weight
     for name, value in classifier.get_params(deep=False).items():
         plain = int(value) if isinstance(value, np.integer) else value
-        if name not in _NOT_KEPT and (plain is None or isinstance(plain, bool | int | float | str)):
+        texts = isinstance(plain, list | tuple) and all(isinstance(part, str) for part in plain)
+        if name not in _NOT_KEPT and (texts or plain is None or isinstance(plain, bool | int | float | str)):
             kept[name] = plain
     if isinstance(weight, dict):
         kept["class_weight_pairs"] = [[getattr(k, "item", lambda k=k: k)(), float(v)] for k, v in weight.items()]
@@ -265,7 +264,7 @@ def _untrusted(content: bytes) -> list[str]:
 
 
 def _skops(preprocessor: Any) -> bytes:
-    content: bytes = skops.io.dumps(preprocessor)
+    content: bytes = skops.io.dumps(preprocessor, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
     if untrusted := _untrusted(content):
         raise ValueError(
             f"preprocess: a transformer that holds {', '.join(untrusted)} cannot be saved, because loading it would "
@@ -292,6 +291,17 @@ def _parquet(table: pa.Table) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
+
+
+def _file(saved: dict[str, Any]) -> str:
+    """The file of a model, by what the description says of it."""
+    return f"{saved['name']}.{'safetensors' if saved['kind'] == 'networks' else 'skops'}"
+
+
+def _frame(records: list[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """Read :func:`_records` back."""
+    frame = pd.DataFrame(records, columns=list(columns))
+    return frame.astype({name: float for name in columns if name not in ("model", "note", "rows")})
 
 
 def _records(report: pd.DataFrame) -> list[dict[str, Any]]:

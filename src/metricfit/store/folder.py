@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 FORMAT = "metricfit.model"
-VERSION = 2
+VERSION = 3
 DESCRIPTION = "model.json"
 _FREE_TO_EDIT = ("README.md", "report.html")
 """Files for people: a model whose card was edited is still the same model."""

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
-from metricfit.data.columns import as_dates, as_keys, as_numbers
 from metricfit.data.encoders import STANDARD_LIMIT, CategoryEncoder, DateEncoder, NumberEncoder, calendar_parts
-from metricfit.data.tables import Table
 from metricfit.decisions import DecisionRule
 from metricfit.store.folder import written_whole
 from metricfit.training.networks import MemberLinear, MemberMLP
@@ -140,6 +138,8 @@ def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[
         The inputs: name and type.
     """
     network = classifier.network_
+    if len(classifier.models_) > 1:
+        raise ValueError("models: only networks can be exported; fit with models='network'.")
     if not isinstance(network, MemberMLP):
         raise ValueError(
             "network: only the built-in networks 'mlp' and 'linear' can be exported; export your own by torch."
@@ -171,23 +171,17 @@ def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]
     preprocessor = classifier.preprocessor_
     if preprocessor is None:
         return {"X": np.asarray(X, dtype=np.float32)}
-    table = Table(X)
-    names = list(getattr(preprocessor, "feature_names_in_", []))
-    positions = table.positions(names) if names else list(range(table.columns))
-    found: dict[str, NDArray[Any]] = {}
-    for column, position in zip(preprocessor.columns_, positions, strict=True):
+    frame, found = preprocessor.typed_frame(X), {}
+    for column in preprocessor.columns_:
         if not column.encoder.suffixes:
             continue
-        values = table.column(position)
+        values: Any = frame[column.name]
         if isinstance(column.encoder, CategoryEncoder):
-            codes, keys = as_keys(values, column.name)
-            found[column.name] = np.append(keys, "")[codes].astype(object)[:, None]
+            values = values.astype(object).fillna("")
         elif isinstance(column.encoder, DateEncoder):
-            found[column.name] = calendar_parts(as_dates(values, column.name, column.format))["days"][:, None]
-        else:
-            numbers = as_numbers(values, column.name, column.format)
-            found[column.name] = np.asarray(numbers, dtype=np.float64)[:, None]
-    return found
+            values = calendar_parts(values.to_numpy())["days"]
+        found[column.name] = np.asarray(values, dtype=object if isinstance(column.encoder, CategoryEncoder) else float)
+    return {name: values[:, None] for name, values in found.items()}
 
 
 def _features(graph: _Graph, classifier: MetricClassifier) -> _Value:
@@ -221,7 +215,7 @@ def _category(text: _Value, encoder: CategoryEncoder) -> _Value:
     size = len(levels)
     rows = np.empty((size + 2, len(encoder.suffixes)), dtype=np.float32)
     # "\0" cannot be a level: no text file holds it.
-    encoder.write(np.append(np.arange(size + 1), -1), np.array([*levels, "\0"], dtype=object), rows)
+    encoder.write((np.append(np.arange(size + 1), -1), np.array([*levels, "\0"], dtype=object)), rows)
     position = text.to(
         "LabelEncoder", domain="ai.onnx.ml", keys_strings=[*levels, ""], values_int64s=[*range(size), size + 1],
         default_int64=size,

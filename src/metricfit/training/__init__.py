@@ -1,7 +1,7 @@
 """Training: networks with a member dimension, batches, the loop, checkpoints, history."""
 
 from metricfit.training.checkpoint import CheckpointFile
-from metricfit.training.history import Callback, EpochEnd, EpochRecord, History, TimeLimit
+from metricfit.training.history import Callback, EpochEnd, EpochRecord, History
 from metricfit.training.loop import Problem, TrainingResult, train
 from metricfit.training.networks import MemberMLP, StackedNetworks, build_network
 from metricfit.training.recipes import RECIPES, Recipe
@@ -17,7 +17,6 @@ __all__ = [
     "Problem",
     "Recipe",
     "StackedNetworks",
-    "TimeLimit",
     "TrainingResult",
     "build_network",
     "train",

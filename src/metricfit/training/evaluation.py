@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from metricfit.confusion import ConfusionMatrix, Grid, as_confusion_matrix, count_samples, hard_matrix
-from metricfit.inputs import Task
+from metricfit.inputs import Task, safe_divide
 from metricfit.metrics import Constrained, Metric
 from metricfit.metrics.base import MatrixSource
-from metricfit.numerics import safe_divide
 from metricfit.steps import Annealed, Step
 from metricfit.training.objective import MemberObjective
 from metricfit.training.rows import TrainingData, strata, take_rows

@@ -21,13 +21,33 @@ def explain(classifier: Any) -> str:
     lines = [
         f"Metric: {classifier.metric_}.",
         *(f"  {choice.text[0].upper()}{choice.text[1:]}." for choice in classifier.choices_),
-        f"Recipe: {recipe.name}. {_loss_in_words(recipe, classifier)}",
-        f"  {_network_in_words(recipe, classifier)}",
-        f"  {_training_in_words(recipe, classifier)}",
+        f"Models: {_models_in_words(classifier)}",
+        *_networks_in_words(recipe, classifier),
         f"Decision: {rule_in_words(classifier.decision_rule_, 'tuned out of fold')}",
         *_report_in_words(classifier),
     ]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _models_in_words(classifier: Any) -> str:
+    """Who decides, with which weight."""
+    weights = sorted(classifier.weights_.items(), key=lambda pair: -pair[1])
+    left_out = [n for n in classifier.leaderboard_["model"] if n not in classifier.weights_ and n != "portfolio"]
+    if len(weights) == 1 and not left_out:
+        return f"{weights[0][0]} alone."
+    shares = ", ".join(f"{name} {weight:.0%}" for name, weight in weights)
+    without = f"; without a say: {', '.join(left_out)}" if left_out else ""
+    return f"the mean of {shares}, weighted by greedy selection on held-out log-loss{without}."
+
+
+def _networks_in_words(recipe: Recipe, classifier: Any) -> list[str]:
+    if "network" not in classifier.models_:
+        return []
+    return [
+        f"Networks: recipe {recipe.name}. {_loss_in_words(recipe, classifier)}",
+        f"  {_network_in_words(recipe, classifier)}",
+        f"  {_training_in_words(recipe, classifier)}",
+    ]
 
 
 def _loss_in_words(recipe: Recipe, classifier: Any) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import pandas as pd
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["Callback", "EpochEnd", "EpochRecord", "History", "TimeLimit", "callback_list", "progress_bar"]
+__all__ = ["Callback", "EpochEnd", "EpochRecord", "History", "Progress", "callback_list", "progress_bar"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class EpochEnd:
     """What a callback gets.
 
     Attributes:
-        run: Which network is trained: ``"metric"`` or ``"baseline"``.
+        run: Which network is trained: ``"network"``, or ``"network_ce"`` with cross-entropy.
         record: The epoch.
         epochs: Epochs there will be at most.
     """
@@ -88,27 +87,6 @@ class EpochEnd:
 
 Callback = Callable[[EpochEnd], bool | None]
 """Called after each epoch; a true result ends the training with the best weights so far."""
-
-
-class TimeLimit:
-    """A callback that ends each run of training after some seconds, with the best weights so far.
-
-    Args:
-        seconds: The limit; None for no limit.
-
-    >>> TimeLimit(60).seconds
-    60
-    """
-
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds = seconds
-        self._started: dict[str, float] = {}
-
-    def __call__(self, event: EpochEnd) -> bool:
-        """Whether the time is over."""
-        now = time.monotonic()
-        started = self._started.setdefault(event.run, now - event.record.seconds)
-        return self.seconds is not None and now - started >= self.seconds
 
 
 def callback_list(callbacks: Any) -> list[Callback]:
@@ -128,29 +106,27 @@ def callback_list(callbacks: Any) -> list[Callback]:
     return found
 
 
+Progress = Callable[[int, int, str], None]
+"""Called with how much is done, of how much, and the value so far as text."""
+
+
 @contextlib.contextmanager
-def progress_bar(enabled: bool, label: str, console: Console | None = None) -> Iterator[Callback]:
-    """A progress bar on stderr, as a callback; silent when stderr is not a terminal.
+def progress_bar(enabled: bool, label: str, console: Console | None = None) -> Iterator[Progress]:
+    """A progress bar on stderr, as a function to call; silent when stderr is not a terminal.
 
     Args:
         enabled: Whether to show anything at all.
-        label: What is being trained.
+        label: What is being fitted.
         console: Where to write, stderr by default.
     """
     console = console or Console(stderr=True)
     if not enabled or not console.is_terminal:
-        yield lambda event: None
+        yield lambda done, total, value: None
         return
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        TextColumn("{task.fields[value]}"),
+        bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeRemainingColumn(),
+        bars.TextColumn("{task.fields[value]}"),
     )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as progress:
+    with bars.Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(label, total=None, value="")
-
-        def update(event: EpochEnd) -> None:
-            value = event.record.hard_metric
-            shown = "" if value != value else f"{value:.3f}"
-            progress.update(task, total=event.epochs, completed=event.record.epoch, value=shown)
-
-        yield update
+        yield lambda done, total, value: progress.update(task, total=total, completed=done, value=value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
 from collections.abc import Hashable, Sequence
@@ -35,7 +36,7 @@ from metricfit.training.optimiser import (
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import BatchOrder, Split, TrainingData, strata, take_rows
 
-__all__ = ["Problem", "TrainingResult", "train"]
+__all__ = ["Problem", "TrainingResult", "as_device", "draw_seed", "train"]
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def train(
     device: torch.device | str = "cpu",
     checkpoint: CheckpointFile | None = None,
     callbacks: Sequence[Callback] = (),
-    run: str = "metric",
+    run: str = "network",
 ) -> TrainingResult:
     """Train an ensemble.
 
@@ -325,3 +326,26 @@ class Trainer:
 
 def _epoch_seed(seed: int, epoch: int) -> int:
     return int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0] >> 1)
+
+
+def as_device(device: str | torch.device) -> torch.device:
+    """The device, and for ``"auto"`` the GPU of this process, or the CPU."""
+    if device != "auto":
+        return torch.device(device)
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    # torchrun gives each process of a machine a number: one GPU each.
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+
+
+def draw_seed(random_state: Any) -> tuple[int, bool]:
+    """A seed, and whether it follows from ``random_state`` alone; global generators are left alone."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**31)), False
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1)), False
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31)), False
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and 0 <= random_state < 2**32:
+        return int(random_state), True
+    raise ValueError(f"random_state: expected None, a seed from 0 to 2**32 - 1 or a generator, got {random_state!r}.")

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from metricfit.confusion import ConfusionMatrix, hard_matrix
 from metricfit.distributed import sum_over_processes
 from metricfit.inputs import Samples, Task
-from metricfit.losses.cross_entropy import class_weights, cross_entropy_of_sums, cross_entropy_sums
-from metricfit.losses.memory import ConfusionMemory
+from metricfit.losses.companions import ConfusionMemory, class_weights, cross_entropy_of_sums, cross_entropy_sums
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.losses.surrogate_fbeta import SurrogateFBetaLoss
 from metricfit.metrics import ClassMetric, Constrained, FBeta, Metric

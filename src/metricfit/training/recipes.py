@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from torch import nn
 
-from metricfit.losses.cross_entropy import Balance
+from metricfit.losses.companions import Balance
 from metricfit.steps import Annealed, Custom, StepLike, check_temperature
 from metricfit.steps import get as get_step
 

@@ -194,20 +194,19 @@ def _given_rows(values: Any, count: int, kind: str) -> Rows:
 
 
 def split_rows(
-    y: NDArray[Any], folds: int | None, *, members: int, groups: ArrayLike | None, random: np.random.Generator
+    y: NDArray[Any], folds: int | None, *, groups: ArrayLike | None, random: np.random.Generator
 ) -> list[Split]:
-    """One split a member.
+    """One split per fold.
 
     Args:
         y: Class codes (n,) or indicators (n, L).
         folds: The number of folds; ``None`` for one hold-out; 0 to hold out nothing.
-        members: Members that share each split.
         groups: Rows of one group stay together, (n,).
         random: Source of the shuffling.
     """
     every = np.arange(len(y))
     if folds == 0:
-        return [Split(every, every[:0])] * members
+        return [Split(every, every[:0])]
     parts, codes = folds or FOLDS, None
     if groups is not None:
         codes = group_codes(groups, len(y))
@@ -219,7 +218,7 @@ def split_rows(
             raise ValueError(f"groups: {folds} folds need at least as many groups, got {found}; lower cv.")
     fold = _fold_of_row(strata(y), parts, codes, random, keep_rare=folds is None)
     kept = range(folds or 1)
-    return [Split(every[fold != k], every[fold == k]) for k in kept for _ in range(members)]
+    return [Split(every[fold != k], every[fold == k]) for k in kept]
 
 
 def _fold_of_row(

@@ -20,15 +20,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from metricfit.choices import Choice
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
-from metricfit.data.arguments import as_device, draw_seed
 from metricfit.data.preprocessing import columns_in_words, warn_of_unused
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, share_of_rows
-from metricfit.data.targets import Target
 from metricfit.distributed import agreed, group_of, is_first_process, join_processes
 from metricfit.inputs import Task
 from metricfit.metrics import resolve
 from metricfit.training.history import EpochEnd, EpochRecord, callback_list, progress_bar
-from metricfit.training.loop import Problem, Trainer
+from metricfit.training.loop import Problem, Trainer, as_device, draw_seed
 from metricfit.training.optimiser import BestMembers, WeightAverage
 from metricfit.training.rows import BatchOrder, Split, TrainingData
 
@@ -100,7 +98,7 @@ def confusion_of_shards(
         target: The column with the labels.
         rows_at_once: Rows that are predicted together.
     """
-    check_is_fitted(classifier, "network_")
+    check_is_fitted(classifier, "models_")
     shards = source if isinstance(source, Shards) else Shards(source)
     classes = classifier.classes_
     wanted = [*getattr(classifier, "feature_names_in_", [c for c in shards.columns if c != target]), target]
@@ -136,7 +134,7 @@ class _Stream:
         share = min(1.0, sample_rows / self.rows)
         held: list[pd.DataFrame] = []
         sample: list[pd.DataFrame] = []
-        for chunk in self.shards.chunks(columns=[*self.columns, self.target]):
+        for chunk in self.shards.chunks(columns=[*self.columns, self.target], target=self.target):
             out = share_of_rows(chunk, self.held_out, self.seed)
             held.append(chunk.rows[out])
             sample.append(chunk.rows[share_of_rows(chunk, share, self.seed + 1) & ~out])
@@ -148,8 +146,8 @@ class _Stream:
         few = min(ROWS_AT_ONCE, max(1, buffer // (4 * OPEN_PIECES)))  # so that every buffer meets all open pieces
         while True:
             order = random.permutation(len(self.shards.pieces)).tolist()
-            wanted = [*self.columns, self.target]
-            for chunk in self.shards.chunks(columns=wanted, order=order, open_pieces=OPEN_PIECES, rows=few):
+            which: dict[str, Any] = {"columns": [*self.columns, self.target], "target": self.target, "order": order}
+            for chunk in self.shards.chunks(**which, open_pieces=OPEN_PIECES, rows=few):
                 kept = chunk.rows[~share_of_rows(chunk, self.held_out, self.seed)]
                 if len(kept):
                     yield kept
@@ -165,6 +163,8 @@ def _fit(
 ) -> MetricClassifier:
     classifier._forget()
     recipe = classifier._read_recipe()
+    if classifier.models not in ("auto", "network"):
+        raise ValueError(f"models: only networks are trained from shards, got {classifier.models!r}; use 'network'.")
     labels = tuple(stream.classes.tolist())
     task: Task = "binary" if len(labels) == 2 else "multiclass"
     classifier.metric_, meant = resolve(classifier.metric, labels, task)
@@ -194,11 +194,11 @@ def _fit(
     trainer.stream_from(buffers, number, len(held))
     with progress_bar(classifier.verbose and is_first_process(), f"{recipe.name} ({classifier.metric_})") as bar:
         while not trainer.finished:
-            event = EpochEnd("metric", trainer.epoch(), trainer.epochs)
-            answers = [callback(event) for callback in (bar, *callback_list(classifier.callbacks))]
+            event = EpochEnd("network", trainer.epoch(), trainer.epochs)
+            bar(event.record.epoch, event.epochs, f"{event.record.hard_metric:.3f}")
+            answers = [callback(event) for callback in callback_list(classifier.callbacks)]
             trainer.stopped = bool(agreed(torch.tensor(any(answers)), trainer.group))
-    known = Target(task, stream.classes, problem.data.target.numpy())
-    classifier._keep(known, problem, trainer.result(interrupted=False), None, np.ones(len(known.codes)))
+    classifier._keep_network(problem, trainer.result(interrupted=False))
     return classifier
 
 
@@ -269,9 +269,9 @@ def _codes(values: pd.Series[Any], classes: NDArray[Any], name: str) -> NDArray[
 
 
 def _frames(shards: Shards, columns: list[str], rows: int) -> Iterator[pd.DataFrame]:
-    """All rows in order, about so many at a time."""
+    """All rows in order, about so many at a time; the last column is the target."""
     waiting: list[pd.DataFrame] = []
-    for chunk in shards.chunks(columns=columns):
+    for chunk in shards.chunks(columns=columns, target=columns[-1]):
         waiting.append(chunk.rows)
         if sum(map(len, waiting)) >= rows:
             yield pd.concat(waiting, ignore_index=True)

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from metricfit.data import BadDataError, open_table
-from metricfit.data.targets import labels_of_column, matched_labels
+from metricfit.data.columns import labels_of_column
+from metricfit.data.labelled import matched_labels
 from tests.data.test_reader import written
 
 

@@ -1,0 +1,345 @@
+"""Models with scikit-learn's interface: forests, boosting, the boosting libraries, and the user's own."""
+
+from __future__ import annotations
+
+import importlib
+import time
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Literal, get_args
+
+import numpy as np
+import skops.io
+import torch
+from joblib import Parallel, delayed, effective_n_jobs
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.validation import has_fit_parameter
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from metricfit.inputs import Task
+from metricfit.models.base import Array, Deadline, Folds, Model, Table
+from metricfit.training.checkpoint import CheckpointFile
+from metricfit.training.history import Progress
+from metricfit.training.recipes import Recipe
+from metricfit.training.rows import Split
+
+__all__ = ["BOOSTING_LIBRARIES", "ESTIMATORS", "EstimatorModel", "estimator_model", "named_model"]
+
+Form = Literal["trees", "dense", "given"]
+
+TREES = 100
+"""Trees of a forest, in each fold."""
+
+ROUNDS, PATIENCE = 500, 20
+"""Boosting adds trees until so many in a row have not improved the log-loss of the fold's validation rows."""
+
+SMALL_WORK = 20_000
+"""Below so many rows times fits, threads cost more than they bring."""
+
+
+def _forest(folds: Folds, rows: int) -> Any:
+    return RandomForestClassifier(TREES, min_samples_leaf=_leaf(rows))
+
+
+def _extra_trees(folds: Folds, rows: int) -> Any:
+    return ExtraTreesClassifier(TREES, min_samples_leaf=_leaf(rows))
+
+
+def _leaf(rows: int) -> int:
+    """Rows in a leaf: more where there are many, so that trees stay small."""
+    return max(2, rows // 10_000)
+
+
+def _boosting(folds: Folds, rows: int) -> Any:
+    return HistGradientBoostingClassifier(
+        learning_rate=0.1,
+        max_iter=ROUNDS if folds.held_out else 100,
+        early_stopping=folds.held_out,
+        n_iter_no_change=PATIENCE,
+        min_samples_leaf=max(2, min(20, rows // 50)),
+        categorical_features=folds.table.categories if folds.table.categories.any() else None,
+    )
+
+
+def _lightgbm(folds: Folds, rows: int) -> Any:
+    rounds = ROUNDS * 4 if folds.held_out else 100
+    kind = importlib.import_module("lightgbm").LGBMClassifier
+    return kind(n_estimators=rounds, learning_rate=0.05, min_child_samples=max(2, min(20, rows // 50)), verbose=-1)
+
+
+def _xgboost(folds: Folds, rows: int) -> Any:
+    rounds = ROUNDS * 4 if folds.held_out else 100
+    stop = {"early_stopping_rounds": PATIENCE} if folds.held_out else {}
+    return importlib.import_module("xgboost").XGBClassifier(n_estimators=rounds, learning_rate=0.05, **stop)
+
+
+def _catboost(folds: Folds, rows: int) -> Any:
+    rounds = ROUNDS * 2 if folds.held_out else 300
+    kind = importlib.import_module("catboost").CatBoostClassifier
+    return kind(iterations=rounds, allow_writing_files=False, verbose=False)
+
+
+ESTIMATORS: dict[str, Callable[[Folds, int], Any]] = {
+    "forest": _forest,
+    "extra_trees": _extra_trees,
+    "boosting": _boosting,
+    "lightgbm": _lightgbm,
+    "xgboost": _xgboost,
+    "catboost": _catboost,
+}
+"""How each named model is made, for its folds and the rows of one of them."""
+
+BOOSTING_LIBRARIES = ("lightgbm", "xgboost", "catboost")
+"""Those that need a package of their own."""
+
+
+def named_model(name: str, n_jobs: int | None = None, checkpoint: CheckpointFile | None = None) -> EstimatorModel:
+    """A model by its name; an error that says what to install, where its library is missing."""
+    if name in BOOSTING_LIBRARIES:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            raise ImportError(f"models: {name!r} needs the package {name}; pip install {name}.") from None
+    return EstimatorModel(name, ESTIMATORS[name], "trees", n_jobs, checkpoint)
+
+
+def estimator_model(
+    estimator: Any, name: str, n_jobs: int | None = None, checkpoint: CheckpointFile | None = None
+) -> EstimatorModel:
+    """A scikit-learn classifier as a model of the portfolio: a pipeline gets the table as given, others numbers."""
+    for method in ("fit", "predict_proba", "get_params"):
+        if not hasattr(estimator, method):
+            raise TypeError(
+                f"models: expected names or scikit-learn classifiers with predict_proba, got {estimator!r}, which has "
+                f"no {method}."
+            )
+    form: Form = "given" if isinstance(estimator, Pipeline) else "dense"
+    return EstimatorModel(name, lambda folds, rows: clone(estimator), form, n_jobs, checkpoint)
+
+
+TRUSTED = [
+    "functools.partial",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.tree._tree.Tree",
+    "sklearn.utils.validation.check_array",
+]
+"""What scikit-learn's trees are made of, beside the types that skops trusts; none of it runs what a file holds."""
+
+
+def _not_again(folds: Folds, rows: int) -> Any:
+    raise ValueError("models: a model that was loaded cannot be fitted; fit the classifier.")
+
+
+def _untrusted(content: bytes) -> list[str]:
+    return sorted(set(skops.io.get_untrusted_types(data=content)) - set(TRUSTED))
+
+
+class EstimatorModel(Model):
+    """One estimator per fold.
+
+    Args:
+        name: What to call it.
+        make: A new estimator, for the folds and the rows of one.
+        form: The form of the table it is given.
+        n_jobs: Folds fitted at the same time, in threads.
+        checkpoint: Where to keep the finished model, for a run that is started again.
+
+    Attributes:
+        fits: The fitted estimators, one list per fold: one estimator, or one per label where the estimator itself
+            does not take several.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[Folds, int], Any],
+        form: Form,
+        n_jobs: int | None = None,
+        checkpoint: CheckpointFile | None = None,
+    ) -> None:
+        self.name, self.make, self.form, self.n_jobs, self.checkpoint = name, make, form, n_jobs, checkpoint
+        self.fits: list[list[Any]] = []
+        self.outputs = 0
+        self.several = False
+
+    def fit(self, folds: Folds, deadline: Deadline, progress: Progress) -> list[Array]:
+        """Fit every fold, several at a time."""
+        self.outputs, self.several = len(folds.labels), folds.task == "multilabel"
+        kept = self._resume()
+        if kept is not None:
+            return kept
+        started = time.perf_counter()
+        done: list[int] = []
+
+        def one(k: int, split: Split) -> tuple[list[Any], Array]:
+            deadline.check()
+            with threadpool_limits(1):  # of this thread: the folds are what runs in parallel
+                fitted = self._fit_fold(folds, split, k)
+                found = self._of_fold(fitted, self._rows(folds.table, split.validation))
+            done.append(k)
+            progress(len(done), len(folds.splits), "")
+            return fitted, found
+
+        work = len(folds.codes) * len(folds.splits)
+        pairs = self._parallel(work)(delayed(one)(k, split) for k, split in enumerate(folds.splits))
+        self.fits = [fitted for fitted, _ in pairs]
+        self.seconds = time.perf_counter() - started
+        held_out = [found for _, found in pairs]
+        self._keep(held_out, folds.seed)
+        return held_out
+
+    def predict(self, table: Table) -> Array:
+        """The mean of the folds."""
+        whole = getattr(table, self.form)
+
+        def one(fitted: list[Any]) -> Array:
+            with threadpool_limits(1):
+                return self._of_fold(fitted, whole)
+
+        found = self._parallel(len(table) * len(self.fits))(delayed(one)(f) for f in self.fits)
+        return np.asarray(np.mean(found, axis=0))
+
+    def _resume(self) -> list[Array] | None:
+        """The finished model of a checkpoint, if there is one."""
+        state = None if self.checkpoint is None else self.checkpoint.load()
+        if state is None:
+            return None
+        self.seconds = state["seconds"]
+        self._read(state["fits"].numpy().tobytes())
+        return [part.numpy() for part in state["held_out"]]
+
+    def _keep(self, held_out: list[Array], seed: int) -> None:
+        """Keep the finished model, if there is a checkpoint and the estimator can be kept without code."""
+        if self.checkpoint is None:
+            return
+        try:
+            content = torch.frombuffer(bytearray(self.to_bytes()), dtype=torch.uint8)
+        except ValueError:
+            return
+        parts = [torch.from_numpy(part) for part in held_out]
+        state = {"seed": seed, "fits": content, "held_out": parts, "seconds": self.seconds}
+        self.checkpoint.save(state, last=True)
+
+    def to_bytes(self) -> bytes:
+        """The fitted estimators as a skops file, which holds no code; a ValueError where that cannot be."""
+        content: bytes = skops.io.dumps(self.fits, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
+        if untrusted := _untrusted(content):
+            raise ValueError(
+                f"models: {self.name} holds {', '.join(untrusted)} and cannot be saved, because loading it would have "
+                "to trust code; use scikit-learn's own estimators."
+            )
+        return content
+
+    def described(self) -> dict[str, Any]:
+        """The form of table that it takes."""
+        return {"kind": "estimators", "form": self.form, "outputs": self.outputs}
+
+    @classmethod
+    def restored(
+        cls, name: str, described: dict[str, Any], content: bytes, task: Task, recipe: Recipe
+    ) -> EstimatorModel:
+        """The fitted estimators; they cannot be fitted anew."""
+        if described["form"] not in get_args(Form):
+            raise ValueError(f"a table in the form {described['form']!r}")
+        model = cls(name, _not_again, described["form"])
+        model.outputs, model.several = int(described["outputs"]), task == "multilabel"
+        model._read(content)
+        return model
+
+    def _read(self, content: bytes) -> None:
+        if untrusted := _untrusted(content):
+            raise ValueError(f"{self.name} holds the type {untrusted[0]}, which is not allowed in a model")
+        self.fits = skops.io.loads(content, trusted=TRUSTED)
+
+    def _parallel(self, work: int) -> Parallel:
+        jobs = 1 if work < SMALL_WORK else effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)
+        return Parallel(jobs, prefer="threads")
+
+    def _rows(self, table: Table, rows: NDArray[np.intp]) -> Any:
+        return _safe_indexing(getattr(table, self.form), rows)
+
+    def _fit_fold(self, folds: Folds, split: Split, k: int) -> list[Any]:
+        estimator = self.make(folds, len(split.train))
+        seed = int(np.random.SeedSequence([folds.seed, k]).generate_state(1)[0] >> 1)
+        seeded = {name: seed for name in estimator.get_params() if name.split("__")[-1] == "random_state"}
+        estimator.set_params(**seeded)
+        if not self.several or get_tags(estimator).target_tags.multi_output:
+            return [self._fit_one(estimator, folds, split, folds.codes)]
+        return [self._fit_one(clone(estimator), folds, split, folds.codes[:, j]) for j in range(self.outputs)]
+
+    def _fit_one(self, estimator: Any, folds: Folds, split: Split, codes: NDArray[np.int64]) -> Any:
+        train = split.train[folds.weight[split.train] > 0]
+        y, weight = codes[train], folds.weight[train].astype(np.float64)
+        if y.ndim == 1 and len(np.unique(y)) == 1:
+            return int(y[0])  # most classifiers refuse a single class
+        X = self._rows(folds.table, train)
+        fit_options: dict[str, Any] = {}
+        if not (weight == weight[0]).all():
+            last = estimator.steps[-1] if isinstance(estimator, Pipeline) else ("", estimator)
+            if not has_fit_parameter(last[1], "sample_weight"):
+                raise ValueError(f"models: {self.name} takes no sample_weight; leave it out of models, or the weights.")
+            fit_options[f"{last[0]}__sample_weight" if last[0] else "sample_weight"] = weight
+        fit_options |= self._stopping(estimator, folds, split, codes, np.unique(y))
+        return estimator.fit(X, y, **fit_options)
+
+    def _stopping(
+        self, estimator: Any, folds: Folds, split: Split, codes: NDArray[np.int64], seen: NDArray[np.int64]
+    ) -> dict[str, Any]:
+        """What a boosting model needs to stop on the validation rows; nothing for other models."""
+        if self.name not in ("boosting", *BOOSTING_LIBRARIES):
+            return {}
+        rows = split.validation[(folds.weight[split.validation] > 0) & np.isin(codes[split.validation], seen)]
+        categories = np.flatnonzero(folds.table.categories).tolist()
+        known = {"categorical_feature": categories} if self.name == "lightgbm" and categories else {}
+        if not len(rows):
+            with suppress(ValueError):
+                estimator.set_params(early_stopping=False)
+            return known
+        X, y, weight = self._rows(folds.table, rows), codes[rows], folds.weight[rows].astype(np.float64)
+        if self.name == "boosting":
+            return {"X_val": X, "y_val": y, "sample_weight_val": weight}
+        given: dict[str, Any] = {**known, "eval_set": [(X, y)]}
+        if self.name == "lightgbm":
+            stop = importlib.import_module("lightgbm").early_stopping(PATIENCE, verbose=False)
+            return {**given, "eval_sample_weight": [weight], "callbacks": [stop]}
+        if self.name == "xgboost":
+            return {**given, "sample_weight_eval_set": [weight], "verbose": False}
+        return {**given, "early_stopping_rounds": PATIENCE}
+
+    def _of_fold(self, fitted: list[Any], X: Any) -> Array:
+        """Probabilities of one fold's fit."""
+        n = X.shape[0]
+        if not n:
+            return np.empty((0, self.outputs))
+        if not self.several:
+            return _spread(fitted[0], _probabilities(fitted[0], X), n, self.outputs)
+        if len(fitted) == 1:
+            found = fitted[0].predict_proba(X)
+            classes = fitted[0].classes_
+            return np.stack([_positive(c, p) for c, p in zip(classes, found, strict=True)], axis=1)
+        parts = [_spread(each, _probabilities(each, X), n, 2)[:, 1] for each in fitted]
+        return np.stack(parts, axis=1)
+
+
+def _probabilities(estimator: Any, X: Any) -> Any:
+    return None if isinstance(estimator, int) else estimator.predict_proba(X)
+
+
+def _spread(estimator: Any, found: Any, rows: int, outputs: int) -> Array:
+    """Probabilities of all classes from those that the estimator has seen."""
+    proba = np.zeros((rows, outputs))
+    if isinstance(estimator, int):
+        proba[:, estimator] = 1.0
+    else:
+        proba[:, np.asarray(estimator.classes_, dtype=np.intp)] = found
+    return proba
+
+
+def _positive(classes: NDArray[Any], found: Array) -> Array:
+    place = np.flatnonzero(classes == 1)
+    return found[:, place[0]] if len(place) else np.zeros(len(found))

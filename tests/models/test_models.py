@@ -1,0 +1,182 @@
+"""The models of a portfolio: each fold is what scikit-learn would fit, and a saved model is the same model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.datasets import load_iris, make_classification, make_multilabel_classification
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from metricfit import metrics
+from metricfit.models import Deadline, EstimatorModel, Folds, Table, fit_models, names_of
+from metricfit.models.estimators import PATIENCE, estimator_model, named_model
+from metricfit.training.recipes import Recipe
+from metricfit.training.rows import Split, split_rows
+
+NO_LIMIT = Deadline(None)
+
+
+def quiet(done: int, total: int, value: str) -> None:
+    """A progress bar that shows nothing."""
+
+
+def folds_of(X: Any, y: Any, folds: int | None = 3, weight: Any = None, task: str = "binary") -> Folds:
+    X = np.asarray(X, dtype=np.float32)
+    codes = np.asarray(y, dtype=np.int64)
+    weight = np.ones(len(X), dtype=np.float32) if weight is None else np.asarray(weight, dtype=np.float32)
+    labels = tuple(range(codes.shape[1] if codes.ndim == 2 else int(codes.max()) + 1))
+    splits = split_rows(codes, folds, groups=None, random=np.random.default_rng(0))
+    table = Table(X, X, np.zeros(X.shape[1], dtype=bool), X)
+    return Folds(table, codes, weight, weight, splits, metrics.get("f1:average=macro"), task, labels, 7)
+
+
+def seed_of(k: int) -> int:
+    return int(np.random.SeedSequence([7, k]).generate_state(1)[0] >> 1)
+
+
+def by_hand(name: str, rows: int, seed: int) -> Any:
+    leaf = max(2, rows // 10_000)
+    if name == "forest":
+        return RandomForestClassifier(100, min_samples_leaf=leaf, random_state=seed)
+    if name == "extra_trees":
+        return ExtraTreesClassifier(100, min_samples_leaf=leaf, random_state=seed)
+    return HistGradientBoostingClassifier(
+        max_iter=500, early_stopping=True, n_iter_no_change=PATIENCE, min_samples_leaf=max(2, min(20, rows // 50)),
+        random_state=seed,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["forest", "extra_trees", "boosting"])
+def test_each_fold_is_what_scikit_learn_fits_on_it(name: str) -> None:
+    X, y = load_iris(return_X_y=True)
+    folds = folds_of(X, y, task="multiclass", weight=np.linspace(0.5, 1.5, len(y)))
+    model = named_model(name)
+    held_out = model.fit(folds, NO_LIMIT, quiet)
+    mean = np.zeros((len(y), 3))
+    for k, split in enumerate(folds.splits):
+        own = by_hand(name, len(split.train), seed_of(k))
+        extra: dict[str, Any] = {"sample_weight": folds.weight[split.train].astype(float)}
+        if name == "boosting":
+            rows = split.validation
+            extra |= {"X_val": folds.table.trees[rows], "y_val": y[rows]}
+            extra |= {"sample_weight_val": folds.weight[rows].astype(float)}
+        own.fit(folds.table.trees[split.train], y[split.train], **extra)
+        np.testing.assert_array_equal(held_out[k], own.predict_proba(folds.table.trees[split.validation]))
+        mean += own.predict_proba(folds.table.trees) / len(folds.splits)
+    np.testing.assert_allclose(model.predict(folds.table), mean, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["forest", "boosting"])
+def test_a_class_that_a_fold_has_not_seen_has_no_probability_there(name: str) -> None:
+    X, y = make_classification(60, 4, n_informative=3, n_redundant=0, n_classes=3, random_state=0)
+    folds = folds_of(X, y, task="multiclass")
+    rows = np.arange(60)
+    splits = [Split(rows[y != 2], rows[y == 2]), Split(rows[::2], rows[1::2])]
+    folds = Folds(**{**vars(folds), "splits": splits})
+    first, second = named_model(name).fit(folds, NO_LIMIT, quiet)
+    assert (first[:, 2] == 0).all()
+    assert (second[:, 2] > 0).any()
+    np.testing.assert_allclose(first.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("name", ["forest", "boosting"])
+def test_several_labels(name: str) -> None:
+    X, Y = make_multilabel_classification(400, n_classes=3, random_state=0)
+    folds = folds_of(X, Y, task="multilabel")
+    model = named_model(name)
+    found = np.concatenate(model.fit(folds, NO_LIMIT, quiet))
+    truth = Y[np.concatenate([s.validation for s in folds.splits])]
+    assert found.shape == (400, 3)
+    assert ((found > 0.5) == truth).mean() > 0.7
+    back = EstimatorModel.restored(name, model.described(), model.to_bytes(), "multilabel", Recipe())
+    np.testing.assert_array_equal(back.predict(folds.table), model.predict(folds.table))
+
+
+@pytest.mark.parametrize("name", ["forest", "extra_trees", "boosting"])
+def test_a_saved_model_predicts_the_same_bits(name: str) -> None:
+    X, y = make_classification(80, 5, random_state=0)
+    X[:10, 0] = np.nan
+    X[:, 1] = np.abs(X[:, 1]).round()
+    folds = folds_of(X, y)
+    categories = np.arange(5) == 1
+    folds = Folds(**{**vars(folds), "table": Table(folds.table.dense, folds.table.trees, categories, X)})
+    model = named_model(name)
+    model.fit(folds, NO_LIMIT, quiet)
+    back = EstimatorModel.restored(name, model.described(), model.to_bytes(), "binary", Recipe())
+    np.testing.assert_array_equal(back.predict(folds.table), model.predict(folds.table))
+
+
+def test_a_file_with_another_type_is_refused() -> None:
+    import skops.io
+
+    content = skops.io.dumps([[Deadline(None)]])
+    with pytest.raises(ValueError, match=r"holds the type metricfit\.models\.base\.Deadline, which is not allowed"):
+        EstimatorModel.restored("forest", {"form": "trees", "outputs": 2}, content, "binary", Recipe())
+
+
+def test_a_pipeline_gets_the_table_as_it_was_given() -> None:
+    X = pd.DataFrame({"age": np.arange(60.0), "plan": ["a", "b", "c"] * 20})
+    y = (X["plan"] == "a").to_numpy().astype(int)
+    folds = folds_of(np.zeros((60, 1)), y)
+    folds = Folds(**{**vars(folds), "table": Table(folds.table.dense, folds.table.trees, np.zeros(1, bool), X)})
+    chosen = make_column_transformer((OneHotEncoder(), make_column_selector(dtype_include=[object, "str"])))
+    model = estimator_model(make_pipeline(chosen, LogisticRegression()), "pipeline")
+    held_out = np.concatenate(model.fit(folds, NO_LIMIT, quiet))
+    truth = y[np.concatenate([s.validation for s in folds.splits])]
+    assert (held_out.argmax(axis=1) == truth).all()
+
+
+def test_weights_need_a_model_that_takes_them() -> None:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    X, y = make_classification(60, 4, random_state=0)
+    model = estimator_model(KNeighborsClassifier(), "knn")
+    model.fit(folds_of(X, y), NO_LIMIT, quiet)
+    with pytest.raises(ValueError, match="models: knn takes no sample_weight; leave it out"):
+        model.fit(folds_of(X, y, weight=np.linspace(0.5, 1.5, 60)), NO_LIMIT, quiet)
+
+
+def test_names() -> None:
+    assert [name for name, _ in names_of("auto")] == ["boosting", "extra_trees", "forest", "network_ce", "network"]
+    assert [name for name, _ in names_of(["network", GaussianNB(), GaussianNB()])] == [
+        "gaussiannb", "gaussiannb_2", "network"
+    ]  # fmt: skip
+    for wrong, told in (
+        ("tree", "expected 'auto', one or several of network, network_ce, forest"),
+        (["forest", "forest"], "'forest' is given twice"),
+        ([], "at least one model"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            names_of(wrong)
+    with pytest.raises(TypeError, match="which has no fit"):
+        estimator_model(object(), "mine")
+
+
+def test_without_time_the_first_model_is_still_fitted() -> None:
+    X, y = make_classification(60, 4, random_state=0)
+    models = [named_model("boosting"), named_model("forest")]
+    fitted = fit_models(models, folds_of(X, y), 0.0, show=False)
+    assert [f.model.name for f in fitted] == ["boosting"]
+
+
+def test_ctrl_c_keeps_the_models_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = make_classification(60, 4, random_state=0)
+    models = [named_model("boosting"), named_model("forest")]
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(models[1], "fit", interrupted)
+    with pytest.warns(RuntimeWarning, match="interrupted while forest was fitted; the 1 models before it are kept"):
+        fitted = fit_models(models, folds_of(X, y), None, show=False)
+    assert [f.model.name for f in fitted] == ["boosting"]
+    with pytest.raises(KeyboardInterrupt):
+        fit_models(models[1:], folds_of(X, y), None, show=False)

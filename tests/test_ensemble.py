@@ -1,0 +1,102 @@
+"""Weights and rule of a portfolio: against plain loops, and no row has a say in its own decision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metricfit import metrics
+from metricfit.ensemble import LEAST, HeldOut, choose_ensemble, decided_by_others, log_loss_weights, mean_of
+
+
+def made(seed: int, *, models: int = 3, rows: int = 40, classes: int = 3, labels: bool = False) -> HeldOut:
+    random = np.random.default_rng(seed)
+    codes = random.integers(0, 2, (rows, classes)) if labels else random.permutation(np.arange(rows) % classes)
+    proba = {}
+    for k in range(models):
+        logits = random.normal(size=(rows, classes))
+        if labels:
+            proba[f"m{k}"] = 1 / (1 + np.exp(-(logits + k * (2 * codes - 1))))
+        else:
+            logits[np.arange(rows), codes] += k
+            shares = np.exp(logits)
+            proba[f"m{k}"] = shares / shares.sum(axis=1, keepdims=True)
+    return HeldOut(
+        np.arange(rows), np.arange(rows) % 4, codes, random.uniform(0.5, 2, rows), tuple(range(classes)), proba
+    )
+
+
+def plain_loss(held: HeldOut, weights: dict[str, float]) -> float:
+    total = 0.0
+    for i in range(len(held)):
+        mean = sum(w * held.proba[n][i] for n, w in weights.items())
+        if held.codes.ndim == 2:
+            values = [p if c else 1 - p for p, c in zip(mean, held.codes[i], strict=True)]
+        else:
+            values = [mean[held.codes[i]]]
+        total -= held.weight[i] * sum(np.log(max(v, LEAST)) for v in values)
+    return total
+
+
+def plain_greedy(held: HeldOut, steps: int) -> dict[str, float]:
+    taken = dict.fromkeys(held.proba, 0)
+    best, best_loss = None, np.inf
+    for step in range(1, steps + 1):
+        losses = {}
+        for name in taken:
+            tried = {n: (c + (n == name)) / step for n, c in taken.items()}
+            losses[name] = plain_loss(held, tried)
+        chosen = min(losses, key=lambda n: losses[n])
+        taken[chosen] += 1
+        if losses[chosen] < best_loss:
+            best, best_loss = {n: c / step for n, c in taken.items()}, losses[chosen]
+    return best
+
+
+@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_greedy_selection_equals_a_plain_loop(seed: int, labels: bool) -> None:
+    held = made(seed, labels=labels)
+    found, expected = log_loss_weights(held, 8), plain_greedy(held, 8)
+    assert found == pytest.approx(expected)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.booleans())
+def test_the_mean_is_at_least_as_good_as_the_best_model(seed: int, labels: bool) -> None:
+    held = made(seed, labels=labels)
+    weights = log_loss_weights(held)
+    assert sum(weights.values()) == pytest.approx(1)
+    singles = [plain_loss(held, {name: 1.0}) for name in held.proba]
+    assert plain_loss(held, weights) <= min(singles) + 1e-9
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from(["f1:average=macro", "mcc"]))
+def test_a_folds_decisions_do_not_depend_on_its_labels(seed: int, metric: str) -> None:
+    held, judge = made(seed, classes=2), metrics.get(metric)
+
+    def choose(rows: HeldOut) -> object:
+        return choose_ensemble(rows, judge)
+
+    codes = held.codes.copy()
+    here = held.fold == 1
+    codes[here] = 1 - codes[here]
+    other = HeldOut(held.rows, held.fold, codes, held.weight, held.labels, held.proba)
+    for one, two in zip(decided_by_others(held, choose), decided_by_others(other, choose), strict=True):
+        np.testing.assert_array_equal(one[here], two[here])
+
+
+def test_a_single_model_has_all_the_weight_and_arg_max_can_be_asked_for() -> None:
+    held = made(0)
+    chosen = choose_ensemble(held.of("m1"), metrics.get("mcc"), tuned=False)
+    assert chosen.weights == {"m1": 1.0}
+    assert chosen.rule.kind == "argmax"
+    np.testing.assert_array_equal(mean_of(held.proba, chosen.weights), held.proba["m1"])
+
+
+def test_a_class_that_no_row_shows_is_not_tuned_for() -> None:
+    held = made(0)
+    assert choose_ensemble(held.take(held.codes != 2), metrics.get("mcc")).rule.kind == "argmax"
