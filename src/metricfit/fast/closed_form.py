@@ -104,30 +104,31 @@ class Counted:
 def count_block(x: Tensor, points: Points) -> Counted:
     """The steps of a block of logits, which is overwritten."""
     x = x.sub_(x.amax(dim=1, keepdim=True)).exp_()
-    is_first = (x >= 1).to(x.dtype)
+    is_first = _where(torch.ge, x, 1)
     ties = is_first.sum(dim=1, keepdim=True)
     second = torch.sub(x, is_first, alpha=2).amax(dim=1, keepdim=True)
     second = torch.maximum(second, ties.sub_(1).clamp_max_(1))  # the largest itself where it is there twice
     largest = (second + 1).reciprocal_().mul_(2)
     u = x.mul_(largest)
     total = u.sum(dim=1, keepdim=True)
-    h = torch.where(u < points.start, u * points.low, _inside(u, points))
-    _, above = _over(largest, total, points)
-    h += (u - points.end).clamp_min_(0).mul_(points.delta / above)
+    # u - 1 first: it is exact where the step is steepest. Held at the end of the middle, beyond which it is another.
+    inside = torch.sub(u, 1, out=is_first).mul_(points.middle).add_(0.5)
+    top = 1 - points.delta
+    inside = torch.minimum(inside, top) if isinstance(top, Tensor) else inside.clamp_max_(top)
+    h = inside.lerp_(u * points.low, _where(torch.lt, u, points.start))
+    h += (u - points.end).clamp_min_(0).mul_(points.delta / _above(total, points))
     return Counted(u, h, h.sum(dim=1, keepdim=True).reciprocal_(), total, largest, second.mul_(largest))
 
 
-def _inside(u: Tensor, points: Points) -> Tensor:
-    # u - 1 first: it is exact where the step is steepest. Held at the end of the middle, beyond which it is another.
-    inside = u.sub(1).mul_(points.middle).add_(0.5)
-    top = 1 - points.delta
-    return torch.minimum(inside, top) if isinstance(top, Tensor) else inside.clamp_max_(top)
+def _where(compare: Any, u: Tensor, bound: Any) -> Tensor:
+    """1.0 where the comparison holds, else 0.0: multiplied in a fraction of the time of a choice by booleans."""
+    result: Tensor = compare(u, bound, out=torch.empty_like(u))
+    return result
 
 
-def _over(largest: Tensor, total: Tensor, points: Points) -> tuple[Tensor, Tensor]:
-    """How far the largest lies over the middle, as a part of the distance from there to p = 1; and that distance."""
-    above = (total - points.end).clamp_min_(torch.finfo(total.dtype).tiny)
-    return (largest - points.end).clamp_min_(0).div_(above), above
+def _above(total: Tensor, points: Points) -> Tensor:
+    """How far p = 1 lies over the middle. The step rises by delta there, and only the largest can be there."""
+    return (total - points.end).clamp_min_(torch.finfo(total.dtype).tiny)
 
 
 def pull_back_block(g: Tensor, share: Tensor, block: Counted, points: Points, *, is_fixed: bool) -> Tensor:
@@ -136,27 +137,24 @@ def pull_back_block(g: Tensor, share: Tensor, block: Counted, points: Points, *,
     ``share`` holds weights divided by the sums of steps, (b, 1, l).
     """
     u, largest, total = block.u, block.largest, block.total
-    over, above = _over(largest, total, points)
+    above, is_first = _above(total, points), _where(torch.ge, u, largest)
+    over = (largest - points.end).clamp_min_(0).div_(above)
     g.sub_(block.h.mul_(g).sum(dim=1, keepdim=True).mul_(block.inverse)).mul_(share)
-    slope = torch.where(u > points.end, points.delta / above, _number(points.middle, u))
-    g.mul_(torch.where(u < points.start, _number(points.low, u), slope)).mul_(u)
+    slope = _where(torch.lt, u, points.start).mul_(points.low - points.middle).add_(points.middle)
+    slope.addcmul_(is_first, (points.delta / above).sub_(points.middle).mul_(_where(torch.gt, largest, points.end)))
+    g.mul_(slope).mul_(u)
     change = g.sum(dim=1, keepdim=True)
     if is_fixed:
         return g.addcmul_(u, change / total, value=-1)
-    is_first = (u >= largest).to(u.dtype)
     # At a largest over the middle g is largest · delta / above times what of_over needs.
-    of_over = (g * is_first).sum(dim=1, keepdim=True).mul_(over / largest)
+    of_over = torch.mul(g, is_first, out=slope).sum(dim=1, keepdim=True).mul_(over / largest)
     change -= of_over * total
-    is_second = (u == block.second).to(u.dtype)
+    is_second = torch.eq(u, block.second, out=slope)
     ties, seconds = is_first.sum(dim=1, keepdim=True), is_second.sum(dim=1, keepdim=True)
     part = largest / 2
     g.addcmul_(u, of_over, value=-1)
     g.addcmul_(is_first, change * part / ties, value=-1)
     return g.addcmul_(is_second, change * (1 - part) / seconds, value=-1)
-
-
-def _number(value: Any, like: Tensor) -> Tensor:
-    return value if isinstance(value, Tensor) else torch.full((), value, dtype=like.dtype, device=like.device)
 
 
 class TorchBatch:
@@ -318,7 +316,7 @@ class TorchBatch:
         else:
             rows = gradient[:, 0][self.of_member[i].flatten()]
             g = rows.reshape(labels.shape[0], labels.shape[2], -1).movedim(-1, 1).contiguous()
-        return g.scatter_add_(1, labels, gradient[:, 1].reshape(-1)[cells])
+        return g.scatter_(1, labels, gradient.sum(dim=1).reshape(-1)[cells])
 
 
 class TwoClasses(TorchBatch):
