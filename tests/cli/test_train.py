@@ -14,6 +14,7 @@ import pytest
 import metricfit
 from metricfit.cli.options import seconds
 from metricfit.data import memory
+from metricfit.models import DEFAULT
 from metricfit.store import describe
 from tests.cli.helper import customers, write_csv
 
@@ -81,7 +82,9 @@ def test_the_table_has_cross_entropy_plain_and_tuned_with_intervals(program, tab
     result = json.loads(train(program, table, tmp_path / "m", "--max-epochs", 3, "--json", "--quiet"))
     assert program.err == ""
     models = [row["model"] for row in result["held_out"]]
-    assert models == ["cross-entropy, arg max", "cross-entropy, tuned rule", "trained on the metric"]
+    assert models[:2] == ["cross-entropy, arg max", "cross-entropy, tuned rule"]
+    assert models[2] in DEFAULT, "the best single model"
+    assert models[3:] == ["portfolio"]
     assert all(row["low"] <= row["value"] <= row["high"] for row in result["held_out"])
     assert result["held_out_rows"] == 150
     assert result["metric"] == "f1[yes]"
@@ -162,7 +165,7 @@ def test_an_existing_folder_is_kept_unless_overwritten(program, table, tmp_path)
         (("--ignore", "nothing"), 2, "--ignore"),
         (("--recipe", "cake"), 2, "cake"),
         (("--task", "multiclass"), 2, "binary, not multiclass"),
-        (("--time-limit", "soon"), 2, "--max-time"),
+        (("--time-limit", "soon"), 2, "--time-limit"),
         (("--target", "age"), 3, "distinct values"),
     ],
 )
@@ -201,8 +204,11 @@ def test_disk_full_leaves_the_old_model_and_says_so(program, table, tmp_path, mo
 
 
 def test_time_limit_ends_training_with_a_model(program, table, tmp_path):
-    train(program, table, tmp_path / "m", "--time-limit", "0.0001s", "--no-baseline")
-    assert len(metricfit.load(tmp_path / "m").history_) == 1
+    train(program, table, tmp_path / "m", "--time-limit", "0.0001s")
+    assert list(metricfit.load(tmp_path / "m").models_) == ["boosting"], "the first one is always fitted"
+    assert "not fitted, because the time was over: extra_trees, forest, network_ce, network" in program.err
+    train(program, table, tmp_path / "n", "--time-limit", "0.0001s", "--no-baseline", "--models", "network")
+    assert len(metricfit.load(tmp_path / "n").history_) == 1
 
 
 @pytest.mark.parametrize(("text", "value"), [("90", 90), ("2m", 120), ("1.5h", 5400), ("3s", 3)])
@@ -212,12 +218,12 @@ def test_lengths_of_time(text, value):
 
 def test_ctrl_c_says_how_to_resume_and_resuming_gives_the_same_model(program, table, tmp_path):
     out = tmp_path / "stopped"
-    options = [str(table), "--target", "churn", "--metric", "f1", "--no-baseline", "--max-epochs", "300"]
+    options = [str(table), "--target", "churn", "--metric", "f1", "--max-epochs", "300"]
     command = [sys.executable, "-m", "metricfit", "train", *options, "--out", str(out)]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
-    checkpoint = tmp_path / "stopped.checkpoint" / "metric.pt"
+    checkpoint = tmp_path / "stopped.checkpoint" / "network_ce.pt"
     for _ in range(1200):
         if checkpoint.exists() or process.poll() is not None:
             break

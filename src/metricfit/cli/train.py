@@ -114,8 +114,8 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
     from metricfit.classifier import MetricClassifier
     from metricfit.data import BadDataError, describe_table
     from metricfit.data.columns import formats_to_json
-    from metricfit.distributed import is_first_process, join_processes, wait_for_all
     from metricfit.models import names_of
+    from metricfit.training.processes import is_first_process, join_processes, wait_for_all
     from metricfit.training.recipes import Recipe
 
     join_processes()
@@ -142,7 +142,8 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
     output.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {metric}.")
 
     compared = options["baseline"]
-    share = None if limit is None else limit / (2 if compared else 1)
+    # Measured on other rows, cross-entropy is a run of its own.
+    share = None if limit is None else limit / (2 if compared and held is not None else 1)
     common: dict[str, Any] = {"cv": folds or "auto", "verbose": not output.quiet, "random_state": options["seed"]}
     classifier = MetricClassifier(
         metric, models=models, recipe=recipe, baseline=compared and held is None, checkpoint_dir=checkpoint,

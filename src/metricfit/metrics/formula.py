@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
@@ -186,7 +185,7 @@ class Formula:
 
         ``count`` gives a count by its name; ``undefined`` takes the place of 0/0.
         """
-        count = cache(count)
+        count = _once_each(count)
         if self.whole:  # of the class and the rest as two classes
             cells = [count(name) for name in ("tn", "fp", "fn", "tp")]
             return self.of_matrix(torch.stack(cells, dim=-1).unflatten(-1, (2, 2)), parameters, undefined)
@@ -205,7 +204,7 @@ class Formula:
         return self._value(lambda name: getattr(cm, name), cm, parameters, undefined).squeeze(-1)
 
     def _value(self, count: Any, cm: Any, parameters: Mapping[str, Any], undefined: float) -> Tensor:
-        count = cache(count)
+        count = _once_each(count)
 
         def of_tensors(step: str, *parts: Any) -> _Value:
             if step in COUNTS:
@@ -223,6 +222,18 @@ class Formula:
         value, where = self.replay(of_tensors, parameters)
         result: Tensor = value if where is False else value.masked_fill(where, undefined)
         return result
+
+
+def _once_each(count: Callable[[str], Tensor]) -> Callable[[str], Tensor]:
+    """Take every count once; functools.cache would do, but torch.compile cannot trace it."""
+    taken: dict[str, Tensor] = {}
+
+    def taken_once(name: str) -> Tensor:
+        if name not in taken:
+            taken[name] = count(name)
+        return taken[name]
+
+    return taken_once
 
 
 def one_per_class(value: Any) -> bool:
