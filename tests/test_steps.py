@@ -13,10 +13,10 @@ from metricfit.steps import (
     Identity,
     Linear,
     Sigmoid,
-    Tabulated,
     _slopes,
     get,
 )
+from metricfit.theory import Tabulated
 from tests.helper import plain_step
 
 probability = st.floats(0, 1)

@@ -20,7 +20,7 @@ from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
 from metricfit.data.preprocessing import as_dense, columns_in_words, matches_names, warn_of_unused
 from metricfit.decisions.rules import DecisionRule
-from metricfit.distributed import agreed, group_of, is_first_process, join_processes
+from metricfit.distributed import group_of
 from metricfit.ensemble import PORTFOLIO, judge, mean_of
 from metricfit.labels import Target, check_two_dimensions, combined_weights, read_target, read_truth, row_count
 from metricfit.metrics import Constrained, MetricLike, resolve
@@ -30,6 +30,7 @@ from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoi
 from metricfit.training.explanation import explain
 from metricfit.training.history import Callback, History, callback_list
 from metricfit.training.loop import Problem, TrainingResult, as_device, draw_seed
+from metricfit.training.processes import agreed, is_first_process, join_processes
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, choose_cv, given_splits, group_codes, split_rows
 

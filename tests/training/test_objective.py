@@ -1,5 +1,6 @@
 """The batched loss of all members equals MetricLoss member by member, in value and gradient."""
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -7,8 +8,11 @@ from torch.nn import functional as F
 from metricfit import MetricLoss, metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.losses import SurrogateFBetaLoss
+from metricfit.training.evaluation import Validation
+from metricfit.training.networks import MemberMLP
 from metricfit.training.objective import MemberObjective, Multipliers
 from metricfit.training.recipes import Recipe
+from metricfit.training.rows import TrainingData
 
 CLASSES = {"binary": 2, "multiclass": 4, "multilabel": 3}
 
@@ -126,3 +130,24 @@ def test_multipliers_rise_while_a_constraint_is_missed_and_fall_while_it_holds()
 def test_constraints_on_curves_are_refused():
     with pytest.raises(ValueError, match="constraints are on decisions, not curves"):
         Multipliers(metrics.get("precision[1] subject to auroc >= 0.8"), members=1)
+
+
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+def test_members_trained_by_the_surrogate_are_picked_each_by_its_own_validation_loss(task):
+    _, target, _ = sample(task, members=1, n=40)
+    features = torch.randn(40, 5, generator=torch.Generator().manual_seed(1))
+    data = TrainingData(features, target[0], torch.ones(40))
+    rows = [np.arange(20), np.arange(20, 40)]
+    network = MemberMLP(2, 5, CLASSES[task], (4,), generator=torch.Generator().manual_seed(2))
+    recipe = Recipe("surrogate_fbeta", selection="objective").complete()
+    together = objective(recipe, "f1", task, members=2)
+    validation = Validation(data, rows, CLASSES[task])
+    state = dict(network.named_parameters())
+    key = validation.score(network, state, together, torch.ones(2, dtype=torch.bool)).key
+    assert key.shape == (2,)
+    assert key[0] != key[1]
+    worse = {name: value.detach().clone() for name, value in state.items()}
+    worse["layers.2.weight"][1] += 1
+    changed = validation.score(network, worse, together, torch.ones(2, dtype=torch.bool)).key
+    assert changed[0] == key[0]
+    assert changed[1] != key[1]

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricfit.assess.intervals import Decided, estimate
 from metricfit.decisions.problem import ConstraintLike, Goal, Samples, binary_samples, goal_of
-from metricfit.decisions.threshold import CHUNK, Sweep, best_cut, best_place, infeasible_cuts
+from metricfit.decisions.threshold import CHUNK, Sweep, best_place, feasible_cut
 from metricfit.metrics import MetricLike
 
 __all__ = ["ThresholdUncertainty", "UnstableThresholdWarning", "threshold_uncertainty"]
@@ -99,11 +99,7 @@ def threshold_uncertainty(
     goal = goal_of(metric, subject_to)
     samples = binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
     sweep = Sweep.of(samples)
-    best = best_cut(sweep, goal)
-    if best is None:
-        raise ValueError(f"metric: {goal.metric} is undefined (NaN) at every cut-off.")
-    if best.violation > 0:
-        raise infeasible_cuts(sweep, goal)
+    best = feasible_cut(sweep, goal)
     cuts = _thinned(sweep, best.index)
     chosen, optimism = _resample(samples, sweep, goal, cuts, resamples, random_state)
     if len(chosen) == 0:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse, stats
 
 from metricfit.confusion import ConfusionMatrix
+from metricfit.decisions.problem import computed
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric
 
@@ -166,7 +167,7 @@ def _values(metric: Metric, several: Sequence[Decided], seed: int) -> list[Array
     if metric.judges_scores:
         return _of_scores(metric, several, random)
     rows = several[0]
-    first = [_metric_of(metric, r.confusion) for r in several]
+    first = [computed(metric, r.confusion).numpy() for r in several]
     shape = rows.confusion.matrix.shape
     counts, tables = _cells(several)
     block = max(1, _NUMBERS // max(math.prod(shape), len(counts)))
@@ -177,20 +178,8 @@ def _values(metric: Metric, several: Sequence[Decided], seed: int) -> list[Array
         drawn *= len(rows.truth) / drawn.sum(axis=1, keepdims=True)
         for values, table in zip(found, tables, strict=True):
             matrix = torch.from_numpy(np.asarray(drawn @ table).reshape(-1, *shape))
-            values.append(_metric_of(metric, ConfusionMatrix(matrix, rows.task, rows.labels)))
+            values.append(computed(metric, ConfusionMatrix(matrix, rows.task, rows.labels)).numpy())
     return [np.concatenate(values) for values in found]
-
-
-def _metric_of(metric: Metric, cm: ConfusionMatrix) -> Array:
-    with torch.no_grad():
-        try:
-            values = metric.compute(cm)
-        except RuntimeError:
-            # A user's function with an if on a value cannot be mapped over a batch; ask it matrix by matrix.
-            if not cm.batch_shape:
-                raise
-            values = torch.stack([metric.compute(cm.with_matrix(m)) for m in cm.matrix])
-    return values.double().numpy()
 
 
 def _cells(several: Sequence[Decided]) -> tuple[Array, list[sparse.csr_array]]:

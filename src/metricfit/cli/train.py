@@ -114,8 +114,8 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
     from metricfit.classifier import MetricClassifier
     from metricfit.data import BadDataError, describe_table
     from metricfit.data.columns import formats_to_json
-    from metricfit.distributed import is_first_process, join_processes, wait_for_all
     from metricfit.models import names_of
+    from metricfit.training.processes import is_first_process, join_processes, wait_for_all
     from metricfit.training.recipes import Recipe
 
     join_processes()

@@ -19,8 +19,8 @@ from metricfit.metrics import Constrained, Constraint, Metric, MetricLike
 
 __all__ = [
     "REGULARISATION", "ConstraintLike", "Goal", "InfeasibleError", "Samples", "UntunableError", "binary_samples",
-    "check_decides", "check_probabilities", "class_samples", "goal_of", "label_samples", "plain_array", "score_array",
-    "values_of",
+    "check_decides", "check_probabilities", "class_samples", "computed", "goal_of", "label_samples", "plain_array",
+    "score_array", "values_of",
 ]  # fmt: skip
 
 REGULARISATION = 0.25
@@ -258,8 +258,8 @@ def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[Constraint
     return Goal(objective, tuple(constraints))
 
 
-def values_of(metric: Metric, cm: ConfusionMatrix) -> Tensor:
-    """The metric of every matrix of a batch, in float64, one number each."""
+def computed(metric: Metric, cm: ConfusionMatrix) -> Tensor:
+    """The metric of every matrix of a batch, in float64, whatever its shape."""
     with torch.no_grad():
         try:
             values = metric.compute(cm)
@@ -268,13 +268,20 @@ def values_of(metric: Metric, cm: ConfusionMatrix) -> Tensor:
             if not cm.batch_shape:
                 raise
             flat = cm.matrix.reshape(-1, *cm.matrix.shape[len(cm.batch_shape) :])
-            values = torch.stack([metric.compute(cm.with_matrix(matrix)) for matrix in flat]).reshape(cm.batch_shape)
+            values = torch.stack([metric.compute(cm.with_matrix(matrix)) for matrix in flat])
+            values = values.reshape(*cm.batch_shape, *values.shape[1:])
+    return values.double()
+
+
+def values_of(metric: Metric, cm: ConfusionMatrix) -> Tensor:
+    """The metric of every matrix of a batch, in float64, one number each."""
+    values = computed(metric, cm)
     if values.shape != cm.batch_shape:
         raise ValueError(
             f"metric: {metric} gives {tuple(values.shape[len(cm.batch_shape) :])} numbers a decision; a search needs "
             "one, choose an average or a class."
         )
-    return values.double()
+    return values
 
 
 def check_decides(metric: Metric) -> None:

@@ -18,13 +18,7 @@ from metricfit.metrics import Constraint, ExpectedCost
 __all__ = ["BestRule", "CalibratedRule", "ConstraintValue", "DecisionRule", "argmax_rule", "bayes_rule"]
 
 _FORMAT = "metricfit.decision_rule"
-_PARAMETER = {
-    "argmax": None,
-    "threshold": "threshold",
-    "offsets": "offsets",
-    "costs": "costs",
-    "thresholds": "thresholds",
-}
+_KINDS = ("argmax", "threshold", "offsets", "costs", "thresholds")  # each but arg max names its parameter
 _JUST_OVER_HALF = float(np.nextafter(0.5, 1))
 
 Array = NDArray[np.float64]
@@ -58,8 +52,8 @@ class DecisionRule:
 
     def __post_init__(self) -> None:
         """Check that everything fits together, whether made here or read from a file."""
-        if self.kind not in _PARAMETER:
-            raise ValueError(f"kind: expected one of {', '.join(_PARAMETER)}, got {self.kind!r}.")
+        if self.kind not in _KINDS:
+            raise ValueError(f"kind: expected one of {', '.join(_KINDS)}, got {self.kind!r}.")
         object.__setattr__(self, "classes", _plain_classes(self.classes, self.kind))
         object.__setattr__(self, "parameter", _checked_parameter(self.kind, self.parameter, len(self.classes)))
         if self.metric is not None and not isinstance(self.metric, str):
@@ -150,9 +144,8 @@ class DecisionRule:
     def to_json(self) -> str:
         """The rule as JSON text."""
         content: dict[str, Any] = {"format": _FORMAT, "version": 1, "kind": self.kind, "classes": list(self.classes)}
-        name = _PARAMETER[self.kind]
-        if name is not None:
-            content[name] = self.parameter
+        if self.kind != "argmax":
+            content[self.kind] = self.parameter
         if self.metric is not None:
             content["metric"] = self.metric
         return json.dumps(content, allow_nan=False)
@@ -169,13 +162,12 @@ class DecisionRule:
         if content.get("version") != 1:
             raise ValueError(f"rule: expected version 1, got {content.get('version')!r}; upgrade metricfit.")
         kind, classes = content.get("kind"), content.get("classes")
-        if not isinstance(kind, str) or kind not in _PARAMETER or not isinstance(classes, list):
+        if not isinstance(kind, str) or kind not in _KINDS or not isinstance(classes, list):
             raise ValueError(f"rule: expected a known kind and a list of classes, got {kind!r} and {classes!r}.")
-        name = _PARAMETER[kind]
-        expected = {"format", "version", "kind", "classes", "metric"} | ({name} if name else set())
+        expected = {"format", "version", "kind", "classes", "metric"} | ({kind} - {"argmax"})
         if unknown := set(content) - expected:
             raise ValueError(f"rule: unknown fields {sorted(unknown)} in a rule of kind {kind!r}.")
-        return cls(kind, tuple(classes), content.get(name) if name else None, content.get("metric"))
+        return cls(kind, tuple(classes), content.get(kind), content.get("metric"))
 
     def _class_array(self) -> NDArray[Any]:
         kinds = {type(c) for c in self.classes}
@@ -376,15 +368,12 @@ def bayes_rule(costs: ArrayLike, classes: Sequence[Hashable] | None = None) -> D
     if not np.isfinite(matrix).all():
         raise ValueError("costs: expected finite numbers.")
     names = tuple(range(len(matrix))) if classes is None else tuple(classes)
+    spec = str(ExpectedCost(matrix=matrix.tolist()))
     if len(matrix) == 2:
         alarm, miss = float(matrix[0, 1] - matrix[0, 0]), float(matrix[1, 0] - matrix[1, 1])
         if alarm > 0 and miss > 0:
-            return DecisionRule.at_threshold(alarm / (alarm + miss), names, metric=_cost_spec(matrix))
-    return DecisionRule.from_costs(matrix.tolist(), names, metric=_cost_spec(matrix))
-
-
-def _cost_spec(matrix: Array) -> str:
-    return str(ExpectedCost(matrix=matrix.tolist()))
+            return DecisionRule.at_threshold(alarm / (alarm + miss), names, metric=spec)
+    return DecisionRule.from_costs(matrix.tolist(), names, metric=spec)
 
 
 def _no_constant(name: str) -> Any:
@@ -403,8 +392,7 @@ def _plain_classes(classes: Sequence[Any], kind: str) -> tuple[Any, ...]:
 
 
 def _checked_parameter(kind: str, parameter: Any, size: int) -> Any:
-    name = _PARAMETER[kind]
-    if name is None:
+    if kind == "argmax":
         if parameter is not None:
             raise ValueError(f"parameter: arg max has none, got {parameter!r}.")
         return None
@@ -414,7 +402,7 @@ def _checked_parameter(kind: str, parameter: Any, size: int) -> Any:
     except ValueError:
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "iuf" or array.shape != shape or not np.isfinite(array).all():
-        raise ValueError(f"{name}: expected finite numbers of shape {shape}, got {parameter!r}.")
+        raise ValueError(f"{kind}: expected finite numbers of shape {shape}, got {parameter!r}.")
     values = array.astype(np.float64).tolist()
     if kind == "threshold":
         return float(values)

@@ -31,8 +31,8 @@ from metricfit.metrics import Constraint, ExpectedCost, Metric, MetricLike
 from metricfit.metrics import get as get_metric
 
 __all__ = [
-    "CHUNK", "Cut", "Sweep", "ThresholdCurve", "best_cut", "best_place", "best_rule", "best_threshold", "infeasible",
-    "infeasible_cuts", "score_sweep", "tuned_rule",
+    "CHUNK", "Cut", "Sweep", "ThresholdCurve", "best_cut", "best_place", "best_rule", "best_threshold", "feasible_cut",
+    "infeasible", "infeasible_cuts", "score_sweep", "tuned_rule",
 ]  # fmt: skip
 
 CHUNK = 8000
@@ -235,11 +235,7 @@ def best_threshold(
 
         alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
         allowed, certified = certify_cuts(sweep, goal.constraints, alpha)
-    cut = best_cut(sweep, goal, allowed=allowed)
-    if cut is None:
-        raise ValueError(f"metric: {goal.metric} is undefined (NaN) at every cut-off.")
-    if cut.violation > 0:
-        raise infeasible_cuts(sweep, goal)
+    cut = feasible_cut(sweep, goal, allowed)
     cm = sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0])
     threshold = sweep.threshold(cut.index, low=certified is not None)
     return BestRule.of(
@@ -250,6 +246,16 @@ def best_threshold(
         confidence=confidence,
         cutoffs=len(sweep),
     )
+
+
+def feasible_cut(sweep: Sweep, goal: Goal, allowed: NDArray[np.bool_] | None = None) -> Cut:
+    """The best cut-off that meets the constraints; an error where there is none."""
+    cut = best_cut(sweep, goal, allowed=allowed)
+    if cut is None:
+        raise ValueError(f"metric: {goal.metric} is undefined (NaN) at every cut-off.")
+    if cut.violation > 0:
+        raise infeasible_cuts(sweep, goal)
+    return cut
 
 
 def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what: str = "cut-off") -> InfeasibleError:

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
-from metricfit.distributed import is_first_process
 from metricfit.training.history import EpochEnd
+from metricfit.training.processes import is_first_process
 
 __all__ = ["MLflow", "TensorBoard", "WandB"]
 

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from metricfit.distributed import agreed, average_gradients, group_of, is_first_process, share_of_batch
+from metricfit.distributed import group_of
 from metricfit.inputs import Task
 from metricfit.metrics import Metric
 from metricfit.training.checkpoint import CheckpointFile
@@ -33,6 +33,7 @@ from metricfit.training.optimiser import (
     make_optimiser,
     take_step,
 )
+from metricfit.training.processes import agreed, average_gradients, is_first_process, share_of_batch
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import BatchOrder, Split, TrainingData, strata, take_rows
 

@@ -22,12 +22,13 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
 from metricfit.data.preprocessing import columns_in_words, warn_of_unused
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, share_of_rows
-from metricfit.distributed import agreed, group_of, is_first_process, join_processes
+from metricfit.distributed import group_of
 from metricfit.inputs import Task
 from metricfit.metrics import resolve
 from metricfit.training.history import EpochEnd, EpochRecord, callback_list, progress_bar
 from metricfit.training.loop import Problem, Trainer, as_device, draw_seed
 from metricfit.training.optimiser import BestMembers, WeightAverage
+from metricfit.training.processes import agreed, is_first_process, join_processes
 from metricfit.training.rows import BatchOrder, Split, TrainingData
 
 if TYPE_CHECKING:

@@ -1,0 +1,90 @@
+"""The processes that train one network together: join them, share the batches, average the gradients."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+
+from metricfit.distributed import add_up, group_of
+
+__all__ = ["agreed", "average_gradients", "is_first_process", "join_processes", "share_of_batch", "wait_for_all"]
+
+TIMEOUT = timedelta(minutes=10)
+"""A process that has not answered for so long is taken for lost; one that has ended is noticed at once."""
+
+
+def join_processes() -> None:
+    """Join the processes that ``torchrun`` started, until this one ends; nothing where there is only this one.
+
+    A group that exists already is used.
+    """
+    started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
+    if not started or not distributed.is_available() or distributed.is_initialized():
+        return
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    distributed.init_process_group(backend, timeout=TIMEOUT)
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+def is_first_process() -> bool:
+    """Whether this process is the one that writes and prints: the first, or the only one.
+
+    >>> is_first_process()
+    True
+    """
+    return group_of("auto", training=True) is None or distributed.get_rank() == 0
+
+
+def wait_for_all() -> None:
+    """Wait until every process has come here."""
+    group = group_of("auto", training=True)
+    if group is not None:
+        distributed.barrier(group)
+
+
+def agreed(value: Tensor, group: Any) -> Tensor:
+    """The first process's value, so that all decide the same though their last digits may differ."""
+    if group is None:
+        return value
+    shared = value.detach().clone()
+    distributed.broadcast(shared, src=0, group=group)
+    return shared
+
+
+def share_of_batch(size: int, group: Any) -> slice:
+    """The part of a batch of so many samples that this process takes; sizes differ by one at most.
+
+    >>> share_of_batch(10, None)
+    slice(0, 10, None)
+    """
+    if group is None:
+        return slice(0, size)
+    rank, processes = distributed.get_rank(group), distributed.get_world_size(group)
+    return slice(size * rank // processes, size * (rank + 1) // processes)
+
+
+def average_gradients(parameters: Iterable[nn.Parameter], group: Any) -> None:
+    """Replace the gradients by their mean over the group, in one message.
+
+    :mod:`metricfit.distributed` says why the mean.
+    """
+    if group is None:
+        return
+    wanted = [parameter for parameter in parameters if parameter.requires_grad]
+    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in wanted]
+    packed = torch.cat([gradient.flatten() for gradient in gradients])
+    add_up(packed, group)
+    packed /= distributed.get_world_size(group)
+    for parameter, mean in zip(wanted, packed.split([p.numel() for p in wanted]), strict=True):
+        parameter.grad = mean.reshape(parameter.shape)
