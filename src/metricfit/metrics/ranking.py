@@ -10,10 +10,10 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from metricfit.confusion import ConfusionMatrix, Counts
+from metricfit.confusion import ConfusionMatrix, Counts, Grid
 from metricfit.inputs import safe_divide
-from metricfit.metrics.base import EVERY_CUT_OFF, ClassMetric, DerivedMetric, Metric, quote, spell
-from metricfit.metrics.constraints import Constrained
+from metricfit.metrics.algebra import Constrained, DerivedMetric
+from metricfit.metrics.base import EVERY_CUT_OFF, ClassMetric, Metric, quote, spell
 from metricfit.metrics.registry import get, register
 
 __all__ = ["AUPRC", "AUROC", "ThresholdMean"]
@@ -56,11 +56,11 @@ class _AreaMetric(ClassMetric):
         _check_grid(self)
 
     @property
-    def thresholds(self) -> tuple[float, ...]:
+    def thresholds(self) -> tuple[float, ...]:  # type: ignore[override]
         return _grid(self.grid)
 
-    def score_grids(self) -> set[tuple[float, ...] | None]:
-        return {EVERY_CUT_OFF}
+    def grids(self, *, exact: bool = False) -> set[Grid]:
+        return {EVERY_CUT_OFF if exact else self.thresholds}
 
     def of_classes(self, cm: ConfusionMatrix) -> Tensor:
         if not cm.batch_shape:
@@ -164,7 +164,7 @@ class ThresholdMean(DerivedMetric):
         return cast("Metric", self.metric)  # __post_init__ has read the spec
 
     @property
-    def thresholds(self) -> tuple[float, ...]:
+    def thresholds(self) -> tuple[float, ...]:  # type: ignore[override]
         """The grid."""
         return _grid(self.grid)
 
