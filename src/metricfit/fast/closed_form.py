@@ -128,7 +128,8 @@ def _where(compare: Any, u: Tensor, bound: Any) -> Tensor:
 
 def _above(total: Tensor, points: Points) -> Tensor:
     """How far p = 1 lies over the middle. The step rises by delta there, and only the largest can be there."""
-    return (total - points.end).clamp_min_(torch.finfo(total.dtype).tiny)
+    distance: Tensor = total - points.end
+    return distance.clamp_min_(torch.finfo(total.dtype).tiny)
 
 
 def pull_back_block(g: Tensor, share: Tensor, block: Counted, points: Points, *, is_fixed: bool) -> Tensor:
