@@ -198,6 +198,8 @@ def test_every_command_has_help_in_which_brackets_survive(program, command):
     assert "--json" in text
     if command in ("train", "tune"):
         assert "recall[yes]" in " ".join(text.split())
+    if command == "export":
+        assert "numbers as double" in " ".join(text.replace("│", " ").split()), "as the graph's inputs are"
 
 
 def test_help_imports_nothing_heavy():
