@@ -155,6 +155,8 @@ def test_metrics_lists_all_and_shows_one(program):
     assert all(m["formula"] and m["summary"] for m in listed)
     out = program("metrics", "matthews_corrcoef")
     assert "range      -1 to 1" in out
+    assert "parameters average=auto, label=None, zero_division=0, beta=2\n" in program("metrics", "f2")
+    assert "reference  sklearn.metrics.roc_auc_score\n" in program("metrics", "roc_auc")
     program("metrics", "mmc", code=2)
     assert "did you mean 'mcc'" in program.err
 
@@ -200,6 +202,8 @@ def test_every_command_has_help_in_which_brackets_survive(program, command):
     assert "--json" in text
     if command in ("train", "tune"):
         assert "recall[yes]" in " ".join(text.split())
+    if command == "export":
+        assert "numbers as double" in " ".join(text.replace("│", " ").split()), "as the graph's inputs are"
 
 
 def test_help_imports_nothing_heavy():

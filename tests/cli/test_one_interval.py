@@ -27,8 +27,16 @@ def test_one_number_one_interval_everywhere(program, table, tmp_path, validated)
     # Python: the report of the folds, and the assessment of the held-out scores
     found, verdicts = assess_held_out(back.metric_, back.held_out_, back.classes_.tolist())
     assert (found.estimate.value, found.estimate.low, found.estimate.high) == ends(ours)
-    assert [v.rival.estimate.value for v in verdicts] == [row["value"] for row in told["held_out"][:-1]]
-    assert [v.rival.estimate.low for v in verdicts] == pytest.approx([row["low"] for row in told["held_out"][:-1]])
+    rows = {row["model"]: row for row in told["held_out"]}
+    for v in verdicts:
+        rival = v.rival.estimate
+        assert (rival.value, rival.low, rival.high) == ends(rows[v.rival.name])
+    board = back.leaderboard_.set_index("model")
+    singles = [name for name in rows if name in board.index and name != ours["model"]]
+    assert len(singles) == (0 if validated else 1), "the best single model"
+    assert not set(rows) - {v.rival.name for v in verdicts} - {*singles, ours["model"]}
+    for name in singles:
+        assert tuple(board.loc[name, ["value", "low", "high"]]) == ends(rows[name])
     if validated:
         evaluated = json.loads(program("evaluate", tmp_path / "model", new, "--metric", "f1[yes]", "--json"))
         assert ends(evaluated["metrics"]["f1[yes]"]) == (ours["value"], ours["low"], ours["high"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.metrics import Combination, Constant
-from metricfit.metrics.arithmetic import combine
+from metricfit.metrics.algebra import combine
 
 R, P, FPR = metrics.Recall(1), metrics.Precision(1), metrics.FalsePositiveRate(1)
 MATRIX = torch.tensor([[5.0, 1.0], [2.0, 3.0]], dtype=torch.float64)

@@ -29,11 +29,20 @@ def test_train_writes_the_page_and_report_writes_it_again(program, model, tmp_pa
     load(model)
     page = show(before)
     value = float(page.get_attribute("#answer-table tr.own td.big", "data-value"))
-    report = load(model).validation_report_.set_index("model")["value"]
-    assert value == pytest.approx(report["trained on the metric"])
+    back = load(model)
+    report = back.validation_report_.set_index("model")["value"]
+    assert value == pytest.approx(report["portfolio"])
     rows = page.locator("#answer-table td.big")
     found = [float(rows.nth(i).get_attribute("data-value")) for i in range(rows.count())]
     assert found[1:] == pytest.approx([report["cross-entropy, arg max"], report["cross-entropy, tuned rule"]])
+    board = page.locator("#leaderboard-table tbody tr")
+    shown = [board.nth(i).inner_text() for i in range(board.count())]
+    for row, text in zip(back.leaderboard_.itertuples(), shown, strict=True):
+        assert text.startswith(row.model), shown
+        assert f"{row.value:.4f}" in text
+        assert f"{row.low:.3f} to {row.high:.3f}" in text
+        assert f"{100 * row.weight:.1f} %" in text
+        assert f"{row.fit_seconds:.1f}" in text
     assert "18 to" in page.inner_text("#column-table"), "what the columns held"
 
 

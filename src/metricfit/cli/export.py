@@ -26,7 +26,7 @@ def command(
 ) -> None:
     """Write a model for use without Python: preprocessing, network and decision rule as one ONNX graph.
 
-    Each column is an input of its own, of shape (rows, 1): numbers as float32 with NaN for gaps, categories as text
+    Each column is an input of its own, of shape (rows, 1): numbers as double with NaN for gaps, categories as text
     with the empty text for gaps, dates as days since 2000-01-01. Outputs are the label and the probabilities.
 
     Example: metricfit export model --format onnx --out model.onnx

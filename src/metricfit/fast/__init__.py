@@ -47,7 +47,7 @@ Array = np.ndarray[Any, Any]
 MATRIX_UP_TO = 4096
 """From this many classes on no matrix is counted."""
 
-ROWS_FROM = 128
+ROWS_FROM = 64
 """From this many classes on a row alone fills the vector registers."""
 
 SERIAL_ELEMENTS = 2**16
@@ -274,7 +274,7 @@ class _Call:
         form: Any = self.form
         losses = torch.empty(self.number) if self.members else torch.empty(())
         samples, classes = logits.shape[:2]
-        status = _small_kernel()(
+        status = _kernels()[0].losses_and_gradient(
             logits.data_ptr(),
             target.data_ptr(),
             0 if sample_weight is None else sample_weight.data_ptr(),
@@ -325,10 +325,10 @@ def _as_vector(weights: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 
 @cache
-def _small_kernel() -> Any:
-    from metricfit.fast.lanes import losses_and_gradient  # brings numba
+def _kernels() -> tuple[Any, Any]:
+    from metricfit.fast import lanes, rows  # both bring numba
 
-    return losses_and_gradient
+    return lanes, rows
 
 
 class FastLoss(torch.autograd.Function):
@@ -366,17 +366,6 @@ def numba_is_here() -> bool:
     except ImportError:
         return False
     return True
-
-
-@cache
-def _kernels(by_row: bool) -> tuple[Any, Any]:
-    if by_row:
-        from metricfit.fast import rows
-
-        return rows.count_rows, rows.pull_back_rows
-    from metricfit.fast import lanes
-
-    return lanes.count_lanes, lanes.pull_back_lanes
 
 
 class CompiledBatch:
@@ -419,16 +408,16 @@ class CompiledBatch:
         self.parts = parts = parts_of(samples // self.members, classes, self.members)
         shape = (3 if by_class else classes, classes)
         counts = np.zeros((len(parts), *shape))  # in float64, also in order that both are compiled once
-        self.kept, self.places = np.empty((samples, 4), array.dtype), np.empty((samples, 2), np.int32)
+        self.kept = np.empty((4, samples), array.dtype)
         empty = np.empty(0, array.dtype)
-        kernel = _kernels(array.ndim == 2)[0]
+        kernel = _kernels()[1].count_rows if array.ndim == 2 else _kernels()[0].count_lanes
         arguments = (
             array, self.target,
             empty if self.weight is None else self.weight.numpy(),
             empty if self.class_weight is None else self.class_weight.numpy(),
             self.ignore, self.points, parts,
         )  # fmt: skip
-        results = (by_class, counts, keeps, out, self.kept, self.places)
+        results = (by_class, counts, keeps, out, self.kept)
         if run(lambda begin, end: kernel(*arguments, begin, end, *results), samples * classes, len(parts)):
             return None
         if len(parts) == self.members:
@@ -443,9 +432,9 @@ class CompiledBatch:
         result: Tensor
         result, self.gradient = self.gradient, None  # type: ignore[assignment]
         out = samples_and_classes(result)
-        kernel = _kernels(out.ndim == 2)[1]
+        kernel = _kernels()[1].pull_back_rows if out.ndim == 2 else _kernels()[0].pull_back_lanes
         arguments = (self.target, self.points, self.parts)
-        others = (by_class, gradient.to(result.dtype).numpy(), self.is_fixed, self.kept, self.places, out)
+        others = (by_class, gradient.to(result.dtype).numpy(), self.is_fixed, self.kept, out)
         run(lambda begin, end: kernel(*arguments, begin, end, *others), out.size, len(self.parts))
         return result
 
@@ -454,11 +443,9 @@ def samples_and_classes(scores: Tensor) -> Array:
     """(samples, d) where classes lie side by side and are many, else (N, d, L); never a copy of dense scores."""
     array: Array = scores.numpy()
     classes = array.shape[1]
-    if array.ndim > 2:
-        if array.flags.c_contiguous:
-            return array.reshape(len(array), classes, -1)
-        array = np.moveaxis(array, 1, -1).reshape(-1, classes)  # channels last
-    return array if classes >= ROWS_FROM else array[:, :, None]
+    if array.ndim > 2 and not array.flags.c_contiguous:  # channels last
+        array = np.moveaxis(array, 1, -1).reshape(-1, classes)
+    return array if array.ndim == 2 and classes >= ROWS_FROM else array.reshape(len(array), classes, -1)
 
 
 def parts_of(samples: int, classes: int, members: int = 1) -> Array:

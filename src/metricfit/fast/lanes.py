@@ -1,8 +1,7 @@
-"""Few classes, or classes apart in memory: ``LANES`` samples at once, every loop vectorised over them.
+"""Few classes, or classes apart in memory: a block of samples at once, every loop vectorised over them.
 
 Scores are (N, d, L): rows of samples (L = 1), or images with their classes in front, read where they lie. A block of
-samples is brought into a (d, LANES) buffer. Between the two passes the gradient's memory holds the block as it is.
-Sums live in arrays of their own: without that LLVM no longer vectorises the loops.
+samples is brought into a (d, width) buffer. Between the two passes the gradient's memory holds the block as it is.
 
 In a small batch the calls between Python, NumPy and torch cost more than the samples. So it takes one call from logits
 to losses and gradient, :func:`losses_and_gradient`, which gets tensors as addresses.
@@ -36,11 +35,17 @@ DELTA, LOW, MIDDLE, START, END = 0, 1, 2, 3, 4
 """Positions in ``points``: see :class:`metricfit.fast.closed_form.Points`."""
 
 LARGEST, TOTAL, INVERSE, SHARE = 0, 1, 2, 3
-"""What a sample keeps for the backward pass, besides the places of its two largest scores: the largest u, the sum of
-all u, 1 / sum of steps, and that times its weight."""
+"""What a sample keeps for the backward pass: the largest u, the sum of all u, 1 / sum of steps, and that times its
+weight."""
 
-LANES = 32
-"""Samples that are worked on at once. Few enough that a block of some classes stays in the first cache."""
+BLOCK = 8192
+"""Scores that are worked on at once: few enough that a block stays in the first cache."""
+
+TILE = 64
+"""Classes that are brought into a block, and out of it, at once: their lines stay in the first cache too."""
+
+SUMS = {"reassoc", "nsz"}
+"""Only sums may be reordered: NaN must stay NaN, and u - 1 be taken as written."""
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -97,59 +102,43 @@ def exponential(x: Any, points: Any) -> Any:
 
 
 @compiled()
-def step_at(u: Any, low: Any, middle: Any, start: Any, top: Any, one: Any) -> Any:
-    """The step at u, held at ``top`` = 1 - delta over the middle, where only the largest can lie."""
+def step_at(u: Any, low: Any, middle: Any, start: Any, end: Any, top: Any, rate: Any, one: Any) -> Any:
+    """The step at u: the slope is ``low`` up to ``start``, ``middle`` up to ``end`` and its ``top``, then ``rate``."""
     inside = one / (one + one) + (u - one) * middle
-    inside = inside if inside < top else top
+    inside = top + (u - end) * rate if u > end else inside
     return low * u if u < start else inside
 
 
 @compiled()
-def slope_at(u: Any, low: Any, middle: Any, start: Any, end: Any, zero: Any) -> Any:
+def slope_at(u: Any, low: Any, middle: Any, start: Any, end: Any, rate: Any) -> Any:
     """The derivative of that with respect to u."""
-    inside = middle if u <= end else zero
+    inside = rate if u > end else middle
     return low if u < start else inside
 
 
 @compiled()
-def over_of(largest: Any, total: Any, points: Any) -> tuple[Any, Any]:
-    """How far the largest lies over the middle, as a part of the distance from there to p = 1; and that distance."""
+def above(total: Any, points: Any) -> Any:
+    """How far p = 1 lies over the middle. The step rises by delta there, and only the largest can be there."""
+    least, distance = points.dtype.type(1e-37), total - points[END]
+    return distance if distance > least else least
+
+
+@compiled()
+def almost_two(points: Any) -> Any:
+    """2 but for some roundings. Less the largest it is a bound that the second largest u = 2 - the largest reaches."""
     number = points.dtype.type
-    above = max(total - points[END], number(1e-37))
-    return max(largest - points[END], number(0)) / above, above
+    return number(2) - number(4) * (np.nextafter(number(1), number(2)) - number(1))
 
 
 @compiled()
-def column(scores: Any) -> Any:
-    """One number for each of the samples that are worked on at once."""
-    return np.zeros(LANES, scores.dtype)
+def _width(classes: int) -> int:
+    """How many samples are worked on at once."""
+    return max(32, min(256, BLOCK // classes // 32 * 32))
 
 
 @compiled()
-def two_largest(block: Any, lines: int, first: Any, second: Any, at_first: Any, at_second: Any) -> None:
-    """The two largest of every column of a (lines, LANES) block, and in which line they are; of ties the first.
-
-    A maximum that stays is written as ``+ zero``: without it LLVM no longer vectorises the loop.
-    """
-    number = block.dtype.type
-    zero = number(0)
-    for r in range(len(first)):
-        first[r] = second[r] = -np.inf
-        at_first[r] = at_second[r] = zero
-    for k in range(lines):
-        at, line = k * LANES, number(k)
-        for r in range(len(first)):
-            x, a, b, i, j = block[at + r], first[r], second[r], at_first[r], at_second[r]
-            lower, place = (a, i) if x > a else (x, line)
-            first[r] = x if x > a else a + zero
-            at_first[r] = line if x > a else i + zero
-            second[r] = lower if lower > b else b + zero
-            at_second[r] = place if lower > b else j + zero
-
-
-@compiled()
-def _size_of_block(position: int, stop: int, length: int) -> int:
-    size = min(LANES, stop - position)
+def _size_of_block(position: int, stop: int, length: int, width: int) -> int:
+    size = min(width, stop - position)
     return min(size, length - position % length) if length > 1 else size
 
 
@@ -157,51 +146,59 @@ def _size_of_block(position: int, stop: int, length: int) -> int:
 def _load(scores: Any, position: int, size: int, block: Any) -> None:
     classes, length = scores.shape[1], scores.shape[2]
     if length == 1:
-        for r in range(size):
-            row = scores[position + r, :, 0]
-            for k in range(classes):
-                block[k * LANES + r] = row[k]
+        for begin in range(0, classes, TILE):
+            lines = block[begin : begin + TILE]
+            for r in range(size):
+                row = scores[position + r, begin : begin + TILE, 0]
+                for k in range(len(row)):
+                    lines[k, r] = row[k]
     else:
         image = scores[position // length, :, position % length :]
         for k in range(classes):
-            line = image[k]
+            line, into = image[k], block[k]
             for r in range(size):
-                block[k * LANES + r] = line[r]
+                into[r] = line[r]
 
 
 @compiled()
 def _store(block: Any, position: int, size: int, out: Any) -> None:
     classes, length = out.shape[1], out.shape[2]
     if length == 1:
-        for r in range(size):
-            row = out[position + r, :, 0]
-            for k in range(classes):
-                row[k] = block[k * LANES + r]
+        for begin in range(0, classes, TILE):
+            lines = block[begin : begin + TILE]
+            for r in range(size):
+                row = out[position + r, begin : begin + TILE, 0]
+                for k in range(len(row)):
+                    row[k] = lines[k, r]
     else:
         image = out[position // length, :, position % length :]
         for k in range(classes):
-            line = image[k]
+            line, source = image[k], block[k]
             for r in range(size):
-                line[r] = block[k * LANES + r]
+                line[r] = source[r]
+
+
+@compiled()
+def _whole_block(out: Any, position: int, size: int, block: Any) -> Any:
+    """The place of a whole block of rows in the gradient's memory, where it is kept as it is; else nothing."""
+    flat = out.reshape(-1)
+    return flat[position * out.shape[1] :][: block.size if out.shape[2] == 1 and size == block.shape[1] else 0]
 
 
 @compiled()
 def _keep(block: Any, position: int, size: int, out: Any) -> None:
-    """Whole blocks of rows are kept as they are, so that they need not be brought into order twice."""
-    if out.shape[2] == 1 and size == LANES:
-        flat = out.reshape(-1)[position * out.shape[1] :]
-        for j in range(len(block)):
-            flat[j] = block[j]
+    place = _whole_block(out, position, size, block)
+    if len(place):
+        place[:] = block.reshape(-1)
     else:
         _store(block, position, size, out)
 
 
 @compiled()
 def _recall(out: Any, position: int, size: int, block: Any) -> None:
-    if out.shape[2] == 1 and size == LANES:
-        flat = out.reshape(-1)[position * out.shape[1] :]
-        for j in range(len(block)):
-            block[j] = flat[j]
+    place = _whole_block(out, position, size, block)
+    if len(place):
+        block.reshape(-1)[:] = place
     else:
         _load(out, position, size, block)
 
@@ -211,15 +208,15 @@ def _weigh(
     target: Any, weight: Any, class_weight: Any, ignore: int, position: int, size: int, block: Any, weights: Any
 ) -> int:
     """The weights of a block, unless labels or weights are wrong; what is ignored becomes 0, even NaN."""
-    classes = len(block) // LANES
+    classes, width = block.shape
     number = block.dtype.type
     zero, one = number(0), number(1)
-    for r in range(LANES):
+    for r in range(width):
         label = target[position + r] if r < size else ignore
         if label == ignore:
             weights[r] = zero
             for k in range(classes):
-                block[k * LANES + r] = zero
+                block[k, r] = zero
             continue
         if label < 0 or label >= classes:
             return NO_SUCH_CLASS
@@ -233,21 +230,18 @@ def _weigh(
 
 
 @compiled()
-def _units(block: Any, h: Any, first: Any, largest: Any, points: Any, total: Any, steps: Any) -> None:
-    """Scores in ``block`` to u, their steps into ``h``; the sums of both."""
-    one = points.dtype.type(1)
-    low, middle, start, top = points[LOW], points[MIDDLE], points[START], one - points[DELTA]
-    for r in range(len(first)):
-        total[r] = steps[r] = one - one
-    for k in range(len(block) // LANES):
-        at = k * LANES
+def two_largest(block: Any, first: Any, second: Any) -> None:
+    """Of each sample. A maximum that stays is written as ``+ zero``: without it LLVM no longer vectorises the loop."""
+    zero = block.dtype.type(0)
+    first[:] = -np.inf
+    second[:] = -np.inf
+    for k in range(len(block)):
+        line = block[k]
         for r in range(len(first)):
-            u = exponential(block[at + r] - first[r], points) * largest[r]
-            y = step_at(u, low, middle, start, top, one)
-            block[at + r] = u
-            h[at + r] = y
-            total[r] += u
-            steps[r] += y
+            x, a, b = line[r], first[r], second[r]
+            lower = a if x > a else x
+            first[r] = x if x > a else a + zero
+            second[r] = lower if lower > b else b + zero
 
 
 @compiled()
@@ -258,131 +252,180 @@ def _largest_units(first: Any, second: Any, points: Any, largest: Any) -> None:
 
 
 @compiled()
-def _finish(largest: Any, total: Any, steps: Any, weights: Any, points: Any, extra: Any, share: Any) -> None:
-    """What the largest has over the middle, added to the steps; 1 / steps in their place, and the samples' shares."""
-    one = points.dtype.type(1)
-    for r in range(len(largest)):
-        over, _ = over_of(largest[r], total[r], points)
-        extra[r] = points[DELTA] * over
-        steps[r] = one / (steps[r] + extra[r])
-        share[r] = steps[r] * weights[r]
+def _units(block: Any, first: Any, largest: Any, points: Any, total: Any, steps: Any) -> None:
+    """Scores to u in place; the sums of u and of their steps, which are held at the end of the middle."""
+    zero, one = points.dtype.type(0), points.dtype.type(1)
+    low, middle, start, end = points[LOW], points[MIDDLE], points[START], points[END]
+    top = one - points[DELTA]
+    total[:] = zero
+    steps[:] = zero
+    for k in range(len(block)):
+        line = block[k]
+        for r in range(len(first)):
+            u = exponential(line[r] - first[r], points) * largest[r]
+            line[r] = u
+            total[r] += u
+            steps[r] += step_at(u, low, middle, start, end, top, zero, one)
 
 
 @compiled()
-def _add(h: Any, share: Any, sums: Any) -> None:
-    for k in range(len(h) // LANES):
-        at = k * LANES
-        for r in range(len(share)):
-            sums[at + r] += h[at + r] * share[r]
+def _finish(largest: Any, total: Any, steps: Any, weights: Any, points: Any, rate: Any, share: Any) -> int:
+    """1 / steps in their place, the slopes over the middle and the samples' shares; how many samples are finite."""
+    zero, one = points.dtype.type(0), points.dtype.type(1)
+    finite = 0
+    for r in range(len(steps)):
+        rate[r] = points[DELTA] / above(total[r], points)
+        over = largest[r] - points[END]
+        steps[r] = one / (steps[r] + (over if over > zero else zero) * rate[r])
+        share[r] = steps[r] * weights[r]
+        finite += steps[r] > zero
+    return finite
+
+
+@compiled(fastmath=SUMS)
+def _sum_of_steps(line: Any, share: Any, rate: Any, points: Any) -> Any:
+    """The steps of a class, each times its sample's share."""
+    one = points.dtype.type(1)
+    low, middle, start, end = points[LOW], points[MIDDLE], points[START], points[END]
+    top, total = one - points[DELTA], one - one
+    for r in range(len(line)):
+        total += share[r] * step_at(line[r], low, middle, start, end, top, rate[r], one)
+    return total
 
 
 @compiled()
 def count_lanes(
     scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, begin: int,
-    end: int, by_class: bool, counts: Any, keeps: bool, out: Any, kept: Any, places: Any,
+    end: int, by_class: bool, counts: Any, keeps: bool, out: Any, kept: Any,
 ) -> int:  # fmt: skip
     """Count the samples of the parts from ``begin`` to ``end``, unless labels, weights or scores are wrong.
 
     Scores are logits (N, d, L); target and weights belong to the N·L samples, and weights may be empty. A part is its
     first sample, last sample + 1 and member, (P, 3); points are one row per member. ``by_class`` counts are hits, true
     and predicted weights, (P, 3, d) in float64, else matrices (P, d, d). If ``keeps``, ``out`` is the memory of the
-    gradient, like scores: it holds u until then. ``kept`` (N·L, 4) is for the gradient too, and so are ``places``
-    (N·L, 2): where the two largest are.
+    gradient, like scores: it holds u until then. ``kept`` (4, N·L) is for the gradient too.
     """
     classes, length = scores.shape[1], scores.shape[2]
-    number = points.dtype.type
-    zero = number(0)
-    block, h = np.zeros(classes * LANES, scores.dtype), np.zeros(classes * LANES, scores.dtype)
-    sums = np.zeros(classes * LANES, scores.dtype)
-    first, second, at_first, at_second = column(scores), column(scores), column(scores), column(scores)
-    total, steps, largest, extra = column(scores), column(scores), column(scores), column(scores)
-    share, weights = column(scores), column(scores)
+    one = points.dtype.type(1)
+    width = _width(classes)
+    block, columns = np.zeros((classes, width), scores.dtype), np.zeros((8, width), scores.dtype)
+    first, second, largest, total, steps, rate, share, weights = (
+        columns[0], columns[1], columns[2], columns[3], columns[4], columns[5], columns[6], columns[7],
+    )  # fmt: skip
     for part in range(begin, end):
         mine, cells = points[parts[part, 2]], counts[part]
         position, stop = parts[part, 0], parts[part, 1]
+        low, middle, start, edge, top = mine[LOW], mine[MIDDLE], mine[START], mine[END], one - mine[DELTA]
         while position < stop:
-            size = _size_of_block(position, stop, length)
+            size = _size_of_block(position, stop, length, width)
             _load(scores, position, size, block)
             status: int = _weigh(target, weight, class_weight, ignore, position, size, block, weights)
             if status:
                 return status
-            two_largest(block, classes, first, second, at_first, at_second)
+            two_largest(block, first, second)
             _largest_units(first, second, mine, largest)
-            _units(block, h, first, largest, mine, total, steps)
-            _finish(largest, total, steps, weights, mine, extra, share)
+            _units(block, first, largest, mine, total, steps)
+            if _finish(largest, total, steps, weights, mine, rate, share) < width:
+                return NOT_FINITE
+            span = slice(position, position + size)
+            kept[LARGEST, span], kept[TOTAL, span] = largest[:size], total[:size]
+            kept[INVERSE, span], kept[SHARE, span] = steps[:size], share[:size]
             for r in range(size):
-                i = position + r
-                if not steps[r] > zero:
-                    return NOT_FINITE
-                places[i, 0], places[i, 1] = int(at_first[r]), int(at_second[r])
-                kept[i, LARGEST], kept[i, TOTAL], kept[i, INVERSE], kept[i, SHARE] = (
-                    largest[r], total[r], steps[r], share[r],
-                )  # fmt: skip
-                h[places[i, 0] * LANES + r] += extra[r]
-                label = target[i]
+                label = target[position + r]
                 if label == ignore:
                     continue
                 if by_class:
-                    cells[0, label] += share[r] * h[label * LANES + r]
+                    hit = step_at(block[label, r], low, middle, start, edge, top, rate[r], one)
+                    cells[0, label] += share[r] * hit
                     cells[1, label] += weights[r]
                 else:
                     row = cells[label]
                     for k in range(classes):
-                        row[k] += share[r] * h[k * LANES + r]
+                        row[k] += share[r] * step_at(block[k, r], low, middle, start, edge, top, rate[r], one)
             if by_class:
-                _add(h, share, sums)
+                for k in range(classes):
+                    cells[2, k] += _sum_of_steps(block[k], share, rate, mine)
             if keeps:
                 _keep(block, position, size, out)
             position += size
-        if by_class:
-            for k in range(classes):
-                for r in range(LANES):
-                    cells[2, k] += sums[k * LANES + r]
-            sums[:] = zero
     return GOOD
 
 
 @compiled()
-def _mean_gradient(block: Any, g: Any, points: Any, mean: Any) -> None:
-    """Σ g·h of each sample."""
-    one = points.dtype.type(1)
-    low, middle, start, top = points[LOW], points[MIDDLE], points[START], one - points[DELTA]
-    for r in range(len(mean)):
-        mean[r] = one - one
-    for k in range(len(block) // LANES):
-        at = k * LANES
-        for r in range(len(mean)):
-            mean[r] += g[at + r] * step_at(block[at + r], low, middle, start, top, one)
+def _reduce(block: Any, g: Any, points: Any, largest: Any, rate: Any, sums: Any) -> None:
+    """Of each sample Σ g·h, Σ g·u·h' and Σ u·h', g of the largest, and how many classes are it and the two largest."""
+    zero, one = points.dtype.type(0), points.dtype.type(1)
+    low, middle, start, end = points[LOW], points[MIDDLE], points[START], points[END]
+    top, margin = one - points[DELTA], almost_two(points)
+    of_h, of_slope, slopes, of_largest, firsts, both = sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]
+    sums[:] = zero
+    for k in range(len(block)):
+        line, mine = block[k], g[k]
+        for r in range(len(largest)):
+            u = line[r]
+            moved = u * slope_at(u, low, middle, start, end, rate[r])
+            of_h[r] += mine[r] * step_at(u, low, middle, start, end, top, rate[r], one)
+            of_slope[r] += mine[r] * moved
+            slopes[r] += moved
+            of_largest[r] += mine[r] if u >= largest[r] else zero
+            firsts[r] += one if u >= largest[r] else zero
+            both[r] += one if u >= margin - largest[r] else zero
 
 
 @compiled()
-def _pull_back_steps(block: Any, g: Any, mean: Any, share: Any, points: Any, change: Any) -> None:
-    """The gradient of log u, into ``g``; its sum."""
+def movement(
+    of_h: Any, of_slope: Any, slopes: Any, of_largest: Any, firsts: Any, both: Any, largest: Any, total: Any,
+    inverse: Any, share: Any, points: Any, is_fixed: bool,
+) -> Any:  # fmt: skip
+    """What is taken from every g; from every class in proportion to u; from the largest; and from the two largest."""
+    zero, one = points.dtype.type(0), points.dtype.type(1)
+    mean, distance, over = of_h * inverse, above(total, points), largest - points[END]
+    change = share * (of_slope - mean * slopes)
+    over = over if over > zero else zero
+    # The slope over the middle depends on the sum of all u.
+    factor = (of_largest - mean) * share * points[DELTA] / distance * over / distance
+    change -= factor * total
+    others = both - one
+    of_first = change / firsts if firsts > one else change * largest / (one + one)
+    of_second = zero if firsts > one else (change - of_first) / (others if others > one else one)
+    if is_fixed:
+        return mean, factor + change / total, zero, zero
+    return mean, factor, of_first - of_second, of_second
+
+
+@compiled()
+def _movements(sums: Any, kept: Any, largest: Any, share: Any, points: Any, is_fixed: bool, moves: Any) -> None:
+    of_h, of_slope, slopes, of_largest, firsts, both = sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]
+    total, inverse, mean, factor, of_first, of_second = kept[0], kept[1], moves[0], moves[1], moves[2], moves[3]
+    for r in range(len(largest)):
+        mean[r], factor[r], of_first[r], of_second[r] = movement(
+            of_h[r], of_slope[r], slopes[r], of_largest[r], firsts[r], both[r], largest[r], total[r], inverse[r],
+            share[r], points, is_fixed,
+        )  # fmt: skip
+
+
+@compiled()
+def _pull_back(
+    block: Any, g: Any, points: Any, largest: Any, rate: Any, share: Any, moves: Any,
+) -> None:  # fmt: skip
+    """The gradient of the scores in the place of u."""
+    mean, factor, of_first, of_second = moves[0], moves[1], moves[2], moves[3]
     zero = points.dtype.type(0)
     low, middle, start, end = points[LOW], points[MIDDLE], points[START], points[END]
-    for r in range(len(mean)):
-        change[r] = zero
-    for k in range(len(block) // LANES):
-        at = k * LANES
-        for r in range(len(mean)):
-            u = block[at + r]
-            y = (g[at + r] - mean[r]) * share[r] * u * slope_at(u, low, middle, start, end, zero)
-            g[at + r] = y
-            change[r] += y
-
-
-@compiled()
-def _subtract(block: Any, g: Any, factor: Any) -> None:
-    for k in range(len(block) // LANES):
-        at = k * LANES
-        for r in range(len(factor)):
-            g[at + r] -= block[at + r] * factor[r]
+    margin = almost_two(points)
+    for k in range(len(block)):
+        line, mine = block[k], g[k]
+        for r in range(len(largest)):
+            u = line[r]
+            y = ((mine[r] - mean[r]) * share[r] * slope_at(u, low, middle, start, end, rate[r]) - factor[r]) * u
+            y -= of_second[r] if u >= margin - largest[r] else zero
+            line[r] = y - (of_first[r] if u >= largest[r] else zero)
 
 
 @compiled()
 def pull_back_lanes(
     target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, is_fixed: bool,
-    kept: Any, places: Any, out: Any,
+    kept: Any, out: Any,
 ) -> int:  # fmt: skip
     """The gradient of the samples of some parts, in the place of u; arguments as in :func:`count_lanes`.
 
@@ -390,57 +433,45 @@ def pull_back_lanes(
     G[t, k] = columns[k] + (t = k) diagonal[k]. ``is_fixed`` lets none flow through the threshold.
     """
     classes, length = out.shape[1], out.shape[2]
-    number = points.dtype.type
-    zero, one, two = number(0), number(1), number(2)
-    block, g = np.zeros(classes * LANES, out.dtype), np.zeros(classes * LANES, out.dtype)
-    start = np.zeros(classes * LANES, out.dtype)
-    mean, share, change, factor, of_first = column(out), column(out), column(out), column(out), column(out)
+    zero = points.dtype.type(0)
+    width = _width(classes)
+    block, g = np.zeros((classes, width), out.dtype), np.zeros((classes, width), out.dtype)
+    mine_kept, rate = np.ones((4, width), out.dtype), np.zeros(width, out.dtype)
+    sums, moves = np.zeros((6, width), out.dtype), np.zeros((4, width), out.dtype)
+    largest, total, share = mine_kept[LARGEST], mine_kept[TOTAL], mine_kept[SHARE]
     for part in range(begin, end):
         member = parts[part, 2]
         mine = points[member]
         if by_class:
             for k in range(classes):
-                start[k * LANES : (k + 1) * LANES] = gradient[member, 0, k]
+                g[k] = gradient[member, 0, k]
         position, stop = parts[part, 0], parts[part, 1]
         while position < stop:
-            size = _size_of_block(position, stop, length)
+            size = _size_of_block(position, stop, length, width)
             _recall(out, position, size, block)
-            if by_class:
-                g[:] = start
-            for r in range(LANES):
-                share[r] = kept[position + r, SHARE] if r < size else zero
+            for j in range(4):
+                mine_kept[j, :size] = kept[j, position : position + size]
+            for r in range(width):
+                rate[r] = mine[DELTA] / above(total[r], mine)
+            for r in range(size):
                 if share[r] == zero:  # a label may be any number there
                     continue
                 label = target[position + r]
                 if by_class:
-                    g[label * LANES + r] += gradient[member, 1, label]
+                    g[label, r] += gradient[member, 1, label]
                 else:
                     row = gradient[member, label]
                     for k in range(classes):
-                        g[k * LANES + r] = row[k]
-            _mean_gradient(block, g, mine, mean)
-            for r in range(size):
-                i = position + r
-                over, above = over_of(kept[i, LARGEST], kept[i, TOTAL], mine)
-                of_largest = g[places[i, 0] * LANES + r]
-                mean[r] = (mean[r] + of_largest * mine[DELTA] * over) * kept[i, INVERSE]
-                of_first[r] = (of_largest - mean[r]) * share[r] * mine[DELTA] / above if over > zero else zero
-                factor[r] = of_first[r] * over
-            _pull_back_steps(block, g, mean, share, mine, change)
-            for r in range(size):
-                i = position + r
-                largest, total = kept[i, LARGEST], kept[i, TOTAL]
-                at = places[i, 0] * LANES + r
-                g[at] += of_first[r] * largest
-                all_change = change[r] + of_first[r] * largest
-                if is_fixed:
-                    factor[r] = all_change / total
-                else:
-                    all_change -= factor[r] * total
-                    g[at] -= all_change * (largest / two)
-                    g[places[i, 1] * LANES + r] -= all_change * (one - largest / two)
-            _subtract(block, g, factor)
-            _store(g, position, size, out)
+                        g[k, r] = row[k]
+            _reduce(block, g, mine, largest, rate, sums)
+            _movements(sums, mine_kept[TOTAL:SHARE], largest, share, mine, is_fixed, moves)
+            _pull_back(block, g, mine, largest, rate, share, moves)
+            _store(block, position, size, out)
+            if by_class:
+                for r in range(size):
+                    if share[r] != zero:
+                        label = target[position + r]
+                        g[label, r] = gradient[member, 0, label]
             position += size
     return GOOD
 
@@ -489,13 +520,13 @@ def losses_and_gradient(
     weight = carray(_floats(weight_at), (samples if weight_at else 0,))
     class_weight = carray(_floats(class_weight_at), (classes if class_weight_at else 0,))
     out = carray(_floats(gradient_at if gradient_at else scores_at), shape)  # without a gradient nothing is written
-    kept, places = np.empty((samples, 4), np.float32), np.empty((samples, 2), np.int32)
+    kept = np.empty((4, samples), np.float32)
     parts, sums = np.empty((members, 3), np.int64), np.zeros((members, 3, classes))
     for member in range(members):
         parts[member] = member * size * length, (member + 1) * size * length, member
     status: int = count_lanes(
         scores, target, weight, class_weight, ignore, points, parts, 0, members, True, sums, gradient_at != 0, out,
-        kept, places,
+        kept,
     )  # fmt: skip
     if status:
         return status
@@ -503,5 +534,5 @@ def losses_and_gradient(
     losses_of_sums(sums, form, label, skip_absent, carray(_floats(losses_at), (members,)), vectors)
     if gradient_at:
         gradient = vectors.astype(np.float32)
-        pull_back_lanes(target, points, parts, 0, members, True, gradient, is_fixed, kept, places, out)
+        pull_back_lanes(target, points, parts, 0, members, True, gradient, is_fixed, kept, out)
     return GOOD

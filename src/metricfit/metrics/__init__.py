@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from metricfit.metrics.base import AVERAGES, CallableMetric, ClassMetric, Metric
+from metricfit.metrics.base import AVERAGES, ClassMetric, Metric
 from metricfit.metrics.formula import FormulaMetric, Symbols, Term
 from metricfit.metrics.rates import accuracy as Accuracy
 from metricfit.metrics.rates import balanced_accuracy as BalancedAccuracy
@@ -30,9 +30,9 @@ from metricfit.metrics.rates import true_skill_statistic as TrueSkillStatistic
 from metricfit.metrics.registry import MetricLike, available, get, metric, metric_class, register, resolve, unregister
 
 if TYPE_CHECKING:
-    from metricfit.metrics.arithmetic import Combination, Constant
+    from metricfit.metrics.algebra import Combination, Constant, Constrained, Constraint
     from metricfit.metrics.catalogue import describe, reference_page
-    from metricfit.metrics.constraints import Constrained, Constraint
+    from metricfit.metrics.function import CallableMetric
     from metricfit.metrics.ranking import AUPRC, AUROC, ThresholdMean
 
 __all__ = [
@@ -46,9 +46,9 @@ __all__ = [
 
 # A loss of one decision needs none of these; they are imported when they are first asked for.
 _LAZY = {
-    "AUPRC": "ranking", "AUROC": "ranking", "Combination": "arithmetic", "Constant": "arithmetic",
-    "Constrained": "constraints", "Constraint": "constraints", "ThresholdMean": "ranking", "describe": "catalogue",
-    "reference_page": "catalogue",
+    "AUPRC": "ranking", "AUROC": "ranking", "CallableMetric": "function", "Combination": "algebra",
+    "Constant": "algebra", "Constrained": "algebra", "Constraint": "algebra", "ThresholdMean": "ranking",
+    "describe": "catalogue", "reference_page": "catalogue",
 }  # fmt: skip
 
 

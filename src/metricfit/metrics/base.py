@@ -8,22 +8,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from metricfit.confusion import ConfusionMatrix
+from metricfit.confusion import ConfusionMatrix, Grid
 from metricfit.inputs import Task, safe_divide
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from metricfit.metrics.constraints import Constrained, Constraint
+    from metricfit.metrics.algebra import Constrained, Constraint
 
-__all__ = ["AVERAGES", "EVERY_CUT_OFF", "CallableMetric", "ClassMetric", "DerivedMetric", "MatrixSource", "Metric"]
+__all__ = ["AVERAGES", "EVERY_CUT_OFF", "ClassMetric", "MatrixSource", "Metric"]
 
-MatrixSource = Callable[[tuple[float, ...] | None], ConfusionMatrix]
+MatrixSource = Callable[[Grid], ConfusionMatrix]
 """Gives the confusion matrix at the decision (``None``) or over a grid of thresholds."""
 
 EVERY_CUT_OFF: tuple[float, ...] = ()
@@ -32,44 +32,32 @@ EVERY_CUT_OFF: tuple[float, ...] = ()
 AVERAGES = ("auto", "macro", "micro", "weighted", "none")
 """What ``average=`` takes, beside the index of a class."""
 
-T = TypeVar("T")
+
+def _both_sides(operator: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The methods of an operator: with the object at the left, and at the right."""
+
+    def from_left(self: Any, other: Any) -> Any:
+        return self._operate(operator, self, other)
+
+    def from_right(self: Any, other: Any) -> Any:
+        return self._operate(operator, other, self)
+
+    return from_left, from_right
 
 
-class Operators(Generic[T]):
-    """Arithmetic with numbers and with its own kind; a subclass defines ``_operate``."""
+class Operators:
+    """Arithmetic with numbers and with its own kind; a subclass defines ``_operate(operator, left, right)``."""
 
-    def _operate(self, operator: str, left: Any, right: Any) -> T:
-        raise NotImplementedError
+    __add__, __radd__ = _both_sides("+")
+    __sub__, __rsub__ = _both_sides("-")
+    __mul__, __rmul__ = _both_sides("*")
+    __truediv__, __rtruediv__ = _both_sides("/")
 
-    def __add__(self, other: T | float) -> T:
-        return self._operate("+", self, other)
-
-    def __radd__(self, other: float) -> T:
-        return self._operate("+", other, self)
-
-    def __sub__(self, other: T | float) -> T:
-        return self._operate("-", self, other)
-
-    def __rsub__(self, other: float) -> T:
-        return self._operate("-", other, self)
-
-    def __mul__(self, other: T | float) -> T:
-        return self._operate("*", self, other)
-
-    def __rmul__(self, other: float) -> T:
-        return self._operate("*", other, self)
-
-    def __truediv__(self, other: T | float) -> T:
-        return self._operate("/", self, other)
-
-    def __rtruediv__(self, other: float) -> T:
-        return self._operate("/", other, self)
-
-    def __neg__(self) -> T:
-        return self._operate("*", -1.0, self)
+    def __neg__(self) -> Any:
+        return -1.0 * self
 
 
-class Metric(Operators["Metric"], ABC):
+class Metric(Operators, ABC):
     """A score of a confusion matrix; at once an exact score, a differentiable loss and a search objective.
 
     Subclasses state ``range``, ``greater_is_better`` and ``compute``. Metrics combine by arithmetic
@@ -81,17 +69,14 @@ class Metric(Operators["Metric"], ABC):
         greater_is_better: The direction; ``None`` for a constant.
         formula: The definition in one line.
         reference: Where it comes from.
+        thresholds: The grid of thresholds that a ranking metric is taken over; ``None`` for metrics of one decision.
     """
 
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     greater_is_better: ClassVar[bool | None] = True
     formula: ClassVar[str] = ""
     reference: ClassVar[str] = ""
-
-    @property
-    def thresholds(self) -> tuple[float, ...] | None:
-        """The grid of thresholds that a ranking metric is taken over; ``None`` for metrics of one decision."""
-        return None
+    thresholds: ClassVar[Grid] = None
 
     @property
     def perfect(self) -> float:
@@ -141,7 +126,7 @@ class Metric(Operators["Metric"], ABC):
         >>> metrics.get("f1").score([0, 1, 1, 0], [0, 1, 0, 0])
         0.6666666666666666
         """
-        grids = self.score_grids()
+        grids = self.grids(exact=True)
         if len(grids) > 1:
             raise ValueError(
                 f"{self}: combines metrics of scores with metrics of predicted labels (or two threshold grids); "
@@ -159,15 +144,10 @@ class Metric(Operators["Metric"], ABC):
     def _parts(self) -> tuple[Metric, ...]:
         return ()
 
-    def grids(self) -> set[tuple[float, ...] | None]:
-        """All threshold grids that the metric asks its source for; ``None`` is the decision itself."""
+    def grids(self, *, exact: bool = False) -> set[Grid]:
+        """All threshold grids that the metric asks its source for, or :meth:`score` does (``exact``)."""
         parts = self._parts()
-        return {self.thresholds} if not parts else {grid for part in parts for grid in part.grids()}
-
-    def score_grids(self) -> set[tuple[float, ...] | None]:
-        """The grids on which :meth:`score` takes the metric: its own, or every cut-off of the scores."""
-        parts = self._parts()
-        return self.grids() if not parts else {grid for part in parts for grid in part.score_grids()}
+        return {grid for part in parts for grid in part.grids(exact=exact)} if parts else {self.thresholds}
 
     def resolve(self, labels: tuple[Any, ...], task: Task) -> Metric:
         """The metric with its class or average written out: a bare ``f1`` is one class's or a macro average."""
@@ -206,23 +186,22 @@ class Metric(Operators["Metric"], ABC):
 
     def subject_to(self, *constraints: Constraint) -> Constrained:
         """This metric under constraints: ``Precision(1).subject_to(Recall(1) >= 0.9)``."""
-        from metricfit.metrics.constraints import Constrained
+        from metricfit.metrics.algebra import Constrained
 
         return Constrained(self, constraints)
 
     def __ge__(self, bound: float) -> Constraint:
-        return self._compare(">=", bound)
+        from metricfit.metrics.algebra import Constraint
+
+        return Constraint(self, ">=", bound)
 
     def __le__(self, bound: float) -> Constraint:
-        return self._compare("<=", bound)
+        from metricfit.metrics.algebra import Constraint
 
-    def _compare(self, operator: str, bound: float) -> Constraint:
-        from metricfit.metrics.constraints import Constraint
-
-        return Constraint(self, operator, bound)
+        return Constraint(self, "<=", bound)
 
     def _operate(self, operator: str, left: Any, right: Any) -> Metric:
-        from metricfit.metrics.arithmetic import combine
+        from metricfit.metrics.algebra import combine
 
         return combine(operator, left, right)
 
@@ -267,30 +246,16 @@ class ClassMetric(Metric):
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
         """The metric of a matrix, averaged as ``average`` says."""
-        average = self.average
-        if self.label is not None:
-            return self._of_class(cm, cm.class_index(self.label))
-        if average == "auto" and self.whole and cm.task != "multilabel":
-            return self._of_matrix(cm)
-        if average == "auto" and cm.task == "binary":
-            return self._of_class(cm, 1)
-        if average == "micro":
-            return self._of_sums(cm)
         values = self.of_classes(cm)
-        return values if average == "none" else self._mean(values, cm)
+        if self.label is not None:
+            return values[..., cm.class_index(self.label)]
+        if self.average == "auto" and cm.task == "binary":
+            return values[..., 1]
+        return values if self.average == "none" else self._mean(values, cm)
 
     @abstractmethod
     def of_classes(self, cm: ConfusionMatrix) -> Tensor:
         """The values of all classes, shape (…, classes)."""
-
-    def _of_class(self, cm: ConfusionMatrix, index: int) -> Tensor:
-        return self.of_classes(cm)[..., index]
-
-    def _of_sums(self, cm: ConfusionMatrix) -> Tensor:
-        raise NotImplementedError
-
-    def _of_matrix(self, cm: ConfusionMatrix) -> Tensor:
-        raise NotImplementedError
 
     def _mean(self, values: Tensor, cm: ConfusionMatrix) -> Tensor:
         included = cm.averaged
@@ -323,70 +288,6 @@ class ClassMetric(Metric):
 
 COMMON = tuple(f.name for f in fields(ClassMetric))
 """The parameters that every metric of classes has."""
-
-
-class DerivedMetric(Metric):
-    """A metric that has its range, its direction and its best value from another."""
-
-    @property
-    @abstractmethod
-    def _inner(self) -> Metric: ...
-
-    @property
-    def range(self) -> tuple[float, float]:  # type: ignore[override]
-        """The other's range."""
-        return self._inner.range
-
-    @property
-    def greater_is_better(self) -> bool | None:  # type: ignore[override]
-        """The other's direction."""
-        return self._inner.greater_is_better
-
-    @property
-    def perfect(self) -> float:
-        """The other's best value."""
-        return self._inner.perfect
-
-
-@dataclass(frozen=True)
-class CallableMetric(Metric):
-    """Any function of one confusion matrix that returns a scalar tensor.
-
-    Args:
-        function: ``cm -> scalar tensor``; it always sees a single matrix (``cm.tp[1]`` is class 1's count), a
-            sweep is mapped over it.
-        range: Smallest and largest value.
-        greater_is_better: The direction.
-
-    >>> metric = CallableMetric(lambda cm: cm.tp[1] / (cm.tp[1] + cm.fp[1] + 3 * cm.fn[1]))
-    >>> metric(ConfusionMatrix(torch.tensor([[5.0, 1.0], [2.0, 3.0]])))
-    tensor(0.3000)
-    """
-
-    function: Callable[[ConfusionMatrix], Tensor]
-    range: tuple[float, float] = (0.0, 1.0)  # type: ignore[misc]
-    greater_is_better: bool = True  # type: ignore[misc]
-
-    def compute(self, cm: ConfusionMatrix) -> Tensor:
-        """Call the function, once per matrix."""
-        if not cm.batch_shape:
-            return self._checked(self.function(cm))
-        flat = cm.matrix.reshape(-1, *cm.matrix.shape[len(cm.batch_shape) :])
-        values = torch.func.vmap(lambda matrix: self._checked(self.function(cm.with_matrix(matrix))))(flat)
-        return values.reshape(cm.batch_shape)
-
-    def _checked(self, value: Any) -> Tensor:
-        if not isinstance(value, Tensor):
-            raise TypeError(
-                f"{self}: a metric function must return a scalar tensor computed from the matrix, got "
-                f"{type(value).__name__}."
-            )
-        if value.ndim:
-            raise ValueError(f"{self}: a metric function must return a scalar tensor, got shape {tuple(value.shape)}.")
-        return value
-
-    def __str__(self) -> str:  # a function has no spec to read back
-        return getattr(self.function, "__name__", type(self.function).__name__)
 
 
 def spell(value: Any) -> str:

@@ -21,9 +21,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, cast
 
-from metricfit.metrics.arithmetic import Constant, combine
+from metricfit.metrics.algebra import Constant, Constraint, combine
 from metricfit.metrics.base import Metric
-from metricfit.metrics.constraints import Constraint
 from metricfit.metrics.registry import build
 
 __all__ = ["parse"]
@@ -114,7 +113,7 @@ class _Parser:
             raise ValueError(f"metric: the expression has more than {_MAX_PARTS} parts.")
         with self.nested():
             if self.take("symbol", "-"):
-                return -self.factor()
+                return combine("*", -1.0, self.factor())
             if number := self.take("number"):
                 return Constant(float(number))
             if self.take("symbol", "("):

@@ -30,7 +30,7 @@ operators ``+ - * / **``, and what :class:`Symbols` has methods for.
 """
 
 
-class Term(Operators["Term"]):
+class Term(Operators):
     """A part of a formula; arithmetic on it gives further parts.
 
     0/0 makes the whole formula undefined: its value is then the metric's ``zero_division``, with a zero gradient.
@@ -51,6 +51,8 @@ class Term(Operators["Term"]):
         return value.meaning
 
     def __pow__(self, power: float) -> Term:
+        if not isinstance(power, (int, float)):
+            raise TypeError("a formula has numbers as powers.")
         return self._operate("**", self, power)
 
     def __bool__(self) -> bool:
@@ -60,12 +62,7 @@ class Term(Operators["Term"]):
 class Symbols:
     """What a metric's function is given: the counts of a class against the rest, and sums over all classes.
 
-    Attributes:
-        tp: True positives.
-        fp: False positives.
-        fn: False negatives.
-        tn: True negatives.
-        n: All samples.
+    ``tp``, ``fp``, ``fn`` and ``tn`` are true and false positives and negatives, ``n`` all samples.
     """
 
     tp: Term
@@ -109,45 +106,38 @@ def trace(function: Callable[..., Any], parameters: tuple[str, ...] = ()) -> For
     >>> trace(lambda c: c.sum(c.tp) / c.n).whole
     True
     """
-    formula = Formula(function, False, False)
-    shape: _Shape = formula.replay(_shape, dict.fromkeys(parameters))
+    steps: set[str] = set()
+
+    def shape_of(step: str, *parts: Any) -> _Shape:
+        steps.add(step)
+        if step in ("number", "parameter"):
+            return _Shape(number=parts[0] if step == "number" else 0.0)
+        if step in (*COUNTS, "n", "observed", "expected"):
+            return _Shape(True, step in COUNTS, step in ("observed", "expected"))
+        if parts[0].counts and ((step == "*" and parts[1].counts) or (step == "**" and parts[1].number > 1)):
+            steps.add("product")
+        counts, varies, whole, _ = map(any, zip(*parts, strict=True))
+        over = step in ("sum", "mean", "geometric_mean")
+        return _Shape(counts, varies and not over, whole or over)
+
+    shape: _Shape = Formula(function).replay(shape_of, dict.fromkeys(parameters))
     if shape.whole is shape.varies:
         raise ValueError(
             f"{function.__name__}: expected one value, of a class or of the whole matrix; put every count of a "
             "formula of the whole matrix under c.sum or c.mean."
         )
-    return Formula(function, shape.whole, shape.highest > 1)
+    scaled = not steps.isdisjoint({"product", "expected"})
+    total = not shape.whole and (scaled or "n" in steps)
+    return Formula(function, shape.whole, scaled, tuple(name for name in COUNTS if total or name in steps))
 
 
 class _Shape(NamedTuple):
-    """Of a step: its degree in the counts, the highest on the way, whether it varies over classes or sums them up."""
+    """Of a step: whether it holds counts, whether it varies over classes, whether it sums them up."""
 
-    degree: float = 0.0
-    highest: float = 0.0
+    counts: bool = False
     varies: bool = False
     whole: bool = False
-    number: float | None = None
-
-
-def _shape(step: str, *parts: Any) -> _Shape:
-    if step in ("number", "parameter"):
-        return _Shape(number=parts[0] if step == "number" else None)
-    if step in (*COUNTS, "n"):
-        return _Shape(1.0, 1.0, step != "n")
-    if step in ("observed", "expected"):
-        degree = 2.0 if step == "expected" else 1.0
-        return _Shape(degree, degree, whole=True)
-    first, last = parts[0], parts[-1]
-    if step == "**":
-        if last.number is None:
-            raise TypeError("a formula has numbers as powers.")
-        degree = first.degree * last.number
-    else:
-        by_step = {"*": first.degree + last.degree, "/": first.degree - last.degree}
-        degree = by_step.get(step, max(first.degree, last.degree))
-    over = step in ("sum", "mean", "geometric_mean")
-    varies, whole = first.varies or last.varies, first.whole or last.whole
-    return _Shape(degree, max(degree, first.highest, last.highest), varies and not over, whole or over)
+    number: float = 0.0
 
 
 class _Value(NamedTuple):
@@ -165,11 +155,13 @@ class Formula:
         function: The function.
         whole: Whether it is a formula of the whole matrix, and not of one class against the rest.
         scaled: Whether it multiplies counts. They are then divided by their total, so that nothing overflows.
+        counts: The names of the counts that it needs.
     """
 
     function: Callable[..., Any]
-    whole: bool
-    scaled: bool
+    whole: bool = False
+    scaled: bool = False
+    counts: tuple[str, ...] = ()
 
     def replay(self, language: Language, parameters: Mapping[str, Any]) -> Any:
         """What the function means in a language."""
@@ -185,37 +177,34 @@ class Formula:
 
         ``count`` gives a count by its name; ``undefined`` takes the place of 0/0.
         """
-        count = _once_each(count)
         if self.whole:  # of the class and the rest as two classes
             cells = [count(name) for name in ("tn", "fp", "fn", "tp")]
             return self.of_matrix(torch.stack(cells, dim=-1).unflatten(-1, (2, 2)), parameters, undefined)
-        if not self.scaled:
-            return self._value(count, None, parameters, undefined)
-        total = torch.as_tensor(sum(map(count, COUNTS))).detach()
-        total = total.masked_fill(total <= 0, 1.0)
-        return self._value(lambda name: count(name) / total, None, parameters, undefined)
+        counts = {name: count(name) for name in self.counts}
+        if self.scaled:
+            total = _total(torch.stack(list(counts.values())), 0)[0]
+            counts = {name: value / total for name, value in counts.items()}
+        return self._value(counts, None, parameters, undefined)
 
     def of_matrix(self, matrix: Tensor, parameters: Mapping[str, Any], undefined: float) -> Tensor:
         """The value of whole matrices (…, d, d); arguments as in :meth:`of_counts`."""
-        if self.scaled:
-            total = matrix.sum(dim=(-1, -2), keepdim=True).detach()
-            matrix = matrix / total.masked_fill(total <= 0, 1.0)
-        cm = ConfusionMatrix(matrix)
-        return self._value(lambda name: getattr(cm, name), cm, parameters, undefined).squeeze(-1)
+        cm = ConfusionMatrix(matrix / _total(matrix, (-1, -2)) if self.scaled else matrix)
+        counts = {name: getattr(cm, name) for name in self.counts}
+        return self._value(counts, cm, parameters, undefined).squeeze(-1)
 
-    def _value(self, count: Any, cm: Any, parameters: Mapping[str, Any], undefined: float) -> Tensor:
-        count = _once_each(count)
-
+    def _value(
+        self, counts: dict[str, Tensor], cm: ConfusionMatrix | None, parameters: Mapping[str, Any], undefined: float
+    ) -> Tensor:
         def of_tensors(step: str, *parts: Any) -> _Value:
-            if step in COUNTS:
-                return _Value(count(step))
+            if step in counts:
+                return _Value(counts[step])
             if step == "n":
-                return _Value(sum(map(count, COUNTS)) if cm is None else cm.total[..., None])
+                return _Value(sum(counts.values()) if cm is None else cm.total[..., None])
             if step == "number":
                 return _Value(parts[0])
             if step == "parameter":
-                return _Value(_of_classes(parts[0], parts[1], count) if one_per_class(parts[1]) else parts[1])
-            if step in ("observed", "expected"):
+                return _Value(_of_classes(parts[0], parts[1], counts) if one_per_class(parts[1]) else parts[1])
+            if cm is not None and step in ("observed", "expected"):
                 return _Value(_weighted(step == "expected", parts[0].value, cm))
             return _STEPS[step](*parts)
 
@@ -224,16 +213,9 @@ class Formula:
         return result
 
 
-def _once_each(count: Callable[[str], Tensor]) -> Callable[[str], Tensor]:
-    """Take every count once; functools.cache would do, but torch.compile cannot trace it."""
-    taken: dict[str, Tensor] = {}
-
-    def taken_once(name: str) -> Tensor:
-        if name not in taken:
-            taken[name] = count(name)
-        return taken[name]
-
-    return taken_once
+def _total(counts: Tensor, dim: int | tuple[int, int]) -> Tensor:
+    total = counts.sum(dim=dim, keepdim=True).detach()
+    return total.masked_fill(total <= 0, 1.0)
 
 
 def one_per_class(value: Any) -> bool:
@@ -241,8 +223,8 @@ def one_per_class(value: Any) -> bool:
     return isinstance(value, tuple) and not isinstance(value[0], tuple)
 
 
-def _of_classes(name: str, values: tuple[float, ...], count: Callable[[str], Tensor]) -> Tensor:
-    like = count("tp")
+def _of_classes(name: str, values: tuple[float, ...], counts: dict[str, Tensor]) -> Tensor:
+    like = next(iter(counts.values()))
     if like.shape[-1:] != (len(values),):
         raise ValueError(f"{name}: expected one number for each of the {like.shape[-1]} classes, got {len(values)}.")
     return torch.tensor(values, dtype=like.dtype, device=like.device)
@@ -346,49 +328,38 @@ class FormulaMetric(ClassMetric):
         if self.check_parameters is not None:
             self.check_parameters()
 
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        """The metric of a matrix: by its own multiclass form, of the summed counts, or of classes."""
+        if self.average == "micro":
+            for name, value in self.parameters.items():
+                if one_per_class(value):
+                    raise ValueError(f"{name}: one number per class makes no micro average; give one number.")
+            return self._of_counts(lambda name: getattr(cm, name).sum(dim=-1))
+        if self.whole and self.average == "auto" and self.label is None and cm.task != "multilabel":
+            return self.program.of_matrix(cm.matrix, self.parameters, self.zero_division)
+        return super().compute(cm)
+
     def of_classes(self, cm: ConfusionMatrix) -> Tensor:
         """The formula, elementwise over classes."""
-        return self._value(cm, lambda count: count, self.parameters)
+        return self._of_counts(lambda name: getattr(cm, name))
 
-    def _of_class(self, cm: ConfusionMatrix, index: int) -> Tensor:
-        parameters = {name: _for_class(name, value, index) for name, value in self.parameters.items()}
-        return self._value(cm, lambda count: count[..., index], parameters)
-
-    def _of_sums(self, cm: ConfusionMatrix) -> Tensor:
-        for name, value in self.parameters.items():
-            if one_per_class(value):
-                raise ValueError(f"{name}: one number per class has no meaning for a micro average; give one number.")
-        return self._value(cm, lambda count: count.sum(dim=-1), self.parameters)
-
-    def _of_matrix(self, cm: ConfusionMatrix) -> Tensor:
-        return self.program.of_matrix(cm.matrix, self.parameters, self.zero_division)
-
-    def _value(self, cm: ConfusionMatrix, take: Callable[[Tensor], Tensor], parameters: dict[str, Any]) -> Tensor:
-        return self.program.of_counts(lambda name: take(getattr(cm, name)), parameters, self.zero_division)
+    def _of_counts(self, count: Callable[[str], Tensor]) -> Tensor:
+        return self.program.of_counts(count, self.parameters, self.zero_division)
 
     def __repr__(self) -> str:
         given = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
         return f"{type(self).__name__}({given})"
 
 
-def _for_class(name: str, value: Any, index: int) -> Any:
-    if not one_per_class(value):
-        return value
-    if index >= len(value):
-        raise ValueError(f"{name}: no number for class {index}, got {len(value)} numbers.")
-    return value[index]
-
-
 def _checked(name: str, value: Any, default: Any) -> Any:
     """A parameter in the form of its default: a text, a matrix, or a number that may come once per class."""
     if isinstance(default, str):
         return value
-    rows = isinstance(default, tuple)
+    rows, several = isinstance(default, tuple), hasattr(value, "__len__") and not isinstance(value, str)
     try:
         if rows:
-            return tuple(tuple(float(cell) for cell in row) for row in value)
-        several = not isinstance(value, str) and hasattr(value, "__len__")
-        found = tuple(float(v) for v in (value if several else (value,)))
+            return tuple(tuple(map(float, row)) for row in value)
+        found = tuple(map(float, value if several else (value,)))
     except (TypeError, ValueError):
         form = "rows of numbers" if rows else "a number or one number per class"
         raise TypeError(f"{name}: expected {form}, got {value!r}.") from None

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
-from metricfit.metrics.base import CallableMetric, ClassMetric, Metric
+from metricfit.metrics.base import ClassMetric, Metric
 from metricfit.metrics.formula import FormulaMetric, trace
 
 __all__ = ["MetricLike", "available", "get", "metric", "metric_class", "register", "resolve", "unregister"]
@@ -166,6 +166,8 @@ def get(spec: MetricLike) -> Metric:
             f"metric: expected a metric or a function, got the class {spec.__name__}; write {spec.__name__}()."
         )
     if callable(spec):
+        from metricfit.metrics.function import CallableMetric
+
         return CallableMetric(spec)
     raise TypeError(
         f"metric: expected a name, an expression, a Metric or a function of the confusion matrix, got "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -26,16 +27,25 @@ class _Display:
     ax_: Any
     figure_: Any
 
-    def _draw_on(self, ax: Any) -> Any:
+    def _draw_on(self, ax: Any, xlabel: str, ylabel: str) -> Any:
         """The axes given, or those of a new figure."""
         if ax is None:
             import matplotlib.pyplot as plt
 
             ax = plt.subplots()[1]
+        ax.set(xlabel=xlabel, ylabel=ylabel)
         self.ax_, self.figure_ = ax, ax.figure
         return ax
 
+    def _draw_line(self, x: Any, y: Any, given: dict[str, Any], **defaults: Any) -> Any:
+        """A line, with our keywords unless the caller's replace them, by their short names too."""
+        from matplotlib.cbook import normalize_kwargs
+        from matplotlib.lines import Line2D
 
+        return self.ax_.plot(x, y, **defaults | normalize_kwargs(given, Line2D))[0]
+
+
+@dataclass
 class ThresholdCurveDisplay(_Display):
     """A metric of two classes at every threshold, with the best one marked.
 
@@ -56,31 +66,24 @@ class ThresholdCurveDisplay(_Display):
     'f1'
     """
 
-    def __init__(
-        self,
-        thresholds: NDArray[np.float64],
-        values: NDArray[np.float64],
-        *,
-        best_threshold: float | None = None,
-        best_value: float | None = None,
-        metric_name: str = "",
-        estimator_name: str | None = None,
-    ) -> None:
-        self.thresholds, self.values = thresholds, values
-        self.best_threshold, self.best_value = best_threshold, best_value
-        self.metric_name, self.estimator_name = metric_name, estimator_name
+    thresholds: NDArray[np.float64]
+    values: NDArray[np.float64]
+    _: KW_ONLY
+    best_threshold: float | None = None
+    best_value: float | None = None
+    metric_name: str = ""
+    estimator_name: str | None = None
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw on ``ax``, or a new figure; ``name`` replaces ``estimator_name``, ``kwargs`` are for the curve."""
-        ax = self._draw_on(ax)
+        ax = self._draw_on(ax, "Threshold", self.metric_name)
         label = name if name is not None else self.estimator_name
-        (self.line_,) = ax.plot(self.thresholds, self.values, **_merged({"label": label}, kwargs))
+        self.line_ = self._draw_line(self.thresholds, self.values, kwargs, label=label)
         self.best_ = None
         if self.best_threshold is not None and self.best_value is not None:
             text = f"best: {self.best_value:.3f} at {self.best_threshold:.3g}"
             mark = {"marker": "D", "linestyle": "", "color": self.line_.get_color(), "markeredgecolor": "white"}
             (self.best_,) = ax.plot([self.best_threshold], [self.best_value], label=text, **mark)
-        ax.set(xlabel="Threshold", ylabel=self.metric_name)
         if label is not None or self.best_ is not None:
             ax.legend()
         return self
@@ -124,17 +127,9 @@ class ThresholdCurveDisplay(_Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        y: ArrayLike,
-        *,
-        metric: MetricLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        name: str | None = None,
-        ax: Any = None,
+        cls, estimator: Any, X: Any, y: ArrayLike, *, metric: MetricLike | None = None, name: str | None = None,
         **kwargs: Any,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Draw the metric of a fitted classifier's scores.
 
         Args:
@@ -143,21 +138,18 @@ class ThresholdCurveDisplay(_Display):
             X: Rows.
             y: Labels.
             metric: The metric; the classifier's own, or F1, if it is not given.
-            sample_weight: Weights.
             name: For the legend; the class's name if it is not given.
-            ax: Axes, or a new figure's.
-            **kwargs: For the curve.
+            **kwargs: As in :meth:`from_predictions`.
         """
         classes = np.asarray(estimator.classes_).tolist()
         if len(classes) != 2:
             raise ValueError(f"estimator: a threshold decides between two classes, this one has {len(classes)}.")
-        names = ("predict_raw_proba", "predict_proba", "decision_function")
-        found = np.asarray(next(getattr(estimator, name) for name in names if hasattr(estimator, name))(X))
-        score = found[:, 1] if found.ndim == 2 else found
-        wanted = metric if metric is not None else getattr(estimator, "metric_", "f1")
+        methods = ("predict_raw_proba", "predict_proba", "decision_function")
+        found = np.asarray(next(getattr(estimator, method) for method in methods if hasattr(estimator, method))(X))
         return cls.from_predictions(
-            y, score, metric=wanted, sample_weight=sample_weight, labels=classes,
-            name=type(estimator).__name__ if name is None else name, ax=ax, **kwargs,
+            y, found[:, 1] if found.ndim == 2 else found, labels=classes,
+            metric=metric if metric is not None else getattr(estimator, "metric_", "f1"),
+            name=type(estimator).__name__ if name is None else name, **kwargs,
         )  # fmt: skip
 
 
@@ -192,13 +184,12 @@ class AlignmentDisplay(_Display):
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw; ``kwargs`` are for the points."""
-        ax = self._draw_on(ax)
-        self.scatter_ = ax.scatter(self.surrogate, self.exact, **_merged({"c": self.epochs, "s": 25}, kwargs))
+        ax = self._draw_on(ax, f"Surrogate {self.metric_name}", f"Exact {self.metric_name}")
+        self.scatter_ = ax.scatter(self.surrogate, self.exact, **{"c": self.epochs, "s": 25} | kwargs)
         if len(self.exact):
             ends = [min(self.surrogate.min(), self.exact.min()), max(self.surrogate.max(), self.exact.max())]
             ax.plot(ends, ends, linestyle=":", color="grey", label="equal")
             ax.legend()
-        ax.set(xlabel=f"Surrogate {self.metric_name}", ylabel=f"Exact {self.metric_name}")
         if np.isfinite(self.correlation):
             ax.set_title(f"Correlation {self.correlation:.2f}")
         return self
@@ -223,6 +214,7 @@ class AlignmentDisplay(_Display):
         return cls(surrogate, exact, metric_name=metric_name).plot(ax, **kwargs)
 
 
+@dataclass
 class AnnealingDisplay(_Display):
     """The temperature over the epochs, its coolings, and the metric on validation rows.
 
@@ -236,27 +228,31 @@ class AnnealingDisplay(_Display):
         line_: The temperature.
     """
 
-    def __init__(self, history: pd.DataFrame, *, metric_name: str = "metric") -> None:
-        if missing := {"epoch", "temperature", "hard_metric"} - set(history.columns):
+    history: pd.DataFrame
+    _: KW_ONLY
+    metric_name: str = "metric"
+    coolings: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if missing := {"epoch", "temperature", "hard_metric"} - set(self.history.columns):
             raise ValueError(f"history: expected a classifier's history_, it lacks {', '.join(sorted(missing))}.")
-        self.history, self.metric_name = history, metric_name
-        self.coolings = coolings(history)
+        self.coolings = coolings(self.history)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw; ``kwargs`` are for the temperature's line."""
-        ax = self._draw_on(ax)
-        options = _merged({"color": "C1", "drawstyle": "steps-post", "label": "temperature"}, kwargs)
-        (self.line_,) = ax.plot(self.history["epoch"], self.history["temperature"], **options)
+        ax = self._draw_on(ax, "Epoch", "Temperature T")
+        self.line_ = self._draw_line(
+            self.history["epoch"], self.history["temperature"], kwargs, color="C1", drawstyle="steps-post",
+            label="temperature",
+        )  # fmt: skip
         for i, epoch in enumerate(self.coolings):
             ax.axvline(epoch, linestyle=":", color="grey", label="cooling" if i == 0 else None)
-        ax.set(xlabel="Epoch", ylabel="Temperature T")
         ax.set_ylim(bottom=0)
         known = self.history.dropna(subset=["hard_metric"])
         self.metric_ax_ = ax.twinx()
         self.metric_ax_.plot(known["epoch"], known["hard_metric"], color="C0", linestyle="--", label=self.metric_name)
         self.metric_ax_.set_ylabel(self.metric_name)
-        lines = [*ax.get_legend_handles_labels()[0], *self.metric_ax_.get_legend_handles_labels()[0]]
-        ax.legend(handles=lines)
+        ax.legend(handles=[*ax.get_legend_handles_labels()[0], *self.metric_ax_.get_legend_handles_labels()[0]])
         return self
 
     @classmethod
@@ -265,6 +261,7 @@ class AnnealingDisplay(_Display):
         return cls(_history(estimator), metric_name=str(estimator.metric_)).plot(ax, **kwargs)
 
 
+@dataclass
 class StepDisplay(_Display):
     """How much a probability counts as a positive prediction in the loss, beside the exact step.
 
@@ -278,17 +275,17 @@ class StepDisplay(_Display):
         line_: The step.
     """
 
-    def __init__(
-        self, p: NDArray[np.float64], heights: NDArray[np.float64], *, tau: float = 0.5, name: str = "step"
-    ) -> None:
-        self.p, self.heights, self.tau, self.name = p, heights, tau, name
+    p: NDArray[np.float64]
+    heights: NDArray[np.float64]
+    _: KW_ONLY
+    tau: float = 0.5
+    name: str = "step"
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw; ``kwargs`` are for the step's line."""
-        ax = self._draw_on(ax)
-        (self.line_,) = ax.plot(self.p, self.heights, **_merged({"label": self.name}, kwargs))
+        ax = self._draw_on(ax, "Probability", "Counts as positive")
+        self.line_ = self._draw_line(self.p, self.heights, kwargs, label=self.name)
         ax.plot([0, self.tau, self.tau, 1], [0, 0, 1, 1], linestyle=":", color="grey", label="exact step")
-        ax.set(xlabel="Probability", ylabel="Counts as positive")
         ax.legend()
         return self
 
@@ -305,12 +302,11 @@ class StepDisplay(_Display):
         return cls(p.numpy(), heights.numpy(), tau=tau, name=str(chosen)).plot(ax, **kwargs)
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, tau: float = 0.5, ax: Any = None, **kwargs: Any) -> Self:
+    def from_estimator(cls, estimator: Any, **kwargs: Any) -> Self:
         """Draw the step of a fitted :class:`metricfit.MetricClassifier` at its last temperature."""
-        history = _history(estimator)
+        history, step = _history(estimator), get_step(estimator.recipe_.step)
         last = round(float(history["temperature"].iloc[-1]), 6) if len(history) else estimator.recipe_.temperature
-        step = get_step(estimator.recipe_.step)
-        return cls.from_step(Annealed(last) if isinstance(step, Annealed) else step, tau=tau, ax=ax, **kwargs)
+        return cls.from_step(Annealed(last) if isinstance(step, Annealed) else step, **kwargs)
 
 
 def _history(estimator: Any) -> pd.DataFrame:
@@ -320,14 +316,3 @@ def _history(estimator: Any) -> pd.DataFrame:
         )
     found: pd.DataFrame = estimator.history_
     return found
-
-
-def _merged(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Our keywords, replaced by the caller's, also by matplotlib's short names.
-
-    >>> _merged({"color": "red", "label": "F1"}, {"c": "blue"})
-    {'label': 'F1', 'c': 'blue'}
-    """
-    short = {"c": "color", "ls": "linestyle", "lw": "linewidth", "ms": "markersize"}
-    taken = {short.get(name, name) for name in given}
-    return {**{name: value for name, value in defaults.items() if name not in taken}, **given}

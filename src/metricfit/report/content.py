@@ -90,6 +90,7 @@ def render(
         "task": "multi-label" if task == "multilabel" and not found["explorer"] else task,
         "labels": labels,
         "notices": notes,
+        "leaderboard": sections.leaderboard(classifier),
         "training": sections.training(classifier),
         "unlabelled": predictions,
         "columns": sections.columns_of(classifier, description),
@@ -280,6 +281,7 @@ def _data_rows(description: dict[str, Any], scores: HeldOutScores | None, unlabe
 
 def _sections(content: dict[str, Any]) -> list[tuple[str, str]]:
     shown = [
+        ("leaderboard", "leaderboard", "Models"),
         ("scores", "unlabelled", "Predictions"),
         ("explorer", "explorer", "Explorer"),
         ("matrices", "matrices", "Matrices"),

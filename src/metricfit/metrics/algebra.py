@@ -1,0 +1,279 @@
+"""Metrics made of metrics: ``0.7 * Recall(1) + 0.3 * Precision(1)``, "the best precision with a recall of 90 %"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from operator import add, mul, sub, truediv
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from metricfit.confusion import ConfusionMatrix, Grid
+from metricfit.inputs import Task, safe_divide
+from metricfit.metrics.base import ClassMetric, MatrixSource, Metric, spell
+
+__all__ = ["Combination", "Constant", "Constrained", "Constraint", "DerivedMetric", "combine"]
+
+_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul, "/": truediv}
+_LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2}
+
+
+def combine(operator: str, left: Metric | float, right: Metric | float) -> Metric:
+    """Join metrics and numbers; two numbers are computed at once."""
+    first, second = _operand(left), _operand(right)
+    if isinstance(first, Constant) and isinstance(second, Constant):
+        if operator == "/" and second.value == 0:
+            raise ValueError(f"metric: {first} / {second} divides by zero.")
+        return Constant(_NUMBERS[operator](first.value, second.value))
+    return Combination(operator, first, second)
+
+
+def _operand(value: Any) -> Metric:
+    if isinstance(value, Metric):
+        return value
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return Constant(float(value))
+    raise TypeError(f"a metric combines with metrics and numbers, got {type(value).__name__}.")
+
+
+@dataclass(frozen=True)
+class Constant(Metric):
+    """A number among metrics."""
+
+    value: float
+    greater_is_better: ClassVar[bool | None] = None
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.value):
+            raise ValueError(f"a metric combines with finite numbers, got {self.value}.")
+
+    @property
+    def range(self) -> tuple[float, float]:  # type: ignore[override]
+        """The number itself, twice."""
+        return (self.value, self.value)
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        """The number, in the matrix's dtype and batch shape."""
+        return cm.matrix.new_full(cm.batch_shape, self.value)
+
+    def grids(self, *, exact: bool = False) -> set[Grid]:
+        """None: a number needs no matrix."""
+        return set()
+
+    def __str__(self) -> str:
+        return spell(self.value)
+
+
+@dataclass(frozen=True)
+class Combination(Metric):
+    """Two metrics joined by ``+``, ``-``, ``*`` or ``/``.
+
+    The best value is the combination of the best values and the range follows by interval arithmetic. Sums and
+    products of metrics that pull in opposite directions are refused, and so are quotients without a best value. A
+    quotient of two metrics takes its direction from the numerator: ``2 * p * r / (p + r)`` is to be maximised.
+    """
+
+    operator: str
+    left: Metric
+    right: Metric
+
+    def __post_init__(self) -> None:
+        if isinstance(self.left, Constrained) or isinstance(self.right, Constrained):
+            raise ValueError("metric: combine metrics first, then put the result under constraints with subject_to.")
+        _ = self.greater_is_better
+        if self.operator == "/" and self.right.perfect == 0:
+            raise ValueError(
+                f"metric: {self}: the best value of the denominator is 0, so the quotient has none; divide by "
+                "something that stays away from 0."
+            )
+
+    @property
+    def greater_is_better(self) -> bool | None:  # type: ignore[override]
+        """The common direction of the parts, each seen with its sign."""
+        left, right = self.left.greater_is_better, self.right.greater_is_better
+        if self.operator in "*/":
+            if isinstance(self.right, Constant):
+                return left if left is None or self.right.value >= 0 else not left
+            if isinstance(self.left, Constant) and right is not None:
+                return right is ((self.left.value >= 0) is (self.operator == "*"))
+            if self.operator == "/":
+                return left
+        if self.operator == "-" and right is not None:
+            right = not right
+        if left is not None and right is not None and left != right:
+            verb = "multiplies" if self.operator == "*" else "adds up"
+            raise ValueError(
+                f"metric: {self}: {verb} a metric to be maximised and one to be minimised; turn the sign of one of "
+                "them, or take 1 minus it."
+            )
+        return left if left is not None else right
+
+    @property
+    def perfect(self) -> float:
+        """The combination of the parts' best values."""
+        best: float = _NUMBERS[self.operator](self.left.perfect, self.right.perfect)
+        return best
+
+    @property
+    def range(self) -> tuple[float, float]:  # type: ignore[override]
+        """Smallest and largest value by interval arithmetic."""
+        left, right = self.left.range, self.right.range
+        if self.operator != "/" or not right[0] <= 0 <= right[1]:
+            ends = [_NUMBERS[self.operator](a, b) for a in left for b in right]
+            if not any(map(math.isnan, ends)):  # of two infinities, or zero times infinity
+                return (min(ends), max(ends))
+        return (-math.inf, math.inf)
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        """The combination of the parts' values on the same matrix."""
+        return self.evaluate(lambda _: cm)
+
+    def evaluate(self, source: MatrixSource) -> Tensor:
+        """The combination of the parts, each on the matrix or the grid it needs."""
+        # A number takes the dtype of what it meets: in float32, 0.7 would be off in the eighth digit.
+        values: list[Any] = [None if isinstance(p, Constant) else p.evaluate(source) for p in self._parts()]
+        left = torch.full_like(values[1], self.left.perfect) if values[0] is None else values[0]
+        right = torch.full_like(left, self.right.perfect) if values[1] is None else values[1]
+        if left.ndim != right.ndim:  # one has a value per class; the other's is the same for all
+            left, right = (v[..., None] if v.ndim < max(left.ndim, right.ndim) else v for v in (left, right))
+        if self.operator == "/":
+            return safe_divide(*torch.broadcast_tensors(left, right))
+        joined: Tensor = _NUMBERS[self.operator](left, right)
+        return joined
+
+    def _parts(self) -> tuple[Metric, ...]:
+        return self.left, self.right
+
+    def resolve(self, labels: tuple[Any, ...], task: Task) -> Combination:
+        """The combination of the resolved parts."""
+        return replace(self, left=self.left.resolve(labels, task), right=self.right.resolve(labels, task))
+
+    def __str__(self) -> str:
+        level = _LEVEL[self.operator]
+        left, right = (
+            f"({part})" if isinstance(part, Combination) and _LEVEL[part.operator] < least else str(part)
+            for part, least in ((self.left, level), (self.right, level + 1))
+        )
+        return f"{left}*{right}" if self.operator == "*" else f"{left} {self.operator} {right}"
+
+
+class DerivedMetric(Metric):
+    """A metric that has its range, its direction and its best value from another, ``_inner``."""
+
+    _inner: Any
+    range = property(lambda self: self._inner.range, doc="The other's range.")
+    greater_is_better = property(lambda self: self._inner.greater_is_better, doc="The other's direction.")
+    perfect = property(lambda self: self._inner.perfect, doc="The other's best value.")
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """``metric >= bound`` or ``metric <= bound``.
+
+    >>> from metricfit import metrics
+    >>> metrics.Recall(1) >= 0.9
+    Constraint(recall[1] >= 0.9)
+    """
+
+    metric: Metric
+    operator: str
+    bound: float
+
+    def __post_init__(self) -> None:
+        if self.operator not in (">=", "<="):
+            raise ValueError(f"a constraint compares with >= or <=, got {self.operator!r}.")
+        if isinstance(self.bound, bool) or not isinstance(self.bound, Real):
+            raise TypeError(f"a constraint compares a metric with a number, got {type(self.bound).__name__}.")
+        if not math.isfinite(self.bound):
+            raise ValueError(f"a constraint compares a metric with a finite number, got {self.bound}.")
+        object.__setattr__(self, "bound", float(self.bound))
+        if isinstance(self.metric, Constrained):
+            raise ValueError("subject_to: a constraint is on a metric of its own, not on one under constraints.")
+        if isinstance(self.metric, ClassMetric) and self.metric.average == "none":
+            raise ValueError(f"{self.metric}: gives one value per class; a constraint needs one, such as recall[1].")
+        lowest, highest = self.metric.range
+        if (self.operator == ">=" and self.bound > highest) or (self.operator == "<=" and self.bound < lowest):
+            raise ValueError(f"{self}: cannot be met, {self.metric} lies between {lowest:g} and {highest:g}.")
+
+    def violation(self, value: Tensor) -> Tensor:
+        """By how much a value misses the bound; 0 where the constraint holds."""
+        return (self.bound - value if self.operator == ">=" else value - self.bound).clamp_min(0)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"{self}: is not true or false; Python's 'and', 'or' and chained comparisons would drop constraints. Give "
+            "them one by one: subject_to(Recall(1) >= 0.9, Precision(1) >= 0.5)."
+        )
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.operator} {spell(self.bound)}"
+
+    def __repr__(self) -> str:
+        return f"Constraint({self})"
+
+
+@dataclass(frozen=True)
+class Constrained(DerivedMetric):
+    """An objective under constraints.
+
+    As a score: the objective's value where every constraint holds; otherwise the worst value the objective can
+    take, made worse by the largest violation, so that a feasible result always ranks above an infeasible one.
+    As a loss: the objective's distance from perfect plus ``penalty`` times the sum of violations.
+    """
+
+    objective: Metric
+    constraints: tuple[Constraint, ...]
+    penalty: float = field(default=10.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "constraints", tuple(self.constraints))
+        if not self.constraints:
+            raise ValueError("subject_to: expected at least one constraint, such as Recall(1) >= 0.9.")
+        for constraint in self.constraints:
+            if not isinstance(constraint, Constraint):
+                raise TypeError(
+                    f"subject_to: expected constraints such as Recall(1) >= 0.9, got {type(constraint).__name__}."
+                )
+        if isinstance(self.objective, Constrained):
+            raise ValueError("subject_to: the objective is constrained already; give all constraints at once.")
+        if not self.penalty > 0:
+            raise ValueError(f"penalty: expected a number > 0, got {self.penalty}.")
+
+    @property
+    def _inner(self) -> Metric:
+        return self.objective
+
+    def violations(self, source: MatrixSource) -> list[Tensor]:
+        """The violation of each constraint."""
+        return [c.violation(c.metric.evaluate(source)) for c in self.constraints]
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        """The objective where feasible, else something worse than its worst value."""
+        return self.evaluate(lambda _: cm)
+
+    def evaluate(self, source: MatrixSource) -> Tensor:
+        """The objective where feasible, else something worse than its worst value."""
+        value = self.objective.evaluate(source)
+        worst_violation = torch.stack(self.violations(source)).amax(dim=0)
+        infeasible = self.range[0] - worst_violation if self.greater_is_better else self.range[1] + worst_violation
+        return torch.where(worst_violation > 0, infeasible, value)
+
+    def loss(self, source: MatrixSource) -> Tensor:
+        """Distance of the objective from perfect plus the penalised violations."""
+        distance = self.objective.distance(self.objective.evaluate(source))
+        return distance + self.penalty * torch.stack(self.violations(source)).sum(dim=0)
+
+    def _parts(self) -> tuple[Metric, ...]:
+        return self.objective, *(c.metric for c in self.constraints)
+
+    def resolve(self, labels: tuple[Any, ...], task: Task) -> Constrained:
+        """The resolved objective under resolved constraints."""
+        constraints = tuple(replace(c, metric=c.metric.resolve(labels, task)) for c in self.constraints)
+        return replace(self, objective=self.objective.resolve(labels, task), constraints=constraints)
+
+    def __str__(self) -> str:
+        return f"{self.objective} subject to " + " and ".join(str(c) for c in self.constraints)
