@@ -4,6 +4,7 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
+from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
 
 from metricfit.decisions import DecisionRule
@@ -154,3 +155,56 @@ def test_the_command(capsys, monkeypatch, tmp_path, fitted, table):
     assert (label == fitted.predict(table)).mean() > 0.99
     program("export", model, "--format", "onnx", code=2)
     program("export", model, "--format", "pmml", code=2)
+
+
+@pytest.mark.parametrize("models", ["boosting", "extra_trees", "forest", "network_ce", "auto"])
+@pytest.mark.parametrize("target", ["two classes", "several classes", "several labels"])
+def test_every_model_and_the_portfolio_decide_as_in_python(table, tmp_path, target, models):
+    score = table["age"].fillna(30) + 8 * table["paid"] + 9 * table["<b>größe</b>"].isin(["S", "L"])
+    y = {
+        "two classes": np.where(score > 52, "yes", "no"),
+        "several classes": np.array([3, 5, 9])[pd.qcut(score, 3).cat.codes],
+        "several labels": pd.DataFrame({"high": score > 52, "big": table["rooms"] > 3}).astype(int),
+    }[target]
+    classifier = make_classifier("f1", models=models, **QUICK).fit(table, y)
+    if models == "auto":
+        assert len(classifier.models_) > 1
+    new = mixed_table(500, seed=1, unseen=True).astype({"paid": object})
+    new.loc[::7, ["rooms", "paid", "when", "city", "age"]] = None
+    for X in (table, new):
+        label, proba = run(classifier, X, tmp_path / "m.onnx")
+        exact = "network" not in models and models != "auto"
+        np.testing.assert_allclose(proba, classifier.predict_proba(X), atol=1e-12 if exact else 3e-6)
+        assert (label == classifier.predict(X)).all()
+
+
+def test_trees_split_at_the_very_values_of_the_table(tmp_path):
+    """Thresholds are doubles, features floats: a threshold that is rounded up would change rows' sides."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2000, (600, 2)).astype(np.float32) / np.float32(3) * np.float32(1e-3)
+    y = (X[:, 0] + X[:, 1] > 0.6).astype(int)
+    X = np.nextafter(X, rng.choice([-np.inf, np.inf], X.shape).astype(np.float32))
+    classifier = make_classifier("mcc", preprocess=None, models=["boosting", "forest"], **QUICK).fit(X, y)
+    label, proba = run(classifier, X, tmp_path / "m.onnx")
+    np.testing.assert_allclose(proba, classifier.predict_proba(X), atol=1e-12)
+    assert (label == classifier.predict(X)).all()
+
+
+def test_a_class_that_a_fold_has_not_seen(tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    y = np.repeat([0, 1, 2], [30, 28, 2])
+    folds = [(np.arange(57), np.arange(57, 60)), (np.arange(30), np.arange(30, 60))]
+    classifier = make_classifier("mcc", preprocess=None, models=["boosting", "forest"], **QUICK | {"cv": folds})
+    classifier.fit(X, y)
+    label, proba = run(classifier, X, tmp_path / "m.onnx")
+    np.testing.assert_allclose(proba, classifier.predict_proba(X), atol=1e-12)
+    assert (label == classifier.predict(X)).all()
+
+
+def test_a_model_that_cannot_be_exported_is_named(tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    classifier = make_classifier("mcc", models=[GaussianNB()], **QUICK).fit(X, y)
+    with pytest.raises(ValueError, match=r"models: gaussiannb \(GaussianNB\) cannot be exported.* models="):
+        to_onnx(classifier, tmp_path / "m.onnx")
+    assert list(tmp_path.iterdir()) == []

@@ -75,9 +75,13 @@ def test_missing_columns_are_bad_data_and_wrong_names_wrong_use(program, model, 
 
 
 def test_a_damaged_model_is_one_message(program, model, new):
-    (model / "network.safetensors").write_bytes(b"")
-    program("predict", model, new, code=1)
-    assert len(program.err.strip().splitlines()) == 1
+    for name in json.loads((model / "model.json").read_text())["files"]:
+        content = (model / name).read_bytes()
+        (model / name).write_bytes(b"")
+        program("predict", model, new, code=1)
+        assert len(program.err.strip().splitlines()) == 1
+        assert name in program.err
+        (model / name).write_bytes(content)
 
 
 def test_a_model_saved_in_python_predicts_from_the_command_line(program, tmp_path, new):
@@ -151,6 +155,8 @@ def test_metrics_lists_all_and_shows_one(program):
     assert all(m["formula"] and m["summary"] for m in listed)
     out = program("metrics", "matthews_corrcoef")
     assert "range      -1 to 1" in out
+    assert "parameters average=auto, label=None, zero_division=0, beta=2\n" in program("metrics", "f2")
+    assert "reference  sklearn.metrics.roc_auc_score\n" in program("metrics", "roc_auc")
     program("metrics", "mmc", code=2)
     assert "did you mean 'mcc'" in program.err
 

@@ -62,12 +62,7 @@ class Term(Operators):
 class Symbols:
     """What a metric's function is given: the counts of a class against the rest, and sums over all classes.
 
-    Attributes:
-        tp: True positives.
-        fp: False positives.
-        fn: False negatives.
-        tn: True negatives.
-        n: All samples.
+    ``tp``, ``fp``, ``fn`` and ``tn`` are true and false positives and negatives, ``n`` all samples.
     """
 
     tp: Term
@@ -360,12 +355,11 @@ def _checked(name: str, value: Any, default: Any) -> Any:
     """A parameter in the form of its default: a text, a matrix, or a number that may come once per class."""
     if isinstance(default, str):
         return value
-    rows = isinstance(default, tuple)
+    rows, several = isinstance(default, tuple), hasattr(value, "__len__") and not isinstance(value, str)
     try:
         if rows:
-            return tuple(tuple(float(cell) for cell in row) for row in value)
-        several = not isinstance(value, str) and hasattr(value, "__len__")
-        found = tuple(float(v) for v in (value if several else (value,)))
+            return tuple(tuple(map(float, row)) for row in value)
+        found = tuple(map(float, value if several else (value,)))
     except (TypeError, ValueError):
         form = "rows of numbers" if rows else "a number or one number per class"
         raise TypeError(f"{name}: expected {form}, got {value!r}.") from None

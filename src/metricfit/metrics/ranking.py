@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -21,12 +21,13 @@ __all__ = ["AUPRC", "AUROC", "ThresholdMean"]
 _MOST_THRESHOLDS = 10_000
 
 
-def _grid(grid: int | Sequence[float]) -> tuple[float, ...]:
-    """``i / (k + 1)`` for i = 1 … k, or the thresholds given."""
+def _set_thresholds(metric: Metric, grid: int | Sequence[float]) -> None:
+    """Give a new metric its thresholds: ``i / (k + 1)`` for i = 1 … k, or those of the grid, kept as a tuple."""
     if isinstance(grid, int) and not isinstance(grid, bool):
         if not 1 <= grid <= _MOST_THRESHOLDS:
             raise ValueError(f"grid: expected 1 to {_MOST_THRESHOLDS} thresholds, got {grid}.")
-        return tuple(i / (grid + 1) for i in range(1, grid + 1))
+        object.__setattr__(metric, "thresholds", tuple(i / (grid + 1) for i in range(1, grid + 1)))
+        return
     try:
         values = () if isinstance(grid, str) else tuple(float(t) for t in grid)  # type: ignore[union-attr]
     except (TypeError, ValueError):
@@ -35,12 +36,8 @@ def _grid(grid: int | Sequence[float]) -> tuple[float, ...]:
         raise ValueError(f"grid: expected the number of thresholds, or a list of numbers in [0, 1], got {grid!r}.")
     if list(values) != sorted(set(values)):
         raise ValueError(f"grid: expected increasing thresholds, got {grid!r}.")
-    return values
-
-
-def _check_grid(metric: Any) -> None:
-    values = _grid(metric.grid)
-    object.__setattr__(metric, "grid", metric.grid if isinstance(metric.grid, int) else values)
+    object.__setattr__(metric, "grid", values)
+    object.__setattr__(metric, "thresholds", values)
 
 
 @dataclass(frozen=True)
@@ -53,11 +50,7 @@ class _AreaMetric(ClassMetric):
         super().__post_init__()
         if self.average == "micro":
             raise ValueError("average: a micro average of an area is not defined here; use macro or weighted.")
-        _check_grid(self)
-
-    @property
-    def thresholds(self) -> tuple[float, ...]:  # type: ignore[override]
-        return _grid(self.grid)
+        _set_thresholds(self, self.grid)
 
     def grids(self, *, exact: bool = False) -> set[Grid]:
         return {EVERY_CUT_OFF if exact else self.thresholds}
@@ -100,8 +93,7 @@ class AUROC(_AreaMetric):
         tp, fp, fn, tn = counts
         tpr, fpr = safe_divide(tp, tp + fn), safe_divide(fp, fp + tn)
         zero, one = torch.zeros_like(tpr[:1]), torch.ones_like(tpr[:1])
-        tpr, fpr = torch.cat([zero, tpr, one]), torch.cat([zero, fpr, one])
-        area = ((fpr[1:] - fpr[:-1]) * (tpr[1:] + tpr[:-1]) / 2).sum(dim=0)
+        area = torch.trapezoid(torch.cat([zero, tpr, one]), torch.cat([zero, fpr, one]), dim=0)
         undefined = ((tp + fn)[0] <= 0) | ((fp + tn)[0] <= 0)
         return area.masked_fill(undefined, self.zero_division)
 
@@ -157,16 +149,11 @@ class ThresholdMean(DerivedMetric):
             raise TypeError(f"metric: expected a metric or its spec, got {type(self.metric).__name__}.")
         if self.metric.grids() != {None} or isinstance(self.metric, Constrained):
             raise ValueError(f"metric: expected a metric of one decision without constraints, got {self.metric}.")
-        _check_grid(self)
+        _set_thresholds(self, self.grid)
 
     @property
     def _inner(self) -> Metric:
         return cast("Metric", self.metric)  # __post_init__ has read the spec
-
-    @property
-    def thresholds(self) -> tuple[float, ...]:  # type: ignore[override]
-        """The grid."""
-        return _grid(self.grid)
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
         """The mean over the leading dimension."""

@@ -12,16 +12,7 @@ import torch
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
-from metricfit.metrics import (
-    ClassMetric,
-    Combination,
-    Constant,
-    Constrained,
-    ExpectedCost,
-    FormulaMetric,
-    Metric,
-    ThresholdMean,
-)
+from metricfit.metrics import ClassMetric, Combination, Constant, Constrained, FormulaMetric, Metric
 from metricfit.metrics.translation import javascript
 
 __all__ = ["every_metric", "formulas", "in_words", "number", "tree"]
@@ -43,7 +34,7 @@ def in_words(metric: Metric) -> str:
     """
     if isinstance(metric, Constrained):
         return in_words(metric.objective)
-    if isinstance(metric, ThresholdMean):
+    if isinstance(metric, metrics.ThresholdMean):
         return f"mean {in_words(metrics.get(metric.metric))} over thresholds"
     if not isinstance(metric, ClassMetric) or metric.zero_division != 0:
         return str(metric)
@@ -83,13 +74,11 @@ def tree(metric: Metric, labels: tuple[Any, ...], task: Task, fixed: Fixed) -> d
         return {"kind": "join", "operator": metric.operator, "left": left, "right": right}
     if not isinstance(metric, FormulaMetric):
         return {"kind": "unknown"}
-    index = None
-    if metric.label is not None:
-        shape = (len(labels), 2, 2) if task == "multilabel" else (len(labels), len(labels))
-        index = ConfusionMatrix(torch.zeros(shape), task, labels).class_index(metric.label)
-    zero = number(metric.zero_division)
-    return {"kind": "class", "name": metric.name, "average": metric.average, "index": index,
-            "zero": "nan" if zero is None else zero, "parameters": metric.parameters}  # fmt: skip
+    none = ConfusionMatrix(torch.zeros(len(labels), len(labels)), "multiclass", labels)
+    index = None if metric.label is None else none.class_index(metric.label)
+    zero = "nan" if math.isnan(metric.zero_division) else float(metric.zero_division)
+    return {"kind": "class", "name": metric.name, "average": metric.average, "index": index, "zero": zero,
+            "parameters": metric.parameters}  # fmt: skip
 
 
 def formulas() -> str:
@@ -118,7 +107,7 @@ def every_metric(labels: tuple[Any, ...], task: Task, fixed: Fixed, positive: in
             metric = metrics.get(name) if name == "cost" else metrics.resolve(name, ordered, task)[0]
         except (ValueError, TypeError):
             continue
-        node = {"kind": "cost"} if isinstance(metric, ExpectedCost) else tree(metric, labels, task, fixed)
+        node = {"kind": "cost"} if isinstance(metric, metrics.ExpectedCost) else tree(metric, labels, task, fixed)
         if node["kind"] == "fixed" and node["value"] is None:
             continue
         about = (type(metric).__doc__ or "").strip().splitlines()[0]

@@ -4,15 +4,14 @@ The folder that :func:`save` writes holds the model alone. :func:`metricfit.save
 
 >>> import tempfile
 >>> from sklearn.datasets import load_iris
->>> from metricfit import MetricClassifier, Recipe, store
+>>> from metricfit import MetricClassifier, store
 >>> X, y = load_iris(return_X_y=True)
->>> quick = Recipe(min_updates=20, max_epochs=1)
->>> clf = MetricClassifier("mcc", recipe=quick, cv=None, baseline=False, random_state=0).fit(X, y)
+>>> clf = MetricClassifier("mcc", models="boosting", cv=2, baseline=False, random_state=0).fit(X, y)
 >>> with tempfile.TemporaryDirectory() as parent:
 ...     folder = store.save(clf, f"{parent}/model")
 ...     sorted(file.name for file in folder.iterdir())
 ...     bool((store.load(folder).predict(X) == clf.predict(X)).all())
-['history.parquet', 'model.json', 'network.safetensors', 'preprocessing.skops', 'scores.parquet']
+['boosting.skops', 'history.parquet', 'model.json', 'preprocessing.skops', 'scores.parquet']
 True
 """
 

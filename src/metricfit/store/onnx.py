@@ -1,18 +1,22 @@
-"""A classifier as one ONNX graph: preprocessing, the ensemble, the decision rule."""
+"""A classifier as one ONNX graph: preprocessing, every model of the portfolio, their mean, the decision rule."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
 from metricfit.data.encoders import STANDARD_LIMIT, CategoryEncoder, DateEncoder, NumberEncoder, calendar_parts
 from metricfit.decisions import DecisionRule
+from metricfit.models import EstimatorModel, Model, NetworkModel
 from metricfit.store.folder import written_whole
 from metricfit.training.networks import MemberLinear, MemberMLP
 
@@ -20,10 +24,13 @@ __all__ = ["onnx_inputs", "to_onnx"]
 
 _OPSET, _ML_OPSET, _IR_VERSION = 17, 2, 8
 _TYPES = {"float": "FLOAT", "double": "DOUBLE", "int64": "INT64", "bool": "BOOL", "text": "STRING"}
+_FLOAT_LIMIT = float(np.finfo(np.float32).max)
 _JUST_OVER_HALF = float(np.nextafter(0.5, 1))
 _DAYS_TO_MARCH_OF_YEAR_0 = 730_425.0
 _SATURDAY = 5.0
 """2000-01-01, day 0 of the features, was one; Monday is 0."""
+_CODES = 256
+"""Codes of a category in a tree, with the last for gaps."""
 
 
 class _Graph:
@@ -130,23 +137,24 @@ def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[
     labels) for several labels, and ``probabilities`` (rows, classes or labels) with the decision rule folded in.
     :func:`onnx_inputs` makes the inputs of a frame.
 
+    Trees give the same probabilities as in Python to about 1e-14: splits are exact, and leaves are added up in double.
+    Networks compute in float32, there and here, and agree to about 1e-6; a label may differ only where its
+    probability is that close to the threshold.
+
     Args:
-        classifier: Fitted, with a built-in network.
+        classifier: Fitted, with the built-in networks, forests and boosting.
         path: The file.
 
     Returns:
         The inputs: name and type.
     """
-    network = classifier.network_
-    if len(classifier.models_) > 1:
-        raise ValueError("models: only networks can be exported; fit with models='network'.")
-    if not isinstance(network, MemberMLP):
-        raise ValueError(
-            "network: only the built-in networks 'mlp' and 'linear' can be exported; export your own by torch."
-        )
+    for name, model in classifier.models_.items():
+        _check_exportable(name, model, classifier)
     graph, classes = _Graph(), classifier.classes_
     several = classifier.task_ == "multilabel"
-    proba = _ensemble(network, _features(graph, classifier), several)
+    table = _features(graph, classifier)
+    found = [_probabilities(m, table, several) * classifier.weights_[name] for name, m in classifier.models_.items()]
+    proba = reduce(add, found)
     folded = _decision(classifier.decision_rule_, proba)
     graph.output("probabilities", folded, "double", ["rows", len(classes)])
     if several:
@@ -184,43 +192,75 @@ def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]
     return {name: values[:, None] for name, values in found.items()}
 
 
-def _features(graph: _Graph, classifier: MetricClassifier) -> _Value:
+def _check_exportable(name: str, model: Model, classifier: MetricClassifier) -> None:
+    if isinstance(model, NetworkModel) and not isinstance(model.result.network, MemberMLP):
+        raise ValueError(
+            "network: only the built-in networks 'mlp' and 'linear' can be exported; export your own by torch."
+        )
+    if isinstance(model, EstimatorModel) and not _is_trees(model):
+        own = next(type(each).__name__ for fits in model.fits for each in fits if not isinstance(each, int))
+        others = [other for other, m in classifier.models_.items() if isinstance(m, NetworkModel) or _is_trees(m)]
+        raise ValueError(
+            f"models: {name} ({own}) cannot be exported, only scikit-learn's forests and histogram boosting and the "
+            f"built-in networks can; fit without it, for instance models={others or 'auto'!r}."
+        )
+
+
+def _is_trees(model: Any) -> bool:
+    known = (RandomForestClassifier, ExtraTreesClassifier, HistGradientBoostingClassifier, int)
+    return model.form != "given" and all(isinstance(each, known) for fits in model.fits for each in fits)
+
+
+def _features(graph: _Graph, classifier: MetricClassifier) -> dict[str, _Value]:
+    """The rows in the forms of :class:`metricfit.models.Table`: dense and for trees, (rows, features) in float."""
     preprocessor: Any = classifier.preprocessor_
     if preprocessor is None:
-        return graph.input("X", "float", classifier.n_features_in_)
+        return dict.fromkeys(("dense", "trees"), graph.input("X", "float", classifier.n_features_in_))
     if not isinstance(preprocessor, TablePreprocessor):
         raise ValueError(
             f"preprocess: only the built-in preprocessing can be exported, got {type(preprocessor).__name__}; export "
             "it by skl2onnx, and the model with preprocess=None."
         )
-    parts: list[_Value] = []
+    dense: list[_Value] = []
+    trees: list[_Value] = []
     for column in preprocessor.columns_:
         encoder = column.encoder
         if not encoder.suffixes:
             continue
         if isinstance(encoder, CategoryEncoder):
-            parts.append(_category(graph.input(column.name, "text"), encoder))
+            features, code = _category(graph.input(column.name, "text"), encoder)
+            dense.append(features)
+            trees.append(code)
         elif isinstance(encoder, DateEncoder):
-            parts += _date(graph.input(column.name, "double"), encoder)
+            days = graph.input(column.name, "double")
+            values = _calendar(days)
+            dense += [part for name, number in encoder.parts.items() for part in _number(values[name], number)]
+            dense += [days.to("IsNaN").cast("float")] if encoder.indicator else []
+            trees += [values[name].cast("float") for name in encoder.parts or ["days"]]
         else:
-            parts += _number(graph.input(column.name, "double"), encoder)
-    if not parts:
+            x = graph.input(column.name, "double")
+            dense += _number(x, encoder)
+            trees.append(x.clip(-_FLOAT_LIMIT, _FLOAT_LIMIT).cast("float"))
+    if not dense:
         raise ValueError("no column of the model has a feature; there is nothing to export.")
-    return graph.node("Concat", *parts, axis=1)
+    return {name: graph.node("Concat", *parts, axis=1) for name, parts in (("dense", dense), ("trees", trees))}
 
 
-def _category(text: _Value, encoder: CategoryEncoder) -> _Value:
-    """The features of a level are rows of a table: one per level, then unknown ones, then gaps."""
+def _category(text: _Value, encoder: CategoryEncoder) -> tuple[_Value, _Value]:
+    """The features of a level, and its code for trees, are rows of a table: levels, then unknown ones, then gaps."""
     levels = encoder.levels.tolist()
     size = len(levels)
     rows = np.empty((size + 2, len(encoder.suffixes)), dtype=np.float32)
     # "\0" cannot be a level: no text file holds it.
-    encoder.write((np.append(np.arange(size + 1), -1), np.array([*levels, "\0"], dtype=object)), rows)
+    each = np.append(np.arange(size + 1), -1), np.array([*levels, "\0"], dtype=object)
+    encoder.write(each, rows)
+    codes = np.stack(encoder.tree(each), axis=1).astype(np.float32)
     position = text.to(
         "LabelEncoder", domain="ai.onnx.ml", keys_strings=[*levels, ""], values_int64s=[*range(size), size + 1],
         default_int64=size,
     )  # fmt: skip
-    return text.graph.node("Gather", rows, position.to("Squeeze", np.array([1])), axis=0)
+    place = position.to("Squeeze", np.array([1]))
+    return text.graph.node("Gather", rows, place, axis=0), text.graph.node("Gather", codes, place, axis=0)
 
 
 def _number(x: _Value, encoder: NumberEncoder) -> list[_Value]:
@@ -252,12 +292,6 @@ def _interpolate(x: _Value, knots: NDArray[np.float64], scores: NDArray[np.float
     return slope * (x - start) + height
 
 
-def _date(days: _Value, encoder: DateEncoder) -> list[_Value]:
-    values = _calendar(days)
-    parts = [part for name, number in encoder.parts.items() for part in _number(values[name], number)]
-    return [*parts, days.to("IsNaN").cast("float")] if encoder.indicator else parts
-
-
 def _calendar(days: _Value) -> dict[str, _Value]:
     """Year, month, day, weekday and hour of days since 2000-01-01, by counting years from March."""
     whole = days.to("Floor")
@@ -282,8 +316,22 @@ def _calendar(days: _Value) -> dict[str, _Value]:
     }
 
 
-def _ensemble(network: MemberMLP, features: _Value, several: bool) -> _Value:
-    """Mean probabilities of the members, (rows, classes), or of ``several`` labels (rows, labels); double."""
+def _probabilities(model: Any, table: dict[str, _Value], several: bool) -> _Value:
+    """A model's probabilities, (rows, classes), or of ``several`` labels (rows, labels); double."""
+    if isinstance(model, NetworkModel):
+        return _networks(model.result.network, table["dense"], several)
+    x = table[model.form]
+    folds = []
+    for fits in model.fits:
+        if several and len(fits) > 1:
+            labels = [_of_estimator(each, x, 2).to("Gather", np.array([1]), axis=1) for each in fits]
+            folds.append(x.graph.node("Concat", *labels, axis=1))
+        else:
+            folds.append(_of_estimator(fits[0], x, model.outputs))
+    return reduce(add, folds) / float(len(folds))
+
+
+def _networks(network: Any, features: _Value, several: bool) -> _Value:
     x = features.to("Unsqueeze", np.array([0]))
     layers = [layer for layer in network.layers if isinstance(layer, MemberLinear)]
     for i, layer in enumerate(layers):
@@ -294,6 +342,137 @@ def _ensemble(network: MemberMLP, features: _Value, several: bool) -> _Value:
     proba = x.to("Sigmoid") if several else x.to("Softmax", axis=-1)
     mean = proba.cast("double").to("ReduceMean", axes=[0], keepdims=0)
     return mean if several else mean.normalised()
+
+
+def _of_estimator(estimator: Any, x: _Value, outputs: int) -> _Value:
+    """The probabilities of one fitted forest or boosting (rows, outputs); a number is the only class it has seen."""
+    if isinstance(estimator, int):
+        alone = _tree(np.zeros(1, dtype=np.int64), leaf=np.ones(1, dtype=bool), value=np.eye(outputs)[[estimator]])
+        return _sum_of_trees(x, [alone], outputs)
+    if not isinstance(estimator, HistGradientBoostingClassifier):
+        return _forest(estimator, x, outputs)
+    baseline: NDArray[Any] = estimator._baseline_prediction
+    raw: _Value = _boosting(estimator, x) + baseline.astype(np.float64)
+    if len(estimator.classes_) > 2:
+        proba = raw.to("Softmax", axis=1)
+    else:
+        second = raw.to("Sigmoid")
+        proba = x.graph.node("Concat", 1.0 - second, second, axis=1)
+    return proba.to("MatMul", np.eye(outputs)[estimator.classes_])
+
+
+def _tree(feature: Any, **fields: Any) -> dict[str, NDArray[Any]]:
+    """A tree as arrays with one entry per node; leaves have a ``value``, (nodes, outputs) or (nodes, 1)."""
+    nothing = np.zeros(len(feature), dtype=np.int64)
+    return {"feature": feature, "threshold": nothing, "left": nothing, "right": nothing, "gap_left": nothing} | fields
+
+
+def _forest(forest: Any, x: _Value, outputs: int) -> _Value:
+    several = forest.n_outputs_ > 1
+    trees = []
+    for tree in (each.tree_ for each in forest.estimators_):
+        if several:
+            positive = [np.flatnonzero(classes == 1) for classes in forest.classes_]
+            value = np.stack([tree.value[:, j, at].sum(axis=1) for j, at in enumerate(positive)], axis=1)
+        else:
+            value = tree.value[:, 0] @ np.eye(outputs)[forest.classes_]
+        trees.append(
+            _tree(
+                np.maximum(tree.feature, 0),
+                threshold=tree.threshold,
+                left=tree.children_left,
+                right=tree.children_right,
+                gap_left=tree.missing_go_to_left,
+                leaf=tree.children_left < 0,
+                value=value / len(forest.estimators_),
+            )
+        )
+    return _sum_of_trees(x, trees, outputs)
+
+
+def _boosting(estimator: Any, x: _Value) -> _Value:
+    """Raw scores (rows, 1 or classes) without the baseline.
+
+    ONNX has no split on a set of categories: each becomes a column that says whether the row goes right.
+    """
+    width = estimator.n_features_in_
+    category = np.zeros(width, dtype=bool) if estimator.is_categorical_ is None else estimator.is_categorical_
+    order = np.append(np.flatnonzero(category), np.flatnonzero(~category))  # as the estimator has them
+    # What the estimator makes of each code; the last one is a gap.
+    codes = np.append(np.arange(_CODES - 1.0), np.nan)
+    known = estimator._preprocess_X(np.where(category, codes[:, None], 0.0), reset=False)
+    right: dict[int, list[NDArray[np.bool_]]] = {}
+    trees, splits = [], []
+    for predictor in (predictor for step in estimator._predictors for predictor in step):
+        nodes = predictor.nodes
+        tree = _tree(
+            order[nodes["feature_idx"]],
+            threshold=nodes["num_threshold"].copy(),
+            left=nodes["left"],
+            right=nodes["right"],
+            gap_left=nodes["missing_go_to_left"],
+            leaf=nodes["is_leaf"].astype(bool),
+            value=nodes["value"][:, None],
+        )
+        trees.append(tree)
+        for at in np.flatnonzero(nodes["is_categorical"] & ~tree["leaf"]):
+            code = known[:, nodes["feature_idx"][at]]
+            whole = np.nan_to_num(code).astype(np.int64)
+            bits = predictor.raw_left_cat_bitsets[nodes["bitset_idx"][at]]
+            left = np.where(np.isnan(code), tree["gap_left"][at], bits[whole // 32] >> whole % 32 & 1)
+            column = int(tree["feature"][at])
+            splits.append((tree, at, column, len(right.setdefault(column, []))))
+            right[column].append(left == 0)
+    parts, start = [x], {}
+    for column, goes_right in right.items():
+        start[column] = width
+        width += len(goes_right)
+        category_code = x.to("Gather", np.array([column]), axis=1).to("Squeeze", np.array([1]))
+        place = category_code.to("IsNaN").to("Where", np.float32(_CODES - 1), category_code).cast("int64")
+        parts.append(x.graph.node("Gather", np.stack(goes_right, axis=1).astype(np.float32), place, axis=0))
+    for tree, at, column, number in splits:
+        tree["feature"][at], tree["threshold"][at] = start[column] + number, 0.5
+    return _sum_of_trees(x.graph.node("Concat", *parts, axis=1), trees, estimator.n_trees_per_iteration_)
+
+
+def _sum_of_trees(x: _Value, trees: list[dict[str, NDArray[Any]]], outputs: int) -> _Value:
+    """The sum of the leaves that the rows come to, (rows, outputs); double.
+
+    The trees give the places of the leaves, since ONNX would add up their values in float.
+    """
+    sizes = [len(tree["leaf"]) for tree in trees]
+    joined = {name: np.concatenate([tree[name] for tree in trees]) for name in trees[0]}
+    leaf, threshold = joined["leaf"], joined["threshold"].astype(np.float64)
+    # A float is at most a double if it is at most the largest float below that: rounded down, no row changes its side.
+    with np.errstate(over="ignore"):
+        rounded = threshold.astype(np.float32)
+    rounded = np.where(rounded > threshold, np.nextafter(rounded, np.float32(-np.inf)), rounded)
+    tree_ids = np.repeat(np.arange(len(trees)), sizes)
+    node_ids = np.concatenate([np.arange(size) for size in sizes])
+
+    def inner(values: NDArray[Any]) -> list[Any]:
+        return list(np.where(leaf, 0, values).tolist())
+
+    place = x.to(
+        "TreeEnsembleRegressor",
+        domain="ai.onnx.ml",
+        n_targets=len(trees),
+        nodes_treeids=tree_ids.tolist(),
+        nodes_nodeids=node_ids.tolist(),
+        nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
+        nodes_featureids=inner(joined["feature"]),
+        nodes_values=inner(rounded),
+        nodes_truenodeids=inner(joined["left"]),
+        nodes_falsenodeids=inner(joined["right"]),
+        nodes_missing_value_tracks_true=inner(joined["gap_left"]),
+        target_treeids=tree_ids[leaf].tolist(),
+        target_nodeids=node_ids[leaf].tolist(),
+        target_ids=tree_ids[leaf].tolist(),
+        target_weights=node_ids[leaf].astype(np.float32).tolist(),
+    )
+    values = x.graph.node("Gather", joined["value"], place.cast("int64") + np.cumsum([0, *sizes[:-1]]), axis=0)
+    rounds = values.to("Reshape", np.array([-1, len(trees) * joined["value"].shape[1] // outputs, outputs]))
+    return rounds.to("ReduceSum", np.array([1]), keepdims=0)
 
 
 def _decision(rule: DecisionRule, proba: _Value) -> _Value:
