@@ -60,11 +60,12 @@ test-slow: $(VENV)/.installed-integrations  ## The tests marked slow, and those 
 	@echo "==> Slow tests"
 	@$(BIN)/python -m pytest -q -m slow
 
-bench-speed: $(VENV)/.installed-rivals  ## Time of the loss against cross-entropy, and how it grows (about 30 min)
-	@$(BIN)/python benchmarks/speed/loss.py ratios
-	@$(BIN)/python benchmarks/speed/loss.py options
-	@$(VENV)/rivals/bin/python benchmarks/speed/loss.py growth --threads 1 --clock cpu --seconds 8
+bench-speed: $(VENV)/.installed-rivals  ## Time of the loss against cross-entropy, and how it grows (about 15 min)
+	@$(BIN)/python benchmarks/speed/loss.py ratios --seconds 15
+	@$(BIN)/python benchmarks/speed/loss.py options --seconds 8
+	@$(VENV)/rivals/bin/python benchmarks/speed/loss.py growth --threads 1 --clock cpu --seconds 5
 	@$(BIN)/python benchmarks/speed/loss.py plots
+	@$(BIN)/python benchmarks/speed/loss.py tables
 	@$(BIN)/python benchmarks/speed/compiling.py
 
 bench-scale: $(VENV)/.installed-dev  ## Training on 1 to 50 million rows, a search over 10^8 scores (about an hour)

@@ -4,6 +4,7 @@
     python benchmarks/speed/loss.py options  # one logit, cross-entropy and memory mixed in, written to options.csv
     python benchmarks/speed/loss.py growth   # exponents over n and d beside other libraries, written to growth.csv
     python benchmarks/speed/loss.py plots    # both drawn
+    python benchmarks/speed/loss.py tables   # both as tables, written into docs/speed.md
 
 Every ratio is taken within one run: contestants take turns, one step each, and a ratio is that of two neighbouring
 steps. The median of the ratios is reported with their quartiles.
@@ -32,7 +33,8 @@ from torch.nn import functional as F
 from metricfit import MetricLoss, __version__
 
 HERE = Path(__file__).parent
-IMAGES = HERE.parents[1] / "docs" / "images"
+PAGE = HERE.parents[1] / "docs" / "speed.md"
+IMAGES = PAGE.parent / "images"
 CLOCKS = {"wall": time.perf_counter, "cpu": time.thread_time}
 SHAPES = [(1024, 2), (1024, 10), (65536, 10), (8192, 257), (65536, 257), (8192, 1000), (262144, 21), (4, 21, 256, 256)]
 LEAST_ROUNDS = 7
@@ -116,10 +118,10 @@ def plainly(loss):
     return call
 
 
-def ratios(seconds: float, clock: str) -> None:
+def ratios(seconds: float, clock: str, shapes: list[tuple[int, ...]]) -> None:
     contestants = {"cross_entropy": F.cross_entropy, "f1": MetricLoss("f1"), "mcc": MetricLoss("mcc")}
     contestants |= {f"{name}, without numba": without_numba(MetricLoss(name)) for name in ("f1", "mcc")}
-    rows = [row for shape in SHAPES for row in compared(contestants, *batch(shape), seconds, clock)]
+    rows = [row for shape in shapes for row in compared(contestants, *batch(shape), seconds, clock)]
     write("ratios.csv", rows)
 
 
@@ -174,6 +176,11 @@ def write(name: str, rows) -> None:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def read(name: str) -> list[dict[str, str]]:
+    with (HERE / name).open() as file:
+        return list(csv.DictReader(file))
 
 
 def naive_f1(logits, target):
@@ -305,13 +312,15 @@ def step_of(loss, logits, target):
     return step
 
 
-def measure_memory(name: str, shape: tuple[int, int]) -> None:
-    """Memory of a step beyond the batch itself, in a process of its own; printed for the parent."""
-    logits, target = batch(shape)
-    step = step_of(rival(name), logits, target)
-    step()
-    logits.grad = None
-    print(peak_memory(step))
+def measure_memory(name: str, shapes: list[tuple[int, int]]) -> None:
+    """Memory of a step of each size beyond the batch itself, in a process of its own; printed for the parent."""
+    loss = rival(name)
+    for shape in shapes:
+        logits, target = batch(shape)
+        step = step_of(loss, logits, target)
+        step()
+        logits.grad = None
+        print(peak_memory(step))
 
 
 def measure_times(name: str, shapes: list[tuple[int, int]], seconds: float, clock: str) -> None:
@@ -364,9 +373,9 @@ def growth(seconds: float, clock: str) -> None:
         for over, shapes in special.get(name, usual).items():
             sizes = [n if over == "n" else d for n, d in shapes]
             common = ["--name", name, "--threads", str(torch.get_num_threads())]
-            memory = [int(child("memory", *common, "--shapes", f"{n}x{d}")[-1]) for n, d in shapes]
-            lines = child("times", *common, "--clock", clock, "--seconds", str(seconds),
-                          "--shapes", *(f"{n}x{d}" for n, d in shapes))  # fmt: skip
+            common += ["--shapes", *(f"{n}x{d}" for n, d in shapes)]
+            memory = [int(line) for line in child("memory", *common)]
+            lines = child("times", *common, "--clock", clock, "--seconds", str(seconds))
             rounds = [[float(value) for value in line.split()] for line in lines]
             mine, usual_loss = [r[: len(sizes)] for r in rounds], [r[len(sizes) :] for r in rounds]
             slopes = quartiles([exponent(sizes, times) for times in mine])
@@ -407,8 +416,7 @@ def plots() -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    with (HERE / "ratios.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = read("ratios.csv")
     shapes = list(dict.fromkeys(row["shape"] for row in rows))
     losses = [name for name in dict.fromkeys(row["loss"] for row in rows) if name != "cross_entropy"]
     figure, axes = plt.subplots(figsize=(9, 4))
@@ -422,7 +430,7 @@ def plots() -> None:
         ]
         places = [j + (i - (len(losses) - 1) / 2) * width for j in range(len(shapes))]
         axes.bar(places, middle, width, yerr=spread, label=name, error_kw={"elinewidth": 0.8})
-    for level, text in ((1.5, "1.5 ×"), (5, "5 ×")):
+    for level, text in ((1.5, "1.5 ×"), (3, "3 ×"), (6, "6 ×")):
         axes.axhline(level, color="grey", linewidth=0.8, linestyle="--")
         axes.annotate(text, (len(shapes) - 0.55, level), fontsize=8, va="bottom")
     axes.set_yscale("log")
@@ -438,8 +446,7 @@ def plots() -> None:
     figure.savefig(IMAGES / "speed-ratios.png", dpi=120)
     if not (HERE / "growth.csv").exists():
         return
-    with (HERE / "growth.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = read("growth.csv")
     figure, panels = plt.subplots(2, 2, figsize=(10, 8.5))
     names = list(dict.fromkeys(row["loss"] for row in rows))
     colours = dict(zip(names, plt.get_cmap("tab20").colors, strict=False)) | {"cross_entropy": "black"}
@@ -461,29 +468,81 @@ def plots() -> None:
     figure.savefig(IMAGES / "speed-growth.png", dpi=120)
 
 
+def tables() -> None:
+    """Write the tables between the marks of docs/speed.md."""
+    page = PAGE.read_text()
+    for name, lines in (("ratios", table_of_ratios()), ("growth", table_of_growth())):
+        begin, end = f"<!-- table: {name} -->\n", f"<!-- end of table: {name} -->"
+        if page.count(begin) != 1 or page.count(end) != 1:
+            raise SystemExit(f"{PAGE}: expected one mark {begin.strip()} and one {end}; put both around the table.")
+        head, rest = page.split(begin)
+        page = head + begin + "\n" + "\n".join(lines) + "\n\n" + end + rest.split(end)[1]
+    PAGE.write_text(page)
+
+
+def table_of_ratios() -> list[str]:
+    """One line per shape: macro F1 with and without numba at both levels, and the price that is accepted."""
+    rows = {(row["shape"], row["loss"]): row for row in read("ratios.csv")}
+    lines = [
+        "| logits | fastest fifths | our median / its fast level | price | without numba: fastest fifths "
+        "| our median / its fast level | price |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for shape in dict.fromkeys(shape for shape, _ in rows):
+        sizes = [int(size) for size in shape.split("x")]
+        samples = math.prod(sizes) // sizes[1]
+        cells = [" × ".join(f"{size:,}" for size in sizes) + (" (masks)" if len(sizes) > 2 else "")]
+        for loss, price in (("f1", "1.5"), ("f1, without numba", "3" if samples >= 65536 else "6")):
+            row = rows[shape, loss]
+            cells += [f"{float(row[key]):.2f}" for key in ("fast_against_fast", "against_fast_level")] + [price]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def table_of_growth() -> list[str]:
+    """One line per loss: exponents over samples and classes, and the time beside cross-entropy's at the largest."""
+    rows = {(row["loss"], row["over"]): row for row in read("growth.csv")}
+    lines = [
+        "| | time over n | memory over n | time over d | memory over d | time / cross-entropy's at the largest n "
+        "| at the largest d |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for loss in dict.fromkeys(loss for loss, _ in rows):
+        found = [rows.get((loss, over)) for over in ("n", "d")]
+        cells = [loss]
+        for row in found:
+            spread = "{time_exponent} ({quartile_1}–{quartile_3})".format(**row) if row else ""
+            cells += [spread, row["memory_exponent"] if row else ""]
+        cells += [row["over_cross_entropy"].split()[-1] if row else "" for row in found]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["ratios", "options", "growth", "plots", "memory", "times"])
+    parser.add_argument("what", choices=["ratios", "options", "growth", "plots", "tables", "memory", "times"])
     parser.add_argument("--seconds", type=float, default=20.0, help="per shape (ratios) or loss (growth)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", choices=list(CLOCKS), default="wall", help="cpu: with 1 thread, on a busy machine")
     parser.add_argument("--name", help="of the loss (memory and times, which growth calls)")
-    parser.add_argument("--shapes", nargs="+", default=[], help="of the batches, as 8192x32")
+    parser.add_argument("--shapes", nargs="+", default=[], help="of the batches, as 8192x32; for ratios all")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     shapes = [tuple(int(part) for part in shape.split("x")) for shape in arguments.shapes]
     if arguments.what == "memory":
-        measure_memory(arguments.name, shapes[0])
+        measure_memory(arguments.name, shapes)
     elif arguments.what == "times":
         measure_times(arguments.name, shapes, arguments.seconds, arguments.clock)
     elif arguments.what == "plots":
         plots()
+    elif arguments.what == "tables":
+        tables()
     elif arguments.what == "options":
         options(arguments.seconds, arguments.clock)
     elif arguments.what == "growth":
         growth(arguments.seconds, arguments.clock)
     else:
-        ratios(arguments.seconds, arguments.clock)
+        ratios(arguments.seconds, arguments.clock, shapes or SHAPES)
 
 
 if __name__ == "__main__":
