@@ -22,7 +22,7 @@ from metricfit.data.preprocessing import as_dense, columns_in_words, matches_nam
 from metricfit.decisions.rules import DecisionRule
 from metricfit.distributed import group_of
 from metricfit.ensemble import PORTFOLIO, judge, mean_of
-from metricfit.labels import Target, check_two_dimensions, combined_weights, read_target, read_truth, row_count
+from metricfit.labels import Target, combined_weights, read_target, read_truth, row_count
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.models import FittedModel, Folds, Model, NetworkModel, Table, fit_models, names_of
 from metricfit.models.estimators import estimator_model, named_model
@@ -304,7 +304,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._forms(X, dense)
 
     def _table(self, X: Any) -> Table:
-        check_two_dimensions(X)
+        row_count(X)
         if not hasattr(X, "columns") or not matches_names(self.preprocessor_):
             validate_data(self, X, reset=False, skip_check_array=True)
         made = self._forms(X, X if self.preprocessor_ is None else self.preprocessor_.transform(X))

@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 
 from metricfit.choices import Choice
 from metricfit.data import (
+    GAPS,
     BadArgumentError,
     ColumnFormat,
     LabelledTable,
@@ -41,7 +42,6 @@ from metricfit.data import (
     open_table,
     read_labelled_like,
 )  # fmt: skip
-from metricfit.data.columns import GAPS, formats_from_json
 from metricfit.store.contents import load
 from metricfit.store.folder import ModelFolderError, describe, written_whole
 
@@ -194,7 +194,7 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
     given, preprocessor = description["notes"].get("input", {}), classifier.preprocessor_
     formats = preprocessor.formats_ if isinstance(preprocessor, TablePreprocessor) else {}
     if "formats" in given:
-        formats = formats_from_json(given["formats"])
+        formats = {name: ColumnFormat(**how) for name, how in given["formats"].items()}
     names = description["columns"]["names"] or ()
     used = {name: formats.get(name, ColumnFormat("number")) for name in names}
     return SavedModel(path, classifier, description, used, tuple(given.get("missing", ())))
