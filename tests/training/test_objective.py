@@ -8,9 +8,8 @@ from torch.nn import functional as F
 from metricfit import MetricLoss, metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.losses import SurrogateFBetaLoss
-from metricfit.training.evaluation import Validation
 from metricfit.training.networks import MemberMLP
-from metricfit.training.objective import MemberObjective, Multipliers
+from metricfit.training.objective import MemberObjective, Multipliers, Validation
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import TrainingData
 

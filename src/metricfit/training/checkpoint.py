@@ -25,7 +25,7 @@ from metricfit.metrics import CallableMetric
 __all__ = ["CheckpointFile", "fingerprint", "in_full", "run_identity"]
 
 _FORMAT = "metricfit.checkpoint"
-_VERSION = 1
+_VERSION = 2
 
 
 def fingerprint(*arrays: NDArray[Any] | None) -> str:
