@@ -383,8 +383,11 @@ def _norms(network):
 
 
 def test_the_weight_average_is_an_exponential_one():
-    live = {"w": torch.zeros(2), "count": torch.zeros((), dtype=torch.long)}
-    average = WeightAverage(live, horizon=4)
+    network = nn.Module()
+    network.register_buffer("w", torch.zeros(2))
+    network.register_buffer("count", torch.zeros((), dtype=torch.long))
+    live = dict(network.named_buffers())
+    average = WeightAverage(network, horizon=4)
     expected = 0.0
     for step in range(200):
         live["w"].fill_(float(step))
@@ -394,7 +397,12 @@ def test_the_weight_average_is_an_exponential_one():
         expected = decay * expected + (1 - decay) * step
     assert average.averaged["w"].tolist() == pytest.approx([expected] * 2, rel=1e-5)
     assert average.averaged["count"] == 199
-    assert WeightAverage(live, horizon=0).averaged is live
+    with average.lent():
+        assert network.w.tolist() == pytest.approx([expected] * 2, rel=1e-5)
+    assert network.w.tolist() == [199.0] * 2
+    plain = WeightAverage(network, horizon=0)
+    plain.update(0)
+    assert plain.averaged["w"] is network.w
 
 
 def test_each_member_keeps_its_best_weights_and_of_equals_the_latest():

@@ -218,8 +218,7 @@ class Trainer:
 
     def average_over(self, steps: float) -> None:
         """Average the weights over so many steps, from now on."""
-        live = {**dict(self.network.named_parameters()), **dict(self.network.named_buffers())}
-        self.average = networks.WeightAverage(live, steps)
+        self.average = networks.WeightAverage(self.network, steps)
         self.best = networks.BestMembers(len(self.problem.splits), self.average.averaged)
 
     def run(
@@ -295,14 +294,15 @@ class Trainer:
         return losses.detach()[self.stopping.active.to(losses.device)].mean()
 
     def _validate(self, number: int) -> Scores | None:
-        state, active = self.average.averaged, self.stopping.active
+        active, state = self.stopping.active, self.average.averaged
         every = 1 if self.recipe.patience else max(1, self.epochs // self.recipe.checkpoints)
         if not self.validation:
             self.best.update(torch.zeros(self.objective.members), number, state, active)
             return None
         if number % every and number != self.epochs:
             return None
-        scores = self.validation.score(self.network, state, self.objective, active)
+        with self.average.lent():
+            scores = self.validation.score(self.network, self.objective, active)
         scores = scores._replace(key=agreed(scores.key, self.group), loss=agreed(scores.loss, self.group))
         self.best.update(scores.key, number, state, active)
         self.stopping.validated(scores.loss, scores.key)
@@ -341,7 +341,8 @@ class Trainer:
                 f"{self.recipe.learning_rate:g}) or set gradient_clip."
             )
         if self.validation:
-            self.validation.score(self.network, state, self.objective, missing)
+            with self.average.lent():
+                self.validation.score(self.network, self.objective, missing)
         self.best.update(torch.zeros(len(missing)), len(self.history), state, missing)
 
     def _parts(self) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from metricfit.inputs import Task
 from metricfit.training.recipes import Recipe
@@ -215,9 +214,8 @@ def build_network(
     # Foreign modules draw their weights from torch's global generator: lend it a seed and give it back as it was.
     with lent_seed(seed, torch.device("cpu")):
         networks = [_one_network(network, in_features, out_features) for _ in range(members)]
-        for place, made in enumerate(networks):
-            if not place or _is_lazy(made):
-                _check_outputs(made, in_features, out_features)
+        for made in networks:  # each: weights of lazy modules are drawn with the first batch
+            _check_outputs(made, in_features, out_features)
     return StackedNetworks(networks)
 
 
@@ -256,11 +254,6 @@ def _factory_arguments(factory: Callable[..., Any], *sizes: int) -> tuple[int, .
         f"network: expected a factory to be called as factory(in_features, out_features), or without arguments, got "
         f"one with the parameters {signature}; wrap it: lambda in_features, out_features: …"
     )
-
-
-def _is_lazy(network: nn.Module) -> bool:
-    """Whether it has weights whose shape only a first batch decides."""
-    return any(is_lazy(tensor) for tensor in (*network.parameters(), *network.buffers()))
 
 
 def _check_outputs(network: nn.Module, in_features: int, out_features: int) -> None:
@@ -304,16 +297,11 @@ def member_of(name: str) -> int | None:
 
 def make_optimiser(network: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
     """AdamW; weight decay on weights but not on biases, norms and other vectors."""
-    decayed: list[nn.Parameter] = []
-    plain: list[nn.Parameter] = []
+    found: dict[float, list[nn.Parameter]] = {recipe.weight_decay: [], 0.0: []}
     for name, parameter in network.named_parameters():
         matrix = parameter.ndim > (2 if member_of(name) is None else 1) and "bias" not in name
-        (decayed if matrix else plain).append(parameter)
-    groups = [
-        {"params": parameters, "weight_decay": decay}
-        for parameters, decay in ((decayed, recipe.weight_decay), (plain, 0.0))
-        if parameters
-    ]
+        found[recipe.weight_decay if matrix else 0.0].append(parameter)
+    groups = [{"params": parameters, "weight_decay": decay} for decay, parameters in found.items() if parameters]
     if not groups:
         raise ValueError("network: it has no parameters, there is nothing to train.")
     return torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=True)
@@ -371,26 +359,38 @@ class WeightAverage:
     """An exponential moving average of weights and buffers; the weights themselves if there is no horizon.
 
     Args:
-        state: The live tensors.
+        network: Whose weights; they stay its own.
         horizon: Steps that the average reaches back; 0 for none.
     """
 
-    def __init__(self, state: dict[str, Tensor], horizon: float) -> None:
-        self.live = state
+    def __init__(self, network: nn.Module, horizon: float) -> None:
+        self.live: dict[str, Tensor] = {**dict(network.named_parameters()), **dict(network.named_buffers())}
         self.decay = 1 - 1 / horizon if horizon > 1 else 0.0
-        self.averaged = {name: value.detach().clone() for name, value in state.items()} if self.decay else state
-        self._pairs = [(self.averaged[name], live) for name, live in state.items() if live.is_floating_point()]
-        self._others = [(self.averaged[name], live) for name, live in state.items() if not live.is_floating_point()]
+        self.averaged = {name: v.detach().clone() for name, v in self.live.items()} if self.decay else self.live
+        pairs = [(self.averaged[name], live) for name, live in self.live.items()]
+        self._moved = [pair for pair in pairs if pair[1].is_floating_point()]
+        self._copied = [pair for pair in pairs if not pair[1].is_floating_point()]
 
+    @torch.no_grad()
     def update(self, step: int) -> None:
         """Take in the weights after a step, counted from 0; the first steps are forgotten faster."""
-        if not self.decay:
-            return
-        with torch.no_grad():
+        if self.decay:
             share = 1 - min(self.decay, (1 + step) / (10 + step))
-            torch._foreach_lerp_([a for a, _ in self._pairs], [b for _, b in self._pairs], share)
-            for kept, live in self._others:
+            torch._foreach_lerp_([kept for kept, _ in self._moved], [live for _, live in self._moved], share)
+            for kept, live in self._copied:
                 kept.copy_(live)
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[None]:
+        """Give the network the averaged weights, for the length of a ``with`` block."""
+        pairs = [*self._moved, *self._copied] if self.decay else []
+        try:
+            for kept, live in pairs:
+                kept.data, live.data = live.data, kept.data
+            yield
+        finally:
+            for kept, live in pairs:
+                kept.data, live.data = live.data, kept.data
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint."""

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from metricfit.confusion import ConfusionMatrix, Grid, as_confusion_matrix, count_samples, hard_matrix
 from metricfit.distributed import sum_over_processes
@@ -277,16 +276,14 @@ class Validation:
         """Whether there are any rows."""
         return self._index.shape[1] > 0
 
-    def score(
-        self, network: nn.Module, state: Mapping[str, Tensor], objective: MemberObjective, active: Tensor
-    ) -> Scores:
-        """Evaluate the network with the given weights, and note the held-out probabilities of the active members."""
+    def score(self, network: nn.Module, objective: MemberObjective, active: Tensor) -> Scores:
+        """Evaluate the network, and note the held-out probabilities of the active members."""
         sums, found = _Sums(objective), []
         size = networks.rows_at_once(len(self._index), self.data.features.shape[1], networks.BLOCK_CELLS)
         with networks.evaluating(network):
             for start in range(0, self._index.shape[1], size):
                 index = self._index[:, start : start + size]
-                logits, target = self._logits(network, state, index), take_rows(self.data.target, index)
+                logits, target = self._logits(network, index), take_rows(self.data.target, index)
                 for half, weight in enumerate(self._weights[:, :, start : start + size]):
                     sums.add(half, logits, target, weight)
                 found.append(networks.member_probabilities(logits, objective.task))
@@ -294,13 +291,11 @@ class Validation:
             self._note(torch.cat(found, dim=1), scores.key[:2].double().cpu(), active)
         return Scores(*(of_halves_and_all[2] for of_halves_and_all in scores))
 
-    def _logits(self, network: nn.Module, state: Mapping[str, Tensor], index: Tensor) -> Tensor:
+    def _logits(self, network: nn.Module, index: Tensor) -> Tensor:
         features = self.data.features
         cells = networks.PIECE_CELLS if features.is_cpu else networks.BLOCK_CELLS
         pieces = index.split(networks.rows_at_once(len(index), features.shape[1], cells), dim=1)
-        named = {f"network.{name}": value for name, value in state.items()}
-        logits: Tensor = functional_call(_InPieces(network), named, (features, pieces))
-        return logits.float()
+        return torch.cat([network(take_rows(features, piece)) for piece in pieces], dim=1).float()
 
     def _note(self, p: Tensor, keys: Tensor, active: Tensor) -> None:
         for half in (0, 1):
@@ -321,17 +316,6 @@ class Validation:
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """From a checkpoint."""
         self.held_out, self.half_keys = state["held_out"], state["half_keys"]
-
-
-class _InPieces(nn.Module):
-    """A network applied to one piece of rows after the other: lending it other weights takes longer than a piece."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, features: Tensor, pieces: Sequence[Tensor]) -> Tensor:
-        return torch.cat([self.network(take_rows(features, piece)) for piece in pieces], dim=1)
 
 
 class _Sums:
