@@ -81,15 +81,14 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
     def on_epoch_begin(self, net: Any, **_: Any) -> None:
         """Catch up with the epochs of the history, and record the temperature of this one."""
         schedule, past, losses = self._schedule, net.history[:-1], losses_of(net.criterion_)
-        annealer = schedule.annealer
-        if annealer is None or annealer.losses != losses or annealer.steps != len(past):
-            if past:
-                for loss in losses:
-                    loss.set_temperature(past[0].get("temperature", float(loss.temperature)))
-            annealer = schedule.attach(losses, anew=True)
+        known = schedule.annealer
+        if known is None or known.losses != losses or known.steps != len(past):
+            for loss in losses if past else []:
+                loss.set_temperature(past[0].get("temperature", float(loss.temperature)))
+            schedule.attach(losses, anew=True)
             for number, epoch in enumerate(past, start=1):
                 self._count(number, epoch)
-        net.history.record("temperature", annealer.temperature)
+        net.history.record("temperature", schedule.annealer.temperature)
 
     def on_epoch_end(self, net: Any, **_: Any) -> None:
         """Give the epoch to the schedule."""

@@ -30,20 +30,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from metricfit import data as tables
 from metricfit.choices import Choice
-from metricfit.data import (
-    BadArgumentError,
-    ColumnFormat,
-    LabelledTable,
-    Roles,
-    TableFile,
-    TablePreprocessor,
-    open_table,
-    read_labelled_like,
-)  # fmt: skip
+from metricfit.data import BadArgumentError, ColumnFormat, LabelledTable, TableFile
 from metricfit.data.columns import GAPS, formats_from_json
-from metricfit.store.contents import load
-from metricfit.store.folder import ModelFolderError, describe, written_whole
+from metricfit.files import written_whole
+from metricfit.store.contents import load_described
+from metricfit.store.folder import ModelFolderError
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
@@ -109,8 +102,8 @@ class SavedModel:
             raise BadArgumentError("target", f"the model predicts {each}; got {', '.join(map(repr, names))}.")
         if weight is not None:
             file.check_columns([weight], "weight")
-        roles = Roles(target=names, weight=weight, missing=list(self.missing))
-        table = read_labelled_like(file, roles, self.formats, self.classifier.classes_)
+        roles = tables.Roles(target=names, weight=weight, missing=list(self.missing))
+        table = tables.read_labelled_like(file, roles, self.formats, self.classifier.classes_)
         table.choices[:0] = file.choices
         return table
 
@@ -180,7 +173,7 @@ class SavedModel:
             raise ModelFolderError(
                 f"{self.folder}: the model was trained on an array without column names; use it in Python."
             )
-        return open_table(data, separator=separator, encoding=encoding) if isinstance(data, str) else data
+        return tables.open_table(data, separator=separator, encoding=encoding) if isinstance(data, str) else data
 
 
 def open_model(folder: str | os.PathLike[str]) -> SavedModel:
@@ -190,9 +183,9 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
         ModelFolderError: As :func:`metricfit.store.load`.
     """
     path = Path(folder)
-    description, classifier = describe(path), load(path)
+    classifier, description = load_described(path)
     given, preprocessor = description["notes"].get("input", {}), classifier.preprocessor_
-    formats = preprocessor.formats_ if isinstance(preprocessor, TablePreprocessor) else {}
+    formats = preprocessor.formats_ if isinstance(preprocessor, tables.TablePreprocessor) else {}
     if "formats" in given:
         formats = formats_from_json(given["formats"])
     names = description["columns"]["names"] or ()
@@ -209,7 +202,6 @@ def writer(out: str | os.PathLike[str] | None, *, lines: bool = False) -> Iterat
         lines: Whether to write JSON lines whatever the name.
     """
     if out is None:
-        sys.stdout.flush()
         yield _text_writer(sys.stdout, lines)
         sys.stdout.flush()
         return
