@@ -8,10 +8,8 @@ from metricfit.decisions.rules import BestRule, CalibratedRule, ConstraintValue,
 from metricfit.decisions.threshold import ThresholdCurve, best_rule, best_threshold, score_sweep
 
 if TYPE_CHECKING:
-    from metricfit.decisions.areas import AreaBounds, area_of_chunks
-    from metricfit.decisions.multilabel import best_label_thresholds
-    from metricfit.decisions.offsets import best_offsets
-    from metricfit.decisions.streaming import best_threshold_of_chunks, confusion_of_chunks
+    from metricfit.decisions.coordinates import best_label_thresholds, best_offsets
+    from metricfit.decisions.streaming import AreaBounds, area_of_chunks, best_threshold_of_chunks, confusion_of_chunks
     from metricfit.decisions.tuned import TunedRuleClassifier
 
 __all__ = [
@@ -36,7 +34,7 @@ __all__ = [
 ]
 
 # What a fit does not need is imported when it is first asked for.
-_ROOMS = ("areas", "multilabel", "offsets", "streaming", "tuned")
+_ROOMS = ("coordinates", "streaming", "tuned")
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -19,8 +19,8 @@ from metricfit.metrics import Constrained, Constraint, Metric, MetricLike
 
 __all__ = [
     "REGULARISATION", "ConstraintLike", "Goal", "InfeasibleError", "Samples", "UntunableError", "binary_samples",
-    "check_decides", "check_probabilities", "class_samples", "computed", "goal_of", "label_samples", "plain_array",
-    "score_array", "values_of",
+    "check_decides", "check_probabilities", "class_samples", "computed", "goal_of", "infeasible", "label_samples",
+    "plain_array", "reachable", "score_array", "values_of",
 ]  # fmt: skip
 
 REGULARISATION = 0.25
@@ -256,6 +256,31 @@ def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[Constraint
         check_decides(part)
     _check_consistent(constraints)
     return Goal(objective, tuple(constraints))
+
+
+def reachable(goal: Goal, best: Callable[[Goal], float | None]) -> dict[Constraint, tuple[float, str]]:
+    """How far each constraint can be met beside the others or, where that is impossible, on its own; in words too.
+
+    ``best`` is the best value of a goal, None where its constraints cannot be met.
+    """
+    found = {}
+    for constraint in goal.constraints:
+        others = tuple(c for c in goal.constraints if c is not constraint)
+        for kept, given in ((others, " beside the others" if others else ""), ((), " on its own")):
+            value = best(Goal(constraint.metric, kept, maximise=constraint.operator == ">="))
+            if value is not None:
+                found[constraint] = (value, given)
+                break
+    return found
+
+
+def infeasible(goal: Goal, found: Mapping[Constraint, tuple[float, str]], what: str) -> InfeasibleError:
+    """The error for constraints that cannot be met, from the best value of each and under which condition."""
+    parts = [f"{c}: the best reachable value{given} is {value:.4g}" for c, (value, given) in found.items()]
+    return InfeasibleError(
+        f"subject_to: no {what} meets {' and '.join(str(c) for c in goal.constraints)}. " + "; ".join(parts) + ".",
+        {str(c): value for c, (value, _) in found.items()},
+    )
 
 
 def computed(metric: Metric, cm: ConfusionMatrix) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,16 +23,18 @@ from metricfit.decisions.problem import (
     binary_samples,
     check_decides,
     goal_of,
+    infeasible,
     plain_array,
+    reachable,
     values_of,
 )
 from metricfit.decisions.rules import BestRule, DecisionRule, argmax_rule, bayes_rule
-from metricfit.metrics import Constraint, ExpectedCost, Metric, MetricLike
+from metricfit.metrics import ExpectedCost, Metric, MetricLike
 from metricfit.metrics import get as get_metric
 
 __all__ = [
-    "CHUNK", "Cut", "Sweep", "ThresholdCurve", "best_cut", "best_place", "best_rule", "best_threshold", "feasible_cut",
-    "infeasible", "infeasible_cuts", "score_sweep", "tuned_rule",
+    "CHUNK", "Cut", "Sweep", "ThresholdCurve", "best_cut", "best_rule", "best_threshold", "feasible_cut",
+    "infeasible_cuts", "score_sweep", "tuned_rule",
 ]  # fmt: skip
 
 CHUNK = 8000
@@ -162,11 +164,11 @@ def best_cut(
         if allowed is not None:
             gain = torch.where(torch.from_numpy(allowed[start : start + len(gain)]), gain, -torch.inf)
         violation = torch.where(gain == -torch.inf, torch.inf, violations[0])
-        place = int(best_place(violation, gain, correct))
-        if violation[place] == torch.inf:
-            continue
-        found = Cut(start + place, float(violation[place]), float(gain[place]), float(correct[place]))
-        if best is None or found.key > best.key:
+        least = violation.min()
+        gain = torch.where(violation == least, gain, -torch.inf)
+        place = int(torch.where(gain == gain.max(), correct, -torch.inf).argmax())
+        found = Cut(start + place, float(least), float(gain[place]), float(correct[place]))
+        if least < torch.inf and (best is None or found.key > best.key):
             best = found
     return best
 
@@ -176,12 +178,6 @@ def _just_above(scores: NDArray[Any]) -> NDArray[Any]:
     with np.errstate(over="ignore"):
         above: NDArray[Any] = np.nextafter(scores, np.array(np.inf, dtype=scores.dtype))
     return above
-
-
-def best_place(violation: Tensor, gain: Tensor, correct: Tensor) -> Tensor:
-    """Along the last dimension, the place with the least violation, then the highest gain, then most correct."""
-    gain = torch.where(violation == violation.amin(dim=-1, keepdim=True), gain, -torch.inf)
-    return torch.where(gain == gain.amax(dim=-1, keepdim=True), correct, -torch.inf).argmax(dim=-1)
 
 
 def best_threshold(
@@ -259,26 +255,13 @@ def feasible_cut(sweep: Sweep, goal: Goal, allowed: NDArray[np.bool_] | None = N
 
 
 def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what: str = "cut-off") -> InfeasibleError:
-    """The error that says how far each constraint can be met, beside the others or on its own."""
-    sweep, reachable = replace(sweep, believed=None), {}
-    for constraint in goal.constraints:
-        others = tuple(c for c in goal.constraints if c is not constraint)
-        for kept, given in ((others, " beside the others" if others else ""), ((), " on its own")):
-            aim = Goal(constraint.metric, kept, maximise=constraint.operator == ">=")
-            best = best_cut(sweep, aim, wrap=wrap)
-            if best is not None and not best.violation > 0:
-                reachable[constraint] = (best.gain if constraint.operator == ">=" else -best.gain, given)
-                break
-    return infeasible(goal, reachable, what)
+    """The error that says how far each constraint can be met."""
 
+    def best(aim: Goal) -> float | None:
+        cut = best_cut(replace(sweep, believed=None), aim, wrap=wrap)
+        return None if cut is None or cut.violation > 0 else cut.gain if aim.maximise else -cut.gain
 
-def infeasible(goal: Goal, reachable: Mapping[Constraint, tuple[float, str]], what: str) -> InfeasibleError:
-    """The error for constraints that cannot be met, from the best value of each and under which condition."""
-    parts = [f"{c}: the best reachable value{given} is {value:.4g}" for c, (value, given) in reachable.items()]
-    return InfeasibleError(
-        f"subject_to: no {what} meets {' and '.join(str(c) for c in goal.constraints)}. " + "; ".join(parts) + ".",
-        {str(c): value for c, (value, _) in reachable.items()},
-    )
+    return infeasible(goal, reachable(goal, best), what)
 
 
 @dataclass(frozen=True)
@@ -383,12 +366,12 @@ def best_rule(
         "belief": belief,
     }  # fmt: skip
     if np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,)):
-        from metricfit.decisions.multilabel import best_label_thresholds
+        from metricfit.decisions.coordinates import best_label_thresholds
 
         return best_label_thresholds(y_true, p, metric, random_state=random_state, **given)
     if p.ndim == 1 or p.shape[1] == 2:
         return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, **given)
-    from metricfit.decisions.offsets import best_offsets
+    from metricfit.decisions.coordinates import best_offsets
 
     found = best_offsets(y_true, p, metric, regularisation=regularisation, random_state=random_state, **given)
     goal = goal_of(metric, subject_to)
