@@ -13,25 +13,10 @@ if TYPE_CHECKING:
     from metricfit.decisions.tuned import TunedRuleClassifier
 
 __all__ = [
-    "AreaBounds",
-    "BestRule",
-    "CalibratedRule",
-    "ConstraintValue",
-    "DecisionRule",
-    "InfeasibleError",
-    "ThresholdCurve",
-    "TunedRuleClassifier",
-    "UntunableError",
-    "area_of_chunks",
-    "bayes_rule",
-    "best_label_thresholds",
-    "best_offsets",
-    "best_rule",
-    "best_threshold",
-    "best_threshold_of_chunks",
-    "confusion_of_chunks",
-    "score_sweep",
-]
+    "AreaBounds", "BestRule", "CalibratedRule", "ConstraintValue", "DecisionRule", "InfeasibleError", "ThresholdCurve",
+    "TunedRuleClassifier", "UntunableError", "area_of_chunks", "bayes_rule", "best_label_thresholds", "best_offsets",
+    "best_rule", "best_threshold", "best_threshold_of_chunks", "confusion_of_chunks", "score_sweep",
+]  # fmt: skip
 
 # What a fit does not need is imported when it is first asked for.
 _ROOMS = ("coordinates", "streaming", "tuned")

@@ -32,7 +32,7 @@ from metricfit.metrics.base import ClassMetric
 if TYPE_CHECKING:
     from metricfit.decisions.threshold import Sweep
 
-__all__ = ["CutTest", "certified", "certify_cuts", "check_confidence", "lower_bound", "promised"]
+__all__ = ["certified", "certify_cuts", "check_confidence", "lower_bound", "promised"]
 
 _GRID_RATIO = 1.5
 _MARGINS = tuple(np.arange(4.0, -0.01, -0.5))  # standard errors of safety, from cautious to bold
@@ -89,7 +89,7 @@ def promised(constraint: Constraint, cm: ConfusionMatrix, alpha: float) -> tuple
 
 
 @dataclass(frozen=True)
-class CutTest:
+class _CutTest:
     """One constraint's test at every cut-off; the share is turned so that it must be *large*."""
 
     constraint: Constraint
@@ -132,8 +132,8 @@ class CutTest:
 
 def certify_cuts(
     sweep: Sweep, constraints: Sequence[Constraint], alpha: float
-) -> tuple[NDArray[np.bool_], list[CutTest]]:
-    """The cut-offs at which all constraints hold on new data, each at its part of ``alpha``, and their tests.
+) -> tuple[NDArray[np.bool_], Callable[[int], list[float]]]:
+    """The cut-offs at which all constraints hold on new data, each at its part of ``alpha``, and the promises at one.
 
     Raises:
         InfeasibleError: If there is none, with the best values that can be promised.
@@ -143,10 +143,10 @@ def certify_cuts(
     allowed = np.logical_and.reduce(masks)
     if not allowed.any():
         raise _infeasible(tests, masks, 1 - alpha)
-    return allowed, tests
+    return allowed, lambda index: [test.promise(index) for test in tests]
 
 
-def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float) -> CutTest:
+def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float) -> _CutTest:
     kind, index = _share(constraint, sweep.matrix(sweep.counts(0, 1)))
     fn, tn = sweep.tp[-1] - sweep.tp, sweep.fp[-1] - sweep.fp
     counts = (sweep.tp, sweep.fp, fn, tn) if index == 1 else (tn, fn, sweep.fp, sweep.tp)
@@ -165,7 +165,7 @@ def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float) -> CutTest:
         alpha /= max(len(tested), 1)
     if constraint.operator == "<=":
         successes = trials - successes
-    return CutTest(constraint, successes, trials, tested, alpha)
+    return _CutTest(constraint, successes, trials, tested, alpha)
 
 
 def _grid(called: Array, bound: float, alpha: float, from_top: bool) -> NDArray[np.intp]:
@@ -195,7 +195,7 @@ def _share(constraint: Constraint, cm: ConfusionMatrix) -> tuple[str, int]:
     raise ValueError(f"confidence: a promise is about one class, got {constraint}; write {metric.name}[class].")
 
 
-def _infeasible(tests: Sequence[CutTest], masks: Sequence[NDArray[np.bool_]], confidence: float) -> InfeasibleError:
+def _infeasible(tests: Sequence[_CutTest], masks: Sequence[NDArray[np.bool_]], confidence: float) -> InfeasibleError:
     reachable, parts = {}, []
     for place, test in enumerate(tests):
         every = np.ones_like(masks[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -15,18 +15,7 @@ from torch import Tensor
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.belief import check_belief, mixed_labels
 from metricfit.decisions.confidence import certified
-from metricfit.decisions.problem import (
-    REGULARISATION,
-    ConstraintLike,
-    Goal,
-    Samples,
-    class_samples,
-    goal_of,
-    infeasible,
-    label_samples,
-    reachable,
-    values_of,
-)
+from metricfit.decisions.problem import ConstraintLike, Goal, Samples, class_samples, goal_of, label_samples, values_of
 from metricfit.decisions.rules import BestRule, DecisionRule
 from metricfit.decisions.threshold import CHUNK, Sweep, best_cut, infeasible_cuts
 from metricfit.inputs import Task
@@ -34,6 +23,8 @@ from metricfit.metrics import MetricLike
 
 __all__ = ["best_label_thresholds", "best_offsets"]
 
+REGULARISATION = 0.25
+"""Of class offsets. Chosen by measurement, see benchmarks/decisions/over_tuning.md."""
 _LIMIT = 30.0  # beyond it a class's probability is scaled by e^30: a rule "never" or "always" in all but name
 _CELLS = 1 << 16  # numbers in the matrices that exist at the same time: they stay in the cache, and torch in one thread
 _FEW_CUTS, _FEW_ROWS = 256, 5000  # of the first, quick ascents
@@ -182,11 +173,11 @@ def best_label_thresholds(
 
 
 def _ascend(
-    point: Array,
-    key_of: Callable[[Array], Key],
-    move: Callable[[Array, int], tuple[float, Key]],
+    point: NDArray[Any],
+    key_of: Callable[[NDArray[Any]], Key],
+    move: Callable[[NDArray[Any], int], tuple[float, Key]],
     worthwhile: float = 0.0,
-) -> tuple[Array, Key]:
+) -> tuple[NDArray[Any], Key]:
     """Move one coordinate after the other, the others held, until a whole pass improves nothing worth the name."""
     key = key_of(point)
     for _ in range(_MOST_PASSES):
@@ -300,7 +291,7 @@ def _search(problem: _Problem, restarts: int, rng: np.random.Generator) -> Array
         found, key = _best_of_starts(on_labels, restarts, rng)
         return None if key[0] < 0 else float(values_of(aim.metric, _offset_confusion(problem.samples, found)))
 
-    raise infeasible(problem.goal, reachable(problem.goal, best), "class offsets")
+    raise problem.goal.infeasible(problem.goal.reachable(best), "class offsets")
 
 
 def _best_of_starts(problem: _Problem, restarts: int, rng: np.random.Generator) -> tuple[Array, Key]:
@@ -454,7 +445,7 @@ def _jointly(
     if key[0] < 0:
         cm = ConfusionMatrix(_counts(sweeps, cuts)[0], "multilabel", labels)
         missed = {c: (float(values_of(c.metric, cm)), " that was found") for c in goal.constraints}
-        raise infeasible(goal, missed, "set of cut-offs found")
+        raise goal.infeasible(missed, "set of cut-offs found")
     return cuts
 
 

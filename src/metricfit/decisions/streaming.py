@@ -207,7 +207,7 @@ def _with_rows(chunks: Callable[[], Iterable[Chunk]]) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class _Bins:
-    """Scores whose numbers begin with the same bits, lowest first; weight of (positives, negatives) above and inside."""
+    """Scores that begin with the same bits, lowest first; weight of (positives, negatives) above and inside."""
 
     prefixes: NDArray[np.uint64]
     above: Array
@@ -221,7 +221,7 @@ class _Bins:
         return _Bins(self.prefixes[places], self.above[places], self.inside[places], self.depth)
 
     def sweep(self, total: Array, stream: _Stream) -> Sweep:
-        """The bins' lower edges as cut-offs, between "nobody" and "everybody"; each with its own score, unlike usual."""
+        """The bins' lower edges as cut-offs, between "nobody" and "everybody"; ``scores`` holds one for each."""
         edges = stream.scores_of(self.prefixes[::-1] << np.uint64(stream.width - self.depth))
         tp, fp = np.concatenate([np.zeros((1, 2)), (self.above + self.inside)[::-1], total[None]]).T
         return Sweep(np.concatenate([[np.inf], edges, [-np.inf]]), tp, fp, stream.labels)

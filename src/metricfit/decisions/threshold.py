@@ -13,21 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
+from metricfit.decisions import problem
 from metricfit.decisions.belief import check_belief, mixed_labels
-from metricfit.decisions.problem import (
-    ConstraintLike,
-    Goal,
-    InfeasibleError,
-    Samples,
-    UntunableError,
-    binary_samples,
-    check_decides,
-    goal_of,
-    infeasible,
-    plain_array,
-    reachable,
-    values_of,
-)
+from metricfit.decisions.problem import ConstraintLike, Goal, InfeasibleError, Samples, goal_of, values_of
 from metricfit.decisions.rules import BestRule, DecisionRule, argmax_rule, bayes_rule
 from metricfit.metrics import ExpectedCost, Metric, MetricLike
 from metricfit.metrics import get as get_metric
@@ -85,7 +73,6 @@ class Sweep:
         return sweep if believed is None else replace(sweep, believed=cls(distinct, *added(believed[order])))
 
     def __len__(self) -> int:
-        """The number of cut-offs, "nobody" and "everybody" among them."""
         return len(self.tp)
 
     def counts(self, start: int = 0, stop: int | None = None) -> Tensor:
@@ -223,25 +210,20 @@ def best_threshold(
     """
     goal = goal_of(metric, subject_to)
     check_belief(belief)
-    samples = binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
+    samples = problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
     sweep = Sweep.of(samples, mixed_labels(samples, belief))
-    certified = allowed = None
+    allowed, promise = None, None
     if confidence is not None:
         from metricfit.decisions.confidence import certify_cuts, check_confidence
 
         alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
-        allowed, certified = certify_cuts(sweep, goal.constraints, alpha)
+        allowed, promise = certify_cuts(sweep, goal.constraints, alpha)
     cut = feasible_cut(sweep, goal, allowed)
     cm = sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0])
-    threshold = sweep.threshold(cut.index, low=certified is not None)
-    return BestRule.of(
-        DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec),
-        goal,
-        cm,
-        None if certified is None else [test.promise(cut.index) for test in certified],
-        confidence=confidence,
-        cutoffs=len(sweep),
-    )
+    threshold = sweep.threshold(cut.index, low=promise is not None)
+    rule = DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec)
+    promises = () if promise is None else promise(cut.index)
+    return BestRule.of(rule, goal, cm, promises, confidence=confidence, cutoffs=len(sweep))
 
 
 def feasible_cut(sweep: Sweep, goal: Goal, allowed: NDArray[np.bool_] | None = None) -> Cut:
@@ -261,7 +243,7 @@ def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what:
         cut = best_cut(replace(sweep, believed=None), aim, wrap=wrap)
         return None if cut is None or cut.violation > 0 else cut.gain if aim.maximise else -cut.gain
 
-    return infeasible(goal, reachable(goal, best), what)
+    return goal.infeasible(goal.reachable(best), what)
 
 
 @dataclass(frozen=True)
@@ -311,12 +293,12 @@ def score_sweep(
     if not wanted:
         raise ValueError("metric: expected at least one metric, got none.")
     for m in wanted:
-        check_decides(m)
+        problem.check_decides(m)
     if twice := [str(m) for i, m in enumerate(wanted) if m not in wanted[:i] and str(m) in map(str, wanted[:i])]:
         raise ValueError(f"metric: two metrics are called {twice[0]}; sweep one at a time, or name the functions.")
     if points is not None and points < 2:
         raise ValueError(f"points: expected at least 2, or None for all cut-offs, got {points}.")
-    sweep = Sweep.of(binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label))
+    sweep = Sweep.of(problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label))
     last = len(sweep) - 1
     few = points is not None and points <= last
     chosen = np.unique(np.linspace(0, last, points).round().astype(int)) if few else np.arange(last + 1)  # type: ignore[arg-type]
@@ -360,7 +342,7 @@ def best_rule(
     >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
     DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')
     """
-    p = plain_array(proba)
+    p = problem.plain_array(proba)
     given: dict[str, Any] = {
         "subject_to": subject_to, "confidence": confidence, "sample_weight": sample_weight, "labels": labels,
         "belief": belief,
@@ -399,6 +381,6 @@ def tuned_rule(
         return best_rule(y, proba, metric, labels=labels, sample_weight=weight, belief=belief).rule
     except InfeasibleError as error:
         warnings.warn(f"no decision rule meets the constraints, arg max is used: {error}", UserWarning, stacklevel=2)
-    except UntunableError as error:
+    except problem.UntunableError as error:
         warnings.warn(f"no decision rule can be tuned, arg max is used: {error}", UserWarning, stacklevel=2)
     return argmax_rule(y, labels)
