@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import reduce
+from importlib import import_module
 from operator import add
 from typing import Any
 
@@ -22,7 +23,7 @@ from metricfit.training.networks import MemberLinear, MemberMLP
 
 __all__ = ["onnx_inputs", "to_onnx"]
 
-_OPSET, _ML_OPSET, _IR_VERSION = 17, 2, 8
+_OPSETS, _IR_VERSION = {"": 17, "ai.onnx.ml": 2}, 8
 _TYPES = {"float": "FLOAT", "double": "DOUBLE", "int64": "INT64", "bool": "BOOL", "text": "STRING"}
 _FLOAT_LIMIT = float(np.finfo(np.float32).max)
 _JUST_OVER_HALF = float(np.nextafter(0.5, 1))
@@ -40,11 +41,9 @@ class _Graph:
 
     def __init__(self) -> None:
         try:
-            import onnx
+            self.onnx: Any = import_module("onnx")
         except ImportError:
-            advice = "install it with: pip install 'metricfit[onnx]'"
-            raise ImportError(f"exporting needs the package onnx; {advice}") from None
-        self.onnx: Any = onnx
+            raise ImportError("exporting needs onnx; install it with: pip install 'metricfit[onnx]'") from None
         self.inputs: dict[str, str] = {}
         self.parts: tuple[list[Any], ...] = ([], [], [], [])  # nodes, inputs, outputs, constants
 
@@ -72,7 +71,7 @@ class _Graph:
         """Check the graph and write it in one step."""
         helper, (nodes, *parts) = self.onnx.helper, self.parts
         graph = helper.make_graph(nodes, "metricfit", *parts)
-        opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
+        opsets = [helper.make_opsetid(*pair) for pair in _OPSETS.items()]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="metricfit", ir_version=_IR_VERSION)
         self.onnx.checker.check_model(model)
         with written_whole(path) as file:
@@ -351,12 +350,11 @@ def _of_estimator(estimator: Any, x: _Value, outputs: int) -> _Value:
 
 
 def _forest(forest: Any, x: _Value, outputs: int) -> _Value:
-    several = forest.n_outputs_ > 1
     trees = []
     for tree in (each.tree_ for each in forest.estimators_):
-        if several:
-            positive = [np.flatnonzero(classes == 1) for classes in forest.classes_]
-            value = np.stack([tree.value[:, j, at].sum(axis=1) for j, at in enumerate(positive)], axis=1)
+        if forest.n_outputs_ > 1:
+            labels = [tree.value[:, j, : len(known)] @ (known == 1) for j, known in enumerate(forest.classes_)]
+            value = np.stack(labels, axis=1)
         else:
             value = tree.value[:, 0] @ np.eye(outputs)[forest.classes_]
         trees.append({
