@@ -10,6 +10,7 @@ import pandas as pd
 from benchmarks.papers.config import Config, names, protocol, read
 from benchmarks.papers.figures import figure
 from benchmarks.papers.plots import beside
+from benchmarks.papers.published import of_table
 from benchmarks.papers.results import KEY, done
 from benchmarks.papers.results import read as read_rows
 from benchmarks.papers.tables import lines, markdown
@@ -98,14 +99,8 @@ def _share(config: Config, size: str, there: dict) -> str:
 def _answered(config: Config, rows: pd.DataFrame) -> str:
     if config.kind != "table" or not config.table:
         return ""
-    printed = [line for line in lines(config, rows) if line.theirs is not None]
-    # A number counts once, whatever the encodings.
-    cells = {(e.dataset, e.method, e.approximation, e.batch, m, c) for e, m, c in _keys(printed)}
-    found = {(e.dataset, e.method, e.approximation, e.batch, m, c) for e, m, c in _keys(printed, ours=True)}
-    return f"{len(found)} of {len(cells)}"
-
-
-def _keys(printed: list, *, ours: bool = False) -> Iterator[tuple]:
-    for line in printed:
-        if line.ours is not None or not ours:
-            yield line.experiment, line.metric, line.of_class
+    answered = [line for line in lines(config, rows) if line.theirs is not None and line.ours is not None]
+    # A number counts once, whatever the encodings; those of data sets that were not to be had count as printed.
+    found = {(e.dataset, e.method, e.approximation, e.batch, line.metric, line.of_class) for line in answered
+             for e in [line.experiment]}  # fmt: skip
+    return f"{len(found)} of {len(list(of_table(config)))}"
