@@ -77,7 +77,7 @@ def method_of(cell: Cell, config: Config) -> Method:
 
 def metric_of(cell: Cell) -> str:
     """The metric that a number is a value of, where the paper's caption names another one."""
-    # The rows of F1* and accuracy* in EAST's Table 3, macro F1 by its caption, repeat the positive class's F1 of Table 1.
+    # In EAST's Table 3 the rows of F1* and accuracy* repeat the positive class's F1 of its Table 1.
     repeated = cell.config == "east-table3" and cell.evaluated_on == "macro_f1" and cell.method in ("f1", "accuracy")
     return "f1" if repeated else cell.evaluated_on
 

@@ -14,6 +14,7 @@ from benchmarks.papers.published import of_table
 from benchmarks.papers.results import KEY, done
 from benchmarks.papers.results import read as read_rows
 from benchmarks.papers.tables import lines, markdown
+from benchmarks.papers.verdicts import verdicts
 
 __all__ = ["overview", "write_all", "write_one"]
 
@@ -44,11 +45,16 @@ def write_one(name: str, results: Path, out: Path | None, images: Path | None) -
 
 
 def write_all(results: Path, out: Path, images: Path | None) -> Iterator[Path]:
-    """All tables and figures, what was chosen by the grid searches, and the overview."""
+    """All tables and figures, what was chosen by the grid searches, the overview and the verdicts."""
     for name in names():
         write_one(name, results, out, images)
         yield out / f"{name}.md"
-    for name, text in (("grid", chosen_values(results)), ("overview", f"# How much is there\n\n{overview(results)}")):
+    pages = {
+        "grid": chosen_values(results),
+        "overview": f"# How much is there\n\n{overview(results)}",
+        "verdicts": f"# Every claim with a verdict\n\n{verdicts(results)}",
+    }
+    for name, text in pages.items():
         (out / f"{name}.md").write_text(text + "\n")
         yield out / f"{name}.md"
 
