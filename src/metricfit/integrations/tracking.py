@@ -67,7 +67,7 @@ class TensorBoard(_Tracker):
         """Close the file; what was written is there without it, too."""
         if self._writer is not None:
             self._writer.close()
-            self._writer = None
+        self._writer = None
 
     def __getstate__(self) -> dict[str, Any]:
         # scikit-learn copies an estimator's parameters; a copy opens a file of its own.

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import importlib
 import time
-import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal, get_args
 
 import numpy as np
-import skops.io
 import torch
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
@@ -21,6 +19,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from metricfit import objects
 from metricfit.inputs import Task
 from metricfit.models.base import Array, Deadline, Folds, Model, Table
 from metricfit.training.checkpoint import CheckpointFile
@@ -135,10 +134,6 @@ def _not_again(folds: Folds, rows: int) -> Any:
     raise ValueError("models: a model that was loaded cannot be fitted; fit the classifier.")
 
 
-def _untrusted(content: bytes) -> list[str]:
-    return sorted(set(skops.io.get_untrusted_types(data=content)) - set(TRUSTED))
-
-
 class EstimatorModel(Model):
     """One estimator per fold.
 
@@ -227,13 +222,7 @@ class EstimatorModel(Model):
 
     def to_bytes(self) -> bytes:
         """The fitted estimators as a skops file, which holds no code; a ValueError where that cannot be."""
-        content: bytes = skops.io.dumps(self.fits, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
-        if untrusted := _untrusted(content):
-            raise ValueError(
-                f"models: {self.name} holds {', '.join(untrusted)} and cannot be saved, because loading it would have "
-                "to trust code; use scikit-learn's own estimators."
-            )
-        return content
+        return objects.to_bytes(self.fits, TRUSTED, f"models: {self.name}")
 
     def described(self) -> dict[str, Any]:
         """The form of table that it takes."""
@@ -252,9 +241,7 @@ class EstimatorModel(Model):
         return model
 
     def _read(self, content: bytes) -> None:
-        if untrusted := _untrusted(content):
-            raise ValueError(f"{self.name} holds the type {untrusted[0]}, which is not allowed in a model")
-        self.fits = skops.io.loads(content, trusted=TRUSTED)
+        self.fits = objects.from_bytes(content, TRUSTED, self.name)
 
     def _parallel(self, work: int) -> Parallel:
         jobs = 1 if work < SMALL_WORK else effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -20,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from metricfit.files import write_synced, written_whole
 from metricfit.metrics import CallableMetric
 
 __all__ = ["CheckpointFile", "fingerprint", "in_full", "run_identity"]
@@ -128,18 +127,8 @@ class CheckpointFile:
         # Into memory first: torch tells a full disk as a broken archive, a plain write as what it is.
         buffer = io.BytesIO()
         torch.save(content, buffer)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{self.path.name}.", suffix=".tmp", dir=self.path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(buffer.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
+        with written_whole(self.path) as temporary:
+            write_synced(temporary, buffer.getbuffer())
         self._written = time.monotonic()
 
 
