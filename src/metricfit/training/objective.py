@@ -17,7 +17,7 @@ from metricfit.distributed import sum_over_processes
 from metricfit.inputs import Samples, Task, safe_divide
 from metricfit.losses.companions import ConfusionMemory, class_weights, cross_entropy_of_sums, cross_entropy_sums
 from metricfit.losses.metric_loss import MetricLoss
-from metricfit.losses.surrogate_fbeta import SurrogateFBetaLoss
+from metricfit.losses.rivals import SurrogateFBetaLoss
 from metricfit.metrics import ClassMetric, Constrained, FBeta, Metric
 from metricfit.metrics.base import MatrixSource
 from metricfit.steps import Amplifier, Annealed, Sigmoid, Step
