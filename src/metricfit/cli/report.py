@@ -39,12 +39,12 @@ def command(
 
     Example: metricfit report model march.csv --out march.html
     """
-    from metricfit.assess.scores import codes_of, scores_of
+    from metricfit.assess.scores import scores_of
     from metricfit.data import open_table
+    from metricfit.files import written_whole
     from metricfit.report import Unlabelled, render
     from metricfit.report.content import NO_SCORES
     from metricfit.store import open_model
-    from metricfit.store.folder import written_whole
 
     output = Output(json, quiet)
     place = out or model / "report.html"
@@ -72,7 +72,7 @@ def command(
             output.warn(notices[-1])
             proba = loaded.probabilities(file)
             kept = None
-            shown["unlabelled"] = Unlabelled(proba, codes_of(classifier.decision_rule_, proba), f"rows of {name}")
+            shown["unlabelled"] = Unlabelled(proba, classifier.decision_rule_.decide(proba), f"rows of {name}")
         else:
             table = loaded.labelled_rows(file, target=opt.columns_of(target, file.columns), weight=weight)
             output.choices(in_words(table.choices))

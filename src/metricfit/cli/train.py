@@ -114,7 +114,7 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
     from metricfit.classifier import MetricClassifier
     from metricfit.data import BadDataError, describe_table
     from metricfit.models import names_of
-    from metricfit.training.processes import is_first_process, join_processes, wait_for_all
+    from metricfit.processes import is_first_process, join_processes, wait_for_all
     from metricfit.training.recipes import Recipe
 
     join_processes()

@@ -17,7 +17,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils.validation import check_array
 
 from metricfit.labels import repeated
@@ -108,9 +107,8 @@ class Table:
         """One column, as :func:`read_column` takes it."""
         if isinstance(self._data, pd.DataFrame):
             return self._data.iloc[:, position]
-        column: Any = self._data[:, [position]] if sparse.issparse(self._data) else self._data[:, position]
-        if hasattr(column, "toarray"):
-            return column.toarray()[:, 0]
+        sparse = hasattr(self._data, "toarray")
+        column = self._data[:, [position]].toarray()[:, 0] if sparse else self._data[:, position]
         return column if isinstance(column, np.ndarray) else pa.chunked_array([column.to_arrow()])
 
     def positions(self, names: list[str]) -> list[int]:
