@@ -89,13 +89,15 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.random_state = random_state
         self.belief = belief
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TunedRuleClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, gain: Any = None) -> TunedRuleClassifier:
         """Choose the rule on out-of-fold probabilities, then fit the estimator on everything.
 
         Args:
             X: Features, in whatever form the estimator takes.
             y: Labels (n,), or a 0/1 array (n, labels).
             sample_weight: Weights (n,), for the estimator and for the rule.
+            gain: In place of the metric, what a true positive, a false positive, a false negative and a true negative
+                are worth, numbers or arrays (n,); see :func:`best_threshold`. For two classes.
         """
         # Where this fit fails, the rule of an earlier one must not decide for the new estimator.
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -115,7 +117,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         else:
             rows, proba = self._out_of_fold(base, X, y, weight)
             self.estimator_ = _fitted(base, X, y, weight)
-        self._choose(y[rows], proba, None if weight is None else weight[rows])
+        worth = None if gain is None else [g if np.ndim(g) == 0 else np.asarray(g)[rows] for g in gain]
+        self._choose(y[rows], proba, None if weight is None else weight[rows], worth)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -176,7 +179,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.classes_ = target.classes if fitted is None else np.asarray(fitted)
         return target.truth
 
-    def _choose(self, y: NDArray[Any], proba: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
+    def _choose(self, y: NDArray[Any], proba: NDArray[Any], weight: NDArray[Any] | None, gain: Any) -> None:
         order = None if self._labelwise else self.classes_.tolist()
         if order is not None and self.pos_label is not None:
             if len(order) != 2 or self.pos_label not in order:
@@ -186,8 +189,9 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             if self.pos_label == order[0]:
                 order, proba = order[::-1], proba[:, ::-1]
         self.search_ = best_rule(
-            y, proba, self.metric, subject_to=self.subject_to, confidence=self.confidence, sample_weight=weight,
-            labels=order, regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
+            y, proba, self.metric if gain is None else None, gain=gain, subject_to=self.subject_to,
+            confidence=self.confidence, sample_weight=weight, labels=order,
+            regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
         )  # fmt: skip
         self.rule_, self.value_ = self.search_.rule, self.search_.value
 
