@@ -41,10 +41,10 @@ def command(
     """
     from metricfit.assess.scores import scores_of
     from metricfit.data import open_table
+    from metricfit.files import written_whole
     from metricfit.report import Unlabelled, render
     from metricfit.report.content import NO_SCORES
     from metricfit.store import open_model
-    from metricfit.store.folder import written_whole
 
     output = Output(json, quiet)
     place = out or model / "report.html"

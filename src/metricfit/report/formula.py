@@ -13,7 +13,7 @@ from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
 from metricfit.metrics import ClassMetric, Combination, Constant, Constrained, FormulaMetric, Metric
-from metricfit.metrics.translation import javascript
+from metricfit.metrics.catalogue import javascript
 
 __all__ = ["every_metric", "formulas", "in_words", "number", "tree"]
 
