@@ -27,7 +27,7 @@ from metricfit.decisions import DecisionRule
 from metricfit.ensemble import LEADERBOARD_COLUMNS
 from metricfit.models import EstimatorModel, Model, NetworkModel
 from metricfit.store.folder import DESCRIPTION, ModelFolderError, check_replaceable, read_folder, write_folder
-from metricfit.training.history import History
+from metricfit.training.loop import EpochRecord
 from metricfit.training.recipes import Recipe
 
 __all__ = ["TRUSTED", "description_of", "load", "load_described", "save", "scores_from", "scores_to_bytes"]
@@ -164,7 +164,7 @@ def _rebuild(description: dict[str, Any], contents: dict[str, bytes]) -> MetricC
     classifier.n_features_in_, classifier.n_network_inputs_ = columns["count"], fitted["inputs"]
     if columns["names"] is not None:
         classifier.feature_names_in_ = np.array(columns["names"], dtype=object)
-    classifier.history_ = _frame(json.loads(contents[_HISTORY]), History().frame().columns)
+    classifier.history_ = _frame(json.loads(contents[_HISTORY]), EpochRecord._fields)
     classifier.validation_report_ = _frame(description["validation_report"], REPORT_COLUMNS)
     classifier.leaderboard_ = _frame(description["leaderboard"], LEADERBOARD_COLUMNS)
     classifier.weights_ = {m["name"]: float(m["weight"]) for m in description["models"]}
