@@ -200,6 +200,15 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = self._table(X)
         return mean_of({name: model.predict(table) for name, model in self.models_.items()}, self.weights_)
 
+    def predict_calibrated_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities that can be trusted: the raw ones, calibrated on ``held_out_``."""
+        proba = self.predict_raw_proba(X)
+        if self.held_out_ is None:
+            raise ValueError(
+                "predict_calibrated_proba: needs held-out rows, and no rows were held out; bring more rows."
+            )
+        return self.held_out_.calibration.apply(proba)
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (n,), or 0/1 indicators (n, labels)."""
         proba = self.predict_proba(X)
