@@ -113,7 +113,6 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
     from metricfit.assess import scores_of
     from metricfit.classifier import MetricClassifier
     from metricfit.data import BadDataError, describe_table
-    from metricfit.data.columns import formats_to_json
     from metricfit.models import names_of
     from metricfit.processes import is_first_process, join_processes, wait_for_all
     from metricfit.training.recipes import Recipe
@@ -176,7 +175,7 @@ def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: b
     notes: dict[str, Any] = {
         "choices": [*choices, *decided],
         "target": roles.target if table.labels else roles.target[0],
-        "input": {"formats": formats_to_json(table.formats), "missing": roles.missing},
+        "input": {"formats": {name: asdict(how) for name, how in table.formats.items()}, "missing": roles.missing},
         "held_out": [] if held is None else rows,
         "held_out_rows": count,
         "data": describe_table(table.X),
