@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 from metricfit.cli import options as opt
-from metricfit.cli.output import Output, in_words, interval, number
+from metricfit.cli.output import Output, interval, number
 
 if TYPE_CHECKING:
     from metricfit.assess import Decided, Estimate
@@ -18,15 +18,10 @@ __all__ = ["command"]
 def command(
     model: opt.Model,
     data: opt.Data,
+    labels: opt.Labels,
+    output: Output,
     metric: Annotated[list[str] | None, opt.option("Only these metrics.", "M…", default="all of them")] = None,
-    target: opt.TrueLabels = None,
-    weight: opt.Weight = None,
     seed: opt.Seed = 0,
-    separator: opt.Separator = None,
-    encoding: opt.Encoding = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
 ) -> None:
     """Measure a model on labelled rows: every metric, also of each class, with 95 % intervals.
 
@@ -34,20 +29,17 @@ def command(
     """
     from metricfit.assess import Decided, estimate, scores_of
     from metricfit.assess.intervals import counted
-    from metricfit.data import open_table
     from metricfit.metrics import Constrained
     from metricfit.store import open_model
 
-    output = Output(json, quiet)
     wanted = [opt.checked_metric(spec) for spec in metric or []]
     loaded = open_model(model)
-    file = open_table(data, separator=separator, encoding=encoding)
-    table = loaded.labelled_rows(file, target=opt.columns_of(target, file.columns), weight=weight)
-    output.choices(in_words(table.choices))
+    table = labels.rows(loaded, data)
+    output.choices(table.choices)
     scores = scores_of(loaded.classifier, table.X, table.y, table.weight)
-    labels = tuple(loaded.classifier.classes_.tolist())
-    rows = Decided(scores.truth, scores.decided, labels, scores.proba, scores.weight)
-    overall = [opt.resolved(each, list(labels), rows.task)[0] for each in wanted]
+    names = tuple(loaded.classifier.classes_.tolist())
+    rows = Decided(scores.truth, scores.decided, names, scores.proba, scores.weight)
+    overall = [opt.resolved(each, list(names), rows.task)[0] for each in wanted]
     if not wanted:
         overall = [loaded.classifier.metric_, *_registry(rows)]
     constraints = [c.metric for each in overall if isinstance(each, Constrained) for c in each.constraints]
@@ -59,15 +51,14 @@ def command(
         [[name, number(m.value), interval(m.low, m.high)] for name, m in found.items()],
     )
     if classes:
-        several = rows.task == "multilabel"
-        counts = counted(rows.truth, rows.decided, labels).support.tolist()
+        what = "label" if rows.task == "multilabel" else "class"
+        counts = counted(rows.truth, rows.decided, names).support.tolist()
         cells = [
-            [label, name, number(m.value), interval(m.low, m.high), f"{int(count):,}"]
-            for label, count in zip(map(str, labels), counts, strict=True)
-            for name, m in ((name, values[label]) for name, values in classes.items())
+            [label, name, number(values[label].value), interval(values[label].low, values[label].high), f"{count:,.0f}"]
+            for label, count in zip(map(str, names), counts, strict=True)
+            for name, values in classes.items()
         ]
         output.line("")
-        what = "label" if several else "class"
         output.table(f"By {what}", [what, "metric", "value", "95 % interval", "rows"], cells, left=2)
     output.result({
         "rows": len(table.y),
