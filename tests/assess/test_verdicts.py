@@ -7,7 +7,7 @@ import pytest
 
 from metricfit import metrics
 from metricfit.assess import Assessment, Decided, Estimate, HeldOutScores, Verdict, assess, assess_held_out
-from metricfit.report.content import answer
+from metricfit.report.page import answer
 from tests.report.helper import binary_scores
 
 

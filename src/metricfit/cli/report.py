@@ -31,7 +31,7 @@ def command(
     """
     from metricfit.assess.scores import codes_of, scores_of
     from metricfit.report import Unlabelled, render
-    from metricfit.report.content import NO_SCORES
+    from metricfit.report.page import NO_SCORES
     from metricfit.store import open_model
     from metricfit.store.folder import written_whole
 

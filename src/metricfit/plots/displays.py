@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from metricfit.decisions import best_threshold, score_sweep
 from metricfit.metrics import MetricLike
 from metricfit.metrics import get as get_metric
-from metricfit.report.sections import coolings
+from metricfit.report.tables import coolings
 from metricfit.steps import Annealed, StepLike
 from metricfit.steps import get as get_step
 

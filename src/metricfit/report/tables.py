@@ -18,7 +18,7 @@ from metricfit.assess.scores import HeldOutScores, plain_decisions
 from metricfit.assess.verdicts import MODEL, PLAIN, TUNED
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
-from metricfit.report.formula import number
+from metricfit.report.explorer import number
 from metricfit.steps import Annealed
 from metricfit.steps import get as get_step
 from metricfit.training.explanation import rule_in_words
