@@ -29,7 +29,7 @@ def command(
 
     Example: metricfit report model march.csv --out march.html
     """
-    from metricfit.assess.scores import codes_of, scores_of
+    from metricfit.assess.scores import scores_of
     from metricfit.report import Unlabelled, render
     from metricfit.report.page import NO_SCORES
     from metricfit.store import open_model
@@ -58,7 +58,7 @@ def command(
             )
             output.warn(notices[-1])
             proba, kept = loaded.probabilities(file), None
-            shown["unlabelled"] = Unlabelled(proba, codes_of(classifier.decision_rule_, proba), f"rows of {name}")
+            shown["unlabelled"] = Unlabelled(proba, classifier.decision_rule_.decide(proba), f"rows of {name}")
         else:
             table = labels.rows(loaded, file)
             output.choices(table.choices)

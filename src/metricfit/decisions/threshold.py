@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,26 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
+from metricfit.decisions import problem
 from metricfit.decisions.belief import check_belief, mixed_labels
-from metricfit.decisions.problem import (
-    ConstraintLike,
-    Goal,
-    InfeasibleError,
-    Samples,
-    UntunableError,
-    binary_samples,
-    check_decides,
-    goal_of,
-    plain_array,
-    values_of,
-)
+from metricfit.decisions.problem import ConstraintLike, Goal, InfeasibleError, Samples, goal_of, values_of
 from metricfit.decisions.rules import BestRule, DecisionRule, argmax_rule, bayes_rule
-from metricfit.metrics import Constraint, ExpectedCost, Metric, MetricLike
+from metricfit.metrics import ExpectedCost, Metric, MetricLike
 from metricfit.metrics import get as get_metric
 
 __all__ = [
-    "CHUNK", "Cut", "Sweep", "ThresholdCurve", "best_cut", "best_place", "best_rule", "best_threshold", "feasible_cut",
-    "infeasible", "infeasible_cuts", "score_sweep", "tuned_rule",
+    "CHUNK", "Cut", "Sweep", "ThresholdCurve", "best_cut", "best_rule", "best_threshold", "feasible_cut",
+    "infeasible_cuts", "score_sweep", "tuned_rule",
 ]  # fmt: skip
 
 CHUNK = 8000
@@ -83,7 +73,6 @@ class Sweep:
         return sweep if believed is None else replace(sweep, believed=cls(distinct, *added(believed[order])))
 
     def __len__(self) -> int:
-        """The number of cut-offs, "nobody" and "everybody" among them."""
         return len(self.tp)
 
     def counts(self, start: int = 0, stop: int | None = None) -> Tensor:
@@ -162,11 +151,11 @@ def best_cut(
         if allowed is not None:
             gain = torch.where(torch.from_numpy(allowed[start : start + len(gain)]), gain, -torch.inf)
         violation = torch.where(gain == -torch.inf, torch.inf, violations[0])
-        place = int(best_place(violation, gain, correct))
-        if violation[place] == torch.inf:
-            continue
-        found = Cut(start + place, float(violation[place]), float(gain[place]), float(correct[place]))
-        if best is None or found.key > best.key:
+        least = violation.min()
+        gain = torch.where(violation == least, gain, -torch.inf)
+        place = int(torch.where(gain == gain.max(), correct, -torch.inf).argmax())
+        found = Cut(start + place, float(least), float(gain[place]), float(correct[place]))
+        if least < torch.inf and (best is None or found.key > best.key):
             best = found
     return best
 
@@ -176,12 +165,6 @@ def _just_above(scores: NDArray[Any]) -> NDArray[Any]:
     with np.errstate(over="ignore"):
         above: NDArray[Any] = np.nextafter(scores, np.array(np.inf, dtype=scores.dtype))
     return above
-
-
-def best_place(violation: Tensor, gain: Tensor, correct: Tensor) -> Tensor:
-    """Along the last dimension, the place with the least violation, then the highest gain, then most correct."""
-    gain = torch.where(violation == violation.amin(dim=-1, keepdim=True), gain, -torch.inf)
-    return torch.where(gain == gain.amax(dim=-1, keepdim=True), correct, -torch.inf).argmax(dim=-1)
 
 
 def best_threshold(
@@ -227,25 +210,20 @@ def best_threshold(
     """
     goal = goal_of(metric, subject_to)
     check_belief(belief)
-    samples = binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
+    samples = problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
     sweep = Sweep.of(samples, mixed_labels(samples, belief))
-    certified = allowed = None
+    allowed, promise = None, None
     if confidence is not None:
         from metricfit.decisions.confidence import certify_cuts, check_confidence
 
         alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
-        allowed, certified = certify_cuts(sweep, goal.constraints, alpha)
+        allowed, promise = certify_cuts(sweep, goal.constraints, alpha)
     cut = feasible_cut(sweep, goal, allowed)
     cm = sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0])
-    threshold = sweep.threshold(cut.index, low=certified is not None)
-    return BestRule.of(
-        DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec),
-        goal,
-        cm,
-        None if certified is None else [test.promise(cut.index) for test in certified],
-        confidence=confidence,
-        cutoffs=len(sweep),
-    )
+    threshold = sweep.threshold(cut.index, low=promise is not None)
+    rule = DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec)
+    promises = () if promise is None else promise(cut.index)
+    return BestRule.of(rule, goal, cm, promises, confidence=confidence, cutoffs=len(sweep))
 
 
 def feasible_cut(sweep: Sweep, goal: Goal, allowed: NDArray[np.bool_] | None = None) -> Cut:
@@ -259,26 +237,13 @@ def feasible_cut(sweep: Sweep, goal: Goal, allowed: NDArray[np.bool_] | None = N
 
 
 def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what: str = "cut-off") -> InfeasibleError:
-    """The error that says how far each constraint can be met, beside the others or on its own."""
-    sweep, reachable = replace(sweep, believed=None), {}
-    for constraint in goal.constraints:
-        others = tuple(c for c in goal.constraints if c is not constraint)
-        for kept, given in ((others, " beside the others" if others else ""), ((), " on its own")):
-            aim = Goal(constraint.metric, kept, maximise=constraint.operator == ">=")
-            best = best_cut(sweep, aim, wrap=wrap)
-            if best is not None and not best.violation > 0:
-                reachable[constraint] = (best.gain if constraint.operator == ">=" else -best.gain, given)
-                break
-    return infeasible(goal, reachable, what)
+    """The error that says how far each constraint can be met."""
 
+    def best(aim: Goal) -> float | None:
+        cut = best_cut(replace(sweep, believed=None), aim, wrap=wrap)
+        return None if cut is None or cut.violation > 0 else cut.gain if aim.maximise else -cut.gain
 
-def infeasible(goal: Goal, reachable: Mapping[Constraint, tuple[float, str]], what: str) -> InfeasibleError:
-    """The error for constraints that cannot be met, from the best value of each and under which condition."""
-    parts = [f"{c}: the best reachable value{given} is {value:.4g}" for c, (value, given) in reachable.items()]
-    return InfeasibleError(
-        f"subject_to: no {what} meets {' and '.join(str(c) for c in goal.constraints)}. " + "; ".join(parts) + ".",
-        {str(c): value for c, (value, _) in reachable.items()},
-    )
+    return goal.infeasible(goal.reachable(best), what)
 
 
 @dataclass(frozen=True)
@@ -328,12 +293,12 @@ def score_sweep(
     if not wanted:
         raise ValueError("metric: expected at least one metric, got none.")
     for m in wanted:
-        check_decides(m)
+        problem.check_decides(m)
     if twice := [str(m) for i, m in enumerate(wanted) if m not in wanted[:i] and str(m) in map(str, wanted[:i])]:
         raise ValueError(f"metric: two metrics are called {twice[0]}; sweep one at a time, or name the functions.")
     if points is not None and points < 2:
         raise ValueError(f"points: expected at least 2, or None for all cut-offs, got {points}.")
-    sweep = Sweep.of(binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label))
+    sweep = Sweep.of(problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label))
     last = len(sweep) - 1
     few = points is not None and points <= last
     chosen = np.unique(np.linspace(0, last, points).round().astype(int)) if few else np.arange(last + 1)  # type: ignore[arg-type]
@@ -377,18 +342,18 @@ def best_rule(
     >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
     DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')
     """
-    p = plain_array(proba)
+    p = problem.plain_array(proba)
     given: dict[str, Any] = {
         "subject_to": subject_to, "confidence": confidence, "sample_weight": sample_weight, "labels": labels,
         "belief": belief,
     }  # fmt: skip
     if np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,)):
-        from metricfit.decisions.multilabel import best_label_thresholds
+        from metricfit.decisions.coordinates import best_label_thresholds
 
         return best_label_thresholds(y_true, p, metric, random_state=random_state, **given)
     if p.ndim == 1 or p.shape[1] == 2:
         return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, **given)
-    from metricfit.decisions.offsets import best_offsets
+    from metricfit.decisions.coordinates import best_offsets
 
     found = best_offsets(y_true, p, metric, regularisation=regularisation, random_state=random_state, **given)
     goal = goal_of(metric, subject_to)
@@ -416,6 +381,6 @@ def tuned_rule(
         return best_rule(y, proba, metric, labels=labels, sample_weight=weight, belief=belief).rule
     except InfeasibleError as error:
         warnings.warn(f"no decision rule meets the constraints, arg max is used: {error}", UserWarning, stacklevel=2)
-    except UntunableError as error:
+    except problem.UntunableError as error:
         warnings.warn(f"no decision rule can be tuned, arg max is used: {error}", UserWarning, stacklevel=2)
     return argmax_rule(y, labels)

@@ -14,18 +14,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _num_samples,
-    check_is_fitted,
-    column_or_1d,
-    has_fit_parameter,
-)
+from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, has_fit_parameter
 
 from metricfit.decisions.problem import ConstraintLike
 from metricfit.decisions.threshold import best_rule
+from metricfit.labels import read_target
 from metricfit.metrics import MetricLike
 
 __all__ = ["TunedRuleClassifier"]
@@ -106,8 +100,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         # Where this fit fails, the rule of an earlier one must not decide for the new estimator.
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
-        y = self._check_target(y)
-        X, y = indexable(X, y)
+        y = self._read_target(y, _num_samples(X))
+        (X,) = indexable(X)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         base = self._base()
         if weight is not None and self.cv != "prefit" and not has_fit_parameter(base, "sample_weight"):
@@ -171,40 +165,26 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     def _base(self) -> Any:
         return LogisticRegression() if self.estimator is None else self.estimator
 
-    def _check_target(self, y: Any) -> NDArray[Any]:
+    def _read_target(self, y: Any, rows: int) -> NDArray[Any]:
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None.")
-        if _num_samples(y) == 0:
-            raise ValueError("y: expected at least two samples, got none.")
-        check_classification_targets(y)
-        kind = type_of_target(y, input_name="y")
-        if kind == "multilabel-indicator":
-            indicator: NDArray[Any] = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
-            self._labelwise = True
-            self.classes_ = np.arange(indicator.shape[1])
-            return indicator
-        if kind not in ("binary", "multiclass"):
-            raise ValueError(f"y: Unknown label type: {kind}; expected labels of shape (n,) or a 0/1 array.")
-        self._labelwise = False
-        labels: NDArray[Any] = column_or_1d(y, warn=True)
-        fitted = getattr(self.estimator, "classes_", None) if self.cv == "prefit" else None
-        self.classes_ = np.unique(labels) if fitted is None else np.asarray(fitted)
-        if len(self.classes_) < 2:
-            only = self.classes_.tolist()[0]
-            raise ValueError(f"y: only one class, {only!r}, occurs; a decision rule needs at least two.")
-        return labels
+        if not rows:
+            raise ValueError("X: expected at least two samples, got none.")
+        target = read_target(y, rows)
+        self._labelwise = target.task == "multilabel"
+        fitted = None if self._labelwise or self.cv != "prefit" else getattr(self.estimator, "classes_", None)
+        self.classes_ = target.classes if fitted is None else np.asarray(fitted)
+        return target.truth
 
     def _choose(self, y: NDArray[Any], proba: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
-        order = None
-        if not self._labelwise:
-            order = self.classes_.tolist()
-            if self.pos_label is not None:
-                if len(order) != 2 or self.pos_label not in order:
-                    raise ValueError(
-                        f"pos_label: expected one of two classes, got {self.pos_label!r} and the classes {order}."
-                    )
-                order = [c for c in order if c != self.pos_label] + [self.pos_label]
-            proba = proba[:, [self.classes_.tolist().index(c) for c in order]]
+        order = None if self._labelwise else self.classes_.tolist()
+        if order is not None and self.pos_label is not None:
+            if len(order) != 2 or self.pos_label not in order:
+                raise ValueError(
+                    f"pos_label: expected one of two classes, got {self.pos_label!r} and the classes {order}."
+                )
+            if self.pos_label == order[0]:
+                order, proba = order[::-1], proba[:, ::-1]
         self.search_ = best_rule(
             y, proba, self.metric, subject_to=self.subject_to, confidence=self.confidence, sample_weight=weight,
             labels=order, regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
@@ -263,12 +243,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             raise TypeError(f"estimator: {type(model).__name__} has neither predict_proba nor decision_function.")
         if self._labelwise:
             return _label_columns(raw, model)
-        proba: NDArray[np.float64] = np.asarray(raw, dtype=np.float64)
-        known = np.asarray(model.classes_)
-        if len(known) == len(self.classes_) and (known == self.classes_).all():
-            return proba
-        full = np.zeros((len(proba), len(self.classes_)))
-        full[:, np.searchsorted(self.classes_, known)] = proba
+        full = np.zeros((len(raw), len(self.classes_)))
+        full[:, np.searchsorted(self.classes_, model.classes_)] = raw  # a fold may lack a class
         return full
 
 

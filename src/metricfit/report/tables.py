@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from metricfit.assess.intervals import counted
-from metricfit.assess.scores import HeldOutScores, plain_decisions
+from metricfit.assess.scores import HeldOutScores
 from metricfit.assess.verdicts import MODEL, PLAIN, TUNED
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
@@ -78,7 +78,7 @@ def _decisions(scores: HeldOutScores) -> dict[str, NDArray[np.int64]]:
         if scores.baseline_tuned is not None:
             found[TUNED[0].upper() + TUNED[1:]] = scores.baseline_tuned
     else:
-        argmax = plain_decisions(scores.proba)
+        argmax = scores.proba.argmax(axis=1)
         if not np.array_equal(argmax, scores.decided):
             found["Before: this model, arg max"] = argmax
     found[f"After: {MODEL}" if found else MODEL.capitalize()] = scores.decided

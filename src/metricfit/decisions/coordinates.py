@@ -1,35 +1,30 @@
-"""Class offsets for several classes: coordinate ascent with an exact sweep for each class."""
+"""Rules with several numbers: offsets of classes, cut-offs of labels. Coordinate ascent, an exact sweep for each."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.belief import check_belief, mixed_labels
-from metricfit.decisions.confidence import certified_rule, check_confidence, halves
-from metricfit.decisions.problem import (
-    REGULARISATION,
-    ConstraintLike,
-    Goal,
-    Samples,
-    class_samples,
-    goal_of,
-    values_of,
-)
+from metricfit.decisions.confidence import certified
+from metricfit.decisions.problem import ConstraintLike, Goal, Samples, class_samples, goal_of, label_samples, values_of
 from metricfit.decisions.rules import BestRule, DecisionRule
-from metricfit.decisions.threshold import infeasible
+from metricfit.decisions.threshold import CHUNK, Sweep, best_cut, infeasible_cuts
 from metricfit.inputs import Task
-from metricfit.metrics import Constraint, MetricLike
+from metricfit.metrics import MetricLike
 
-__all__ = ["best_offsets"]
+__all__ = ["best_label_thresholds", "best_offsets"]
 
+REGULARISATION = 0.25
+"""Of class offsets. Chosen by measurement, see benchmarks/decisions/over_tuning.md."""
 _LIMIT = 30.0  # beyond it a class's probability is scaled by e^30: a rule "never" or "always" in all but name
 _CELLS = 1 << 16  # numbers in the matrices that exist at the same time: they stay in the cache, and torch in one thread
 _FEW_CUTS, _FEW_ROWS = 256, 5000  # of the first, quick ascents
@@ -38,6 +33,7 @@ _MOST_PASSES = 50
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Key = tuple[float, float]
+"""What points are compared by: minus the violation of the constraints, then the gain."""
 
 
 def best_offsets(
@@ -97,27 +93,104 @@ def best_offsets(
     goal = goal_of(metric, subject_to)
     samples = class_samples(y_true, proba, sample_weight, labels=labels)
     rng = np.random.default_rng(random_state)
-    problem = _Problem.of(samples, goal, regularisation, belief)
-    promises: tuple[float | None, ...] = (None,) * len(goal.constraints)
-    if confidence is None:
-        offsets = _search(problem, int(restarts), rng)
-    else:
-        alpha = check_confidence(confidence, goal.constraints, sample_weight is not None)
-        offsets, promises = certified_rule(
-            goal,
-            halves(samples.target, rng),
-            alpha,
-            propose=lambda g, rows: _search(problem.part(g, rows), int(restarts), rng),
-            confusion=lambda found, rows: problem.part(goal, rows).confusion(found),
-        )
-    return BestRule.of(
-        DecisionRule.from_offsets(offsets.tolist(), samples.classes, metric=goal.spec),
+    offsets, promises = certified(
         goal,
-        problem.confusion(offsets),
-        promises,
-        confidence=confidence,
-        argmax_value=float(values_of(goal.metric, problem.confusion(np.zeros_like(offsets)))),
+        samples,
+        confidence,
+        rng,
+        propose=lambda g, some: _search(_Problem.of(some, g, regularisation, belief), int(restarts), rng),
+        confusion=_offset_confusion,
     )
+    rule = DecisionRule.from_offsets(offsets.tolist(), samples.classes, metric=goal.spec)
+    plain = float(values_of(goal.metric, _offset_confusion(samples, 0 * offsets)))
+    cm = _offset_confusion(samples, offsets)
+    return BestRule.of(rule, goal, cm, promises, confidence=confidence, argmax_value=plain)
+
+
+def best_label_thresholds(
+    y_true: ArrayLike,
+    score: ArrayLike,
+    metric: MetricLike,
+    *,
+    how: Literal["joint", "each"] = "joint",
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+    confidence: float | None = None,
+    sample_weight: ArrayLike | None = None,
+    labels: Sequence[Hashable] | None = None,
+    default: float = 0.5,
+    restarts: int = 2,
+    random_state: int | np.random.Generator | None = 0,
+    belief: float = 0.0,
+) -> BestRule:
+    """The best cut-off for every label of a multi-label target.
+
+    Args:
+        y_true: 0/1 indicators, shape (n, labels).
+        score: Scores, shape (n, labels).
+        metric: A name, an expression, a spec with ``subject to``, a metric or a function of the confusion matrix.
+        how: ``"joint"`` maximises the metric of all labels together by coordinate ascent with an exact sweep per label
+            (one pass is exact for a macro average; micro averages and others need several). ``"each"`` maximises the
+            metric (and meets the constraints) for each label on its own.
+        subject_to: Constraints.
+        confidence: If given, the constraints hold on new data with this probability.
+        sample_weight: Weights, shape (n,).
+        labels: Names of the labels.
+        default: Cut-off of labels for which the data say nothing.
+        restarts: Starting points of the joint search beside ``default`` and each label's own best.
+        random_state: Seed of the random starting points and of the split for ``confidence``.
+        belief: The share of every label that is replaced by its calibrated probability, as for :func:`best_threshold`.
+
+    Raises:
+        InfeasibleError: If the constraints cannot be met.
+
+    >>> y = [[1, 0], [1, 1], [0, 0], [0, 1]]
+    >>> best_label_thresholds(y, [[0.9, 0.1], [0.3, 0.3], [0.2, 0.2], [0.1, 0.4]], "f1").thresholds
+    array([0.25, 0.25])
+    """
+    if how not in ("joint", "each"):
+        raise ValueError(f"how: expected 'joint' or 'each', got {how!r}.")
+    if how == "each" and confidence is not None:
+        raise ValueError(
+            "confidence: speaks of all constraints together; use how='joint', or best_threshold for a label on its own."
+        )
+    goal = goal_of(metric, subject_to)
+    check_belief(belief)
+    samples = label_samples(y_true, score, sample_weight, labels=labels)
+    rng = np.random.default_rng(random_state)
+    thresholds, promises = certified(
+        goal,
+        samples,
+        confidence,
+        rng,
+        propose=lambda g, some: _search_labels(some, g, how, default, restarts, rng, belief),
+        confusion=_label_confusion,
+    )
+    rule = DecisionRule.at_thresholds(thresholds.tolist(), samples.classes, metric=goal.spec)
+    cm = _label_confusion(samples, thresholds)
+    if how == "each":  # the constraints were met for each label on its own, and have no one value
+        return BestRule(rule, float(values_of(goal.metric, cm)), cm)
+    return BestRule.of(rule, goal, cm, promises, confidence=confidence)
+
+
+def _ascend(
+    point: NDArray[Any],
+    key_of: Callable[[NDArray[Any]], Key],
+    move: Callable[[NDArray[Any], int], tuple[float, Key]],
+    worthwhile: float = 0.0,
+) -> tuple[NDArray[Any], Key]:
+    """Move one coordinate after the other, the others held, until a whole pass improves nothing worth the name."""
+    key = key_of(point)
+    for _ in range(_MOST_PASSES):
+        before = key
+        for k in range(len(point)):
+            moved = point.copy()
+            moved[k], moved_key = move(point, k)
+            # A sweep rounds in its own way: what counts is the key of the point itself.
+            if moved_key > key and (moved_key := key_of(moved)) > key:
+                point, key = moved, moved_key
+        if key[0] == before[0] and key[1] - before[1] <= worthwhile:
+            break
+    return point, key
 
 
 class _View(NamedTuple):
@@ -162,14 +235,10 @@ class _Problem:
             believed = _View(None, np.ascontiguousarray(mixed.T) * weight)
             views = (*views, believed) if goal.constraints else (believed,)
         free = cls(samples, goal, log_proba, views, np.zeros(size), regularisation, belief)
-        to_gain = abs(float(goal.metric.distance(values_of(goal.metric, free.confusion(np.zeros(size))))))
+        to_gain = abs(float(goal.metric.distance(values_of(goal.metric, _offset_confusion(samples, np.zeros(size))))))
         support = np.maximum(np.bincount(samples.target, minlength=size), 1)
         to_gain = to_gain if math.isfinite(to_gain) else 1.0
         return replace(free, price=regularisation * to_gain / size / np.sqrt(support))
-
-    def part(self, goal: Goal, rows: NDArray[np.intp]) -> _Problem:
-        """The same on some of the samples."""
-        return _Problem.of(self.samples.take(rows), goal, self.regularisation, self.belief)
 
     def thinned(self, most: int) -> _Problem:
         """The same on about so many samples at most: common classes give up rows, the others count for them."""
@@ -192,29 +261,37 @@ class _Problem:
         task: Task = "binary" if self.size == 2 else "multiclass"
         return ConfusionMatrix(torch.from_numpy(counts), task, self.samples.classes)
 
-    def decide(self, offsets: Array) -> Indices:
-        """The decisions of the rule itself, so that nothing here depends on how a sweep rounds."""
-        return DecisionRule.from_offsets(offsets.tolist(), range(self.size)).decide(self.samples.score)
-
-    def confusion(self, offsets: Array) -> ConfusionMatrix:
-        s = self.samples
-        return ConfusionMatrix.from_codes(s.target, self.decide(offsets), self.size, s.weight, labels=s.classes)
-
     def penalty(self, offsets: Array) -> float:
         return float((self.price * np.abs(offsets)).sum())
 
     def key(self, offsets: Array) -> Key:
-        predicted = self.decide(offsets)
+        predicted = _decide(self.samples, offsets)
         counts = np.stack([view.tally(predicted, self.size, self.size) for view in self.views])
         violations, gains = self.goal.keys(self.matrices(counts))
         return (-float(violations[0]), float(gains[-1]) - self.penalty(offsets))
 
 
+def _decide(samples: Samples, offsets: Array) -> Indices:
+    """The decisions of the rule itself, so that nothing here depends on how a sweep rounds."""
+    return DecisionRule.from_offsets(offsets.tolist(), range(len(offsets))).decide(samples.score)
+
+
+def _offset_confusion(samples: Samples, offsets: Array) -> ConfusionMatrix:
+    decided = _decide(samples, offsets)
+    return ConfusionMatrix.from_codes(samples.target, decided, len(offsets), samples.weight, labels=samples.classes)
+
+
 def _search(problem: _Problem, restarts: int, rng: np.random.Generator) -> Array:
     offsets, key = _best_of_starts(problem, restarts, rng)
-    if key[0] < 0:
-        raise infeasible(problem.goal, dict(_reachable(problem, restarts, rng)), "class offsets")
-    return offsets
+    if key[0] == 0:
+        return offsets
+
+    def best(aim: Goal) -> float | None:
+        on_labels = replace(problem, goal=aim, price=0 * problem.price, views=problem.views[:1])
+        found, key = _best_of_starts(on_labels, restarts, rng)
+        return None if key[0] < 0 else float(values_of(aim.metric, _offset_confusion(problem.samples, found)))
+
+    raise problem.goal.infeasible(problem.goal.reachable(best), "class offsets")
 
 
 def _best_of_starts(problem: _Problem, restarts: int, rng: np.random.Generator) -> tuple[Array, Key]:
@@ -226,40 +303,13 @@ def _best_of_starts(problem: _Problem, restarts: int, rng: np.random.Generator) 
     # A small part of a standard error: what lies below it is a matter of these samples only.
     caution = 0.1 / math.sqrt(len(problem.samples.target))
     thin = problem.thinned(_FEW_ROWS)
-    found = [_ascend(thin, start, _FEW_CUTS, caution * REGULARISATION)[0] for start in starts[: restarts + 1]]
-    offsets, _ = _ascend(problem, max(found, key=problem.key), _FEW_CUTS, 0.01 * caution * REGULARISATION)
-    return _ascend(problem, offsets, None, caution * (REGULARISATION if problem.belief else problem.regularisation))
 
+    def ascended(problem: _Problem, start: Array, few: int | None, share: float) -> tuple[Array, Key]:
+        return _ascend(start, problem.key, lambda point, k: _sweep_class(problem, point, k, few), caution * share)
 
-def _reachable(
-    problem: _Problem, restarts: int, rng: np.random.Generator
-) -> Iterator[tuple[Constraint, tuple[float, str]]]:
-    for constraint in problem.goal.constraints:
-        others = tuple(c for c in problem.goal.constraints if c is not constraint)
-        for kept, given in ((others, " beside the others" if others else ""), ((), " on its own")):
-            aim = Goal(constraint.metric, kept, maximise=constraint.operator == ">=")
-            on_labels = replace(problem, goal=aim, price=0 * problem.price, views=problem.views[:1])
-            offsets, key = _best_of_starts(on_labels, restarts, rng)
-            if key[0] >= 0:
-                yield constraint, (float(values_of(constraint.metric, problem.confusion(offsets))), given)
-                break
-
-
-def _ascend(problem: _Problem, offsets: Array, few: int | None, worthwhile: float = 0.0) -> tuple[Array, Key]:
-    """Sweep one class after the other, the others held, until a whole pass improves nothing worth the name."""
-    key = problem.key(offsets)
-    for _ in range(_MOST_PASSES):
-        before = key
-        for k in range(problem.size):
-            moved = offsets.copy()
-            moved[k], moved_key = _sweep_class(problem, offsets, k, few)
-            if moved_key > key:
-                moved_key = problem.key(moved)
-            if moved_key > key:
-                offsets, key = moved, moved_key
-        if key[0] == before[0] and key[1] - before[1] <= worthwhile:
-            break
-    return offsets, key
+    found = [ascended(thin, start, _FEW_CUTS, REGULARISATION)[0] for start in starts[: restarts + 1]]
+    offsets, _ = ascended(problem, max(found, key=problem.key), _FEW_CUTS, 0.01 * REGULARISATION)
+    return ascended(problem, offsets, None, REGULARISATION if problem.belief else problem.regularisation)
 
 
 def _sweep_class(problem: _Problem, offsets: Array, k: int, few: int | None = None) -> tuple[float, Key]:
@@ -328,3 +378,87 @@ def _nearest_to_zero_inside(lower: Array, upper: Array) -> Array:
         middle = np.where(np.isinf(lower), upper - 0.5, np.where(np.isinf(upper), lower + 0.5, (lower + upper) / 2))
     middle = np.where(np.isnan(middle), np.inf, middle)
     return np.where((lower < 0) & (upper > 0), 0.0, middle)
+
+
+def _search_labels(
+    samples: Samples, goal: Goal, how: str, default: float, restarts: int, rng: np.random.Generator, belief: float
+) -> Array:
+    mixed = mixed_labels(samples, belief)
+    beliefs = [None] * samples.target.shape[1] if mixed is None else mixed.T
+    columns = zip(samples.target.T, samples.score.T, beliefs, strict=True)
+    sweeps = [Sweep.of(Samples(hit, score, samples.weight), believed) for hit, score, believed in columns]
+    plain = np.array([sweep.index_of(default) for sweep in sweeps])
+    if how == "each":
+        cuts = _each(sweeps, goal, plain, must_hold=True)
+    else:
+        cuts = _jointly(sweeps, goal, plain, restarts, rng, samples.classes)
+    chosen = zip(sweeps, cuts, plain, strict=True)
+    return np.array([default if cut == usual else sweep.threshold(int(cut)) for sweep, cut, usual in chosen])
+
+
+def _each(sweeps: Sequence[Sweep], goal: Goal, plain: Indices, *, must_hold: bool) -> Indices:
+    """Each label's own best cut-off; the metric sees a multi-label matrix of that one label."""
+    cuts = []
+    for label, (sweep, start) in enumerate(zip(sweeps, plain, strict=True)):
+
+        def alone(counts: Tensor) -> ConfusionMatrix:
+            return ConfusionMatrix(counts[..., None, :, :], "multilabel")
+
+        cut = best_cut(sweep, goal, wrap=alone)
+        if must_hold and cut is not None and cut.violation > 0:
+            raise infeasible_cuts(sweep, goal, wrap=alone, what=f"cut-off for label {label}")
+        informative = sweep.tp[-1] > 0 and sweep.fp[-1] > 0
+        cuts.append(start if cut is None or not informative else cut.index)
+    return np.array(cuts)
+
+
+def _jointly(
+    sweeps: Sequence[Sweep],
+    goal: Goal,
+    plain: Indices,
+    restarts: int,
+    rng: np.random.Generator,
+    labels: tuple[object, ...] | None,
+) -> Indices:
+    """The best cut-offs for all labels together."""
+
+    def key_of(cuts: Indices) -> Key:
+        violations, gains = goal.keys(ConfusionMatrix(_counts(sweeps, cuts), "multilabel", labels))
+        return (-float(violations[0]), float(gains[-1]))
+
+    def move(cuts: Indices, k: int) -> tuple[int, Key]:
+        base = _counts(sweeps, cuts)
+
+        def among_others(counts: Tensor) -> ConfusionMatrix:
+            matrices = base[:, None].repeat(1, counts.shape[1], 1, 1, 1)
+            matrices[:, :, k] = counts
+            return ConfusionMatrix(matrices, "multilabel", labels)
+
+        cut = best_cut(sweeps[k], goal, wrap=among_others, chunk=max(CHUNK // len(sweeps), 1))
+        return (int(cuts[k]), (-math.inf, -math.inf)) if cut is None else (cut.index, (-cut.violation, cut.gain))
+
+    starts = [plain]
+    if not any(_names_a_class(part) for part in (goal.metric, *(c.metric for c in goal.constraints))):
+        starts.append(_each(sweeps, goal, plain, must_hold=False))
+    starts += [np.array([rng.integers(len(sweep)) for sweep in sweeps]) for _ in range(restarts)]
+    cuts, key = max((_ascend(start, key_of, move) for start in starts), key=lambda result: result[1])
+    if key[0] < 0:
+        cm = ConfusionMatrix(_counts(sweeps, cuts)[0], "multilabel", labels)
+        missed = {c: (float(values_of(c.metric, cm)), " that was found") for c in goal.constraints}
+        raise goal.infeasible(missed, "set of cut-offs found")
+    return cuts
+
+
+def _counts(sweeps: Sequence[Sweep], cuts: Indices) -> Tensor:
+    """The views of the labels at their cut-offs, shape (1 or 2, labels, 2, 2)."""
+    return torch.cat([sweep.views(cut, cut + 1) for sweep, cut in zip(sweeps, cuts.tolist(), strict=True)], dim=1)
+
+
+def _names_a_class(metric: object) -> bool:
+    return "[" in str(metric) or str(metric).startswith("<")
+
+
+def _label_confusion(samples: Samples, thresholds: Array) -> ConfusionMatrix:
+    decided, names = samples.score >= thresholds.astype(samples.score.dtype), samples.classes
+    size = decided.shape[1]
+    return ConfusionMatrix.from_codes(samples.target, decided, size, samples.weight, task="multilabel", labels=names)
