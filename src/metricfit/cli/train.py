@@ -10,7 +10,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -149,14 +148,14 @@ def command(
         classifier.held_out_ = scores_of(classifier, held.X, held.y, held.weight, source=source, baseline=usual)
     if not first:
         return
-    rows, verdict = _measured(classifier, measured=held is not None)
+    verdict = _judge(classifier, anew=held is not None)
+    report = classifier.validation_report_.dropna(subset=["value"]).drop(columns="gain")
+    rows: list[Any] = report.to_dict(orient="records")
     count = max((row["rows"] for row in rows), default=0)
     notes: dict[str, Any] = {
         "choices": choices,
         "target": roles.target if table.labels else roles.target[0],
         "input": {"formats": formats_to_json(table.formats), "missing": roles.missing},
-        "held_out": [] if held is None else rows,
-        "held_out_rows": count,
         "data": describe_table(table.X),
     }
     save(classifier, out, overwrite=overwrite, notes=notes, files={_SETTINGS: opt.to_toml(options).encode()})
@@ -272,18 +271,16 @@ def _kinds(classifier: MetricClassifier) -> Choice:
     return Choice("columns", f"columns taken by what they hold: {shown}; the report lists each", ("categorical",))
 
 
-def _measured(classifier: MetricClassifier, *, measured: bool) -> tuple[list[dict[str, Any]], str]:
-    """What each model reaches on held-out rows, as rows of a table, and the verdict."""
+def _judge(classifier: MetricClassifier, *, anew: bool) -> str:
+    """The verdict on the held-out rows; ``anew`` where they are other rows than the fit's own, so its report is too."""
     from metricfit.assess import assess_held_out
+    from metricfit.assess.verdicts import validation_report
 
-    scores, report = classifier.held_out_, classifier.validation_report_
-    if scores is None:
-        return [], ""
-    model, verdicts = assess_held_out(classifier.metric_, scores, classifier.classes_.tolist())
-    verdict = verdicts[-1].sentence("--recipe log_loss, and 'metricfit tune'") if verdicts else ""
-    if not measured:
-        shown = report.dropna(subset=["value"])[["model", "value", "low", "high", "rows", "note"]]
-        return [{str(name): v for name, v in row.items()} for row in shown.to_dict(orient="records")], verdict
-    assessed = [*(v.rival for v in verdicts), replace(model, name="trained on the metric")]
-    rows = [{"model": a.name, **asdict(a.estimate), "rows": a.rows, "note": a.note} for a in assessed]
-    return rows, verdict
+    if classifier.held_out_ is None:
+        return ""
+    metric = classifier.metric_
+    model, verdicts = assess_held_out(metric, classifier.held_out_, classifier.classes_.tolist())
+    if anew:
+        found = {**{v.rival.name: v.rival for v in verdicts}, "trained on the metric": model}
+        classifier.validation_report_ = validation_report(metric, found)
+    return verdicts[-1].sentence("--recipe log_loss, and 'metricfit tune'") if verdicts else ""

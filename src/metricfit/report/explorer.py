@@ -88,7 +88,7 @@ def explorer(
         ]  # fmt: skip
         if not several:
             content["sample"] = _rows(scores)
-    fixed = partial(_fixed_value, scores, labels, task, content["axes"], positive)
+    fixed = partial(_fixed_value, scores, labels, content["axes"], positive)
     spec = str(metric.objective if isinstance(metric, Constrained) else metric)
     content["metric"] = {"spec": spec, "name": in_words(metric), "tree": tree(metric, labels, task, fixed),
                          "greater": metric.greater_is_better}  # fmt: skip
@@ -159,32 +159,27 @@ def _base64(values: NDArray[Any]) -> str:
 
 
 def _fixed_value(
-    scores: HeldOutScores,
-    labels: tuple[Any, ...],
-    task: Task,
-    axes: list[dict[str, Any]],
-    positive: int,
-    metric: Metric,
+    scores: HeldOutScores, labels: tuple[Any, ...], axes: list[dict[str, Any]], positive: int, metric: Metric
 ) -> float:
-    """A metric of scores on these rows, which no decision rule changes."""
-    if not isinstance(metric, AUROC | AUPRC) or metric.average == "none":
-        known = scores.truth if task == "multilabel" else np.array(labels, dtype=object)[scores.truth]
-        score = scores.proba[:, 1] if task == "binary" else scores.proba
-        try:
-            value = metric.score(known, score, scores.weight, labels=labels)
-        except ValueError:
-            return float("nan")
-        return float("nan") if np.ndim(value) else float(value)
-    # From the areas of the classes, which are known already: with many classes that saves seconds.
-    areas = [metric.zero_division if axis[metric.name] is None else axis[metric.name] for axis in axes]
-    if task == "binary":
-        ours = metric.average == "auto" and metric.label in (None, labels[positive])
-        return float(areas[0]) if ours else float("nan")
-    if metric.label is not None:
-        place = _position(metric.label, labels)
-        return float("nan") if place is None else float(areas[place])
-    weights = [axis["positives"] for axis in axes] if metric.average == "weighted" else None
-    return float(np.average(areas, weights=weights))
+    """A metric of scores on these rows, which no decision rule changes; NaN where it is not defined."""
+    several, score = scores.truth.ndim == 2, scores.proba
+    if isinstance(metric, AUROC | AUPRC) and len(axes) > 1 and metric.average != "none":
+        # From the areas of the classes, which are known already: with many classes that saves seconds.
+        areas = [metric.zero_division if axis[metric.name] is None else axis[metric.name] for axis in axes]
+        if metric.label is not None:
+            place = _position(metric.label, labels)
+            return math.nan if place is None else float(areas[place])
+        return float(
+            np.average(areas, weights=[a["positives"] for a in axes] if metric.average == "weighted" else None)
+        )
+    known = scores.truth if several else np.array(labels, dtype=object)[scores.truth]
+    if not several and len(labels) == 2:  # the score is the second label's
+        labels, score = (labels, score[:, 1]) if positive else (labels[::-1], score[:, 0])
+    try:
+        value = metric.score(known, score, scores.weight, labels=labels)
+    except ValueError:
+        return math.nan
+    return math.nan if np.ndim(value) else float(value)
 
 
 def one_class(

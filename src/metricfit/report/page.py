@@ -101,7 +101,7 @@ def render(
         "choices": description["notes"].get("choices") or [text for _, text in description["fitted"]["choices"]],
         "reproduction": tables.reproduction(classifier, description, settings),
         "explanation": classifier.explain(),
-        "data_rows": _data_rows(description, scores, unlabelled),
+        "data_rows": _data_rows(description, unlabelled),
     }
     data = {"metric": name, "explorer": found["explorer"], "training": content["training"],
             "histograms": None if predictions is None else predictions["histograms"]}  # fmt: skip
@@ -245,15 +245,11 @@ def _subtitle(description: dict[str, Any], task: str, size: int) -> str:
     return f"{target}: {kind}" if target else kind
 
 
-def _data_rows(description: dict[str, Any], scores: HeldOutScores | None, unlabelled: Unlabelled | None) -> str:
-    parts = []
-    if rows := (description["notes"].get("data") or {}).get("rows"):
-        parts.append(f"Trained on {rows:,} rows of {description['columns']['count']} columns.")
-    if unlabelled is not None:
-        parts.append(f"Predicted: {len(unlabelled.decided):,} {unlabelled.source}.")
-    elif scores is not None and len(scores):
-        parts.append(f"Measured: {scores.total or len(scores):,} {scores.source or 'rows'}.")
-    return " ".join(parts)
+def _data_rows(description: dict[str, Any], unlabelled: Unlabelled | None) -> str:
+    rows = (description["notes"].get("data") or {}).get("rows")
+    trained = f"Trained on {rows:,} rows of {description['columns']['count']} columns." if rows else ""
+    told = "" if unlabelled is None else f"Predicted: {len(unlabelled.decided):,} {unlabelled.source}."
+    return f"{trained} {told}".strip()
 
 
 def _sections(content: dict[str, Any]) -> list[tuple[str, str]]:
@@ -289,8 +285,7 @@ def model_card(description: dict[str, Any]) -> str:
 
 def _measured_rows(description: dict[str, Any]) -> list[dict[str, Any]]:
     """What was measured when the model was trained: model, value, low and high; only rows that have a value."""
-    rows = description["notes"].get("held_out") or description["validation_report"]
-    return [row for row in rows if row["value"] is not None]
+    return [row for row in description["validation_report"] if row["value"] is not None]
 
 
 def to_script_json(data: Any) -> str:
