@@ -12,8 +12,8 @@ import typer
 from metricfit.cli.output import UsageError, wrong_use
 
 if TYPE_CHECKING:
+    from metricfit.classifier import MetricClassifier
     from metricfit.data import LabelledTable, Roles, TableFile
-    from metricfit.inputs import Task
     from metricfit.metrics import Metric
     from metricfit.store import SavedModel
 
@@ -127,13 +127,16 @@ def checked_metric(spec: str) -> Metric:
         return metrics.get(spec)
 
 
-def resolved(metric: Metric, classes: list[Any], task: Task) -> tuple[Metric, bool]:
-    """The metric with its class or average written out, and whether there was something to choose."""
+def resolved(metric: Metric, classifier: MetricClassifier) -> Metric:
+    """The metric with its class or average written out; the positive class is the one that the model's metric names."""
     from metricfit import metrics
+    from metricfit.metrics.algebra import named_class
 
+    classes = tuple(classifier.classes_.tolist())
+    if named_class(classifier.metric_, classes) == 0 and len(classes) == 2:
+        classes = classes[::-1]
     with wrong_use():
-        found, chosen = metrics.resolve(metric, tuple(classes), task)
-    return found, bool(chosen)
+        return metrics.resolve(metric, classes, classifier.task_)[0]
 
 
 def check_free(out: Path, overwrite: bool) -> None:
@@ -219,6 +222,7 @@ class Training(Reading):
 
     def metric(self, spec: Metric, table: LabelledTable) -> Metric:
         """The metric with its class or average written out; the table's choices say which was taken."""
+        from metricfit import metrics
         from metricfit.choices import Choice
         from metricfit.data.labelled import positive_class
 
@@ -226,15 +230,12 @@ class Training(Reading):
         wanted = positive_class(table.task, classes, self.positive)
         if wanted is not None:
             classes = [label for label in classes if label != wanted] + [wanted]
-        metric, chosen = resolved(spec, classes, table.task)
-        if chosen and table.task == "binary":
-            reason = "as --positive says" if wanted is not None else "the second in sorted order"
-            text = f"metric {metric}: the positive class is {classes[1]!r}, {reason}"
-            table.choices.append(Choice("metric", text, ("positive",)))
-        elif chosen:
-            text = f"metric {metric}: the average over the {len(classes)} {'labels' if table.labels else 'classes'}"
-            table.choices.append(Choice("metric", text, ("metric",)))
-        elif wanted is not None:
-            text = f"--positive changes nothing: {metric} names its class, or treats all classes alike"
-            table.choices.append(Choice("metric", text))
+        with wrong_use():
+            metric, why = metrics.resolve(spec, tuple(classes), table.task)
+        if wanted is not None:
+            changed = f"metric {metric}: the positive class is {wanted!r}, as --positive says"
+            unchanged = f"--positive changes nothing: {metric} names its class, or treats all classes alike"
+            table.choices.append(Choice("metric", changed if why else unchanged))
+        elif why:
+            table.choices.append(Choice("metric", why, ("positive" if table.task == "binary" else "metric",)))
         return metric

@@ -88,7 +88,7 @@ def _tune(
 
     classifier, count = loaded.classifier, f"{len(table.y):,}"
     labels = tuple(classifier.classes_.tolist())
-    metric = opt.resolved(asked, list(labels), classifier.task_)[0]
+    metric = opt.resolved(asked, classifier)
     if metric.judges_scores:
         raise UsageError(f"--metric: {metric} judges the order of scores; no decision rule changes it.")
     output.choices(table.choices)

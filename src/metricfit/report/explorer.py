@@ -22,10 +22,11 @@ from metricfit.decisions.problem import Samples
 from metricfit.decisions.threshold import Sweep
 from metricfit.inputs import Task
 from metricfit.metrics import AUPRC, AUROC, ClassMetric, Combination, Constant, Constrained, FormulaMetric, Metric
+from metricfit.metrics.algebra import named_class
 from metricfit.metrics.translation import javascript
 
 __all__ = [
-    "calibration", "every_metric", "explorer", "formulas", "histogram", "in_words", "named_class", "number",
+    "calibration", "every_metric", "explorer", "formulas", "histogram", "in_words", "number",
     "one_class", "tree",
 ]  # fmt: skip
 
@@ -95,27 +96,6 @@ def explorer(
     return {**content, "metrics": every_metric(labels, task, fixed, positive)}
 
 
-def named_class(metric: Metric, labels: tuple[Any, ...]) -> int | None:
-    """The position of the class that the metric names; of several the first, None if it names none.
-
-    >>> from metricfit import metrics
-    >>> named_class(metrics.get("precision[ill] subject to recall[ill] >= 0.9"), ("ill", "well"))
-    0
-    """
-    if isinstance(metric, Constrained):
-        parts = [metric.objective, *(c.metric for c in metric.constraints)]
-    elif isinstance(metric, Combination):
-        parts = [metric.left, metric.right]
-    else:
-        return _position(getattr(metric, "label", None), labels)
-    return next((found for part in parts if (found := named_class(part, labels)) is not None), None)
-
-
-def _position(label: Any, labels: tuple[Any, ...]) -> int | None:
-    names = [str(one) for one in labels]
-    return names.index(str(label)) if label is not None and str(label) in names else None
-
-
 def _threshold_of(rule: DecisionRule, score: Array) -> float:
     if rule.kind == "threshold":
         return float(rule.parameter)
@@ -167,7 +147,7 @@ def _fixed_value(
         # From the areas of the classes, which are known already: with many classes that saves seconds.
         areas = [metric.zero_division if axis[metric.name] is None else axis[metric.name] for axis in axes]
         if metric.label is not None:
-            place = _position(metric.label, labels)
+            place = named_class(metric, labels)
             return math.nan if place is None else float(areas[place])
         return float(
             np.average(areas, weights=[a["positives"] for a in axes] if metric.average == "weighted" else None)

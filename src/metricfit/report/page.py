@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from metricfit.assess import Assessment, HeldOutScores, Verdict, assess_held_out
 from metricfit.assess.intervals import counted
 from metricfit.metrics import Metric
+from metricfit.metrics.algebra import named_class
 from metricfit.report import tables
-from metricfit.report.explorer import explorer, formulas, histogram, in_words, named_class
+from metricfit.report.explorer import explorer, formulas, histogram, in_words
 
 __all__ = ["NO_SCORES", "Unlabelled", "answer", "model_card", "render", "to_script_json"]
 
