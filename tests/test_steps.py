@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -13,7 +14,6 @@ from metricfit.steps import (
     Identity,
     Linear,
     Sigmoid,
-    _slopes,
     get,
 )
 from metricfit.theory import Tabulated
@@ -242,9 +242,11 @@ def test_a_function_is_a_step():
     assert torch.equal(step(LINE, 0.5), LINE)
 
 
-def test_slopes_join_the_five_points():
-    low, middle, high = _slopes(0.3, delta=0.1, width=0.2)
-    assert (low * 0.2, middle * 0.2, high * 0.6) == pytest.approx((0.1, 0.8, 0.1))
+@pytest.mark.parametrize("delta", [0.1, 0.4])
+def test_the_steepest_slope_is_one_of_the_lines_that_join_the_five_points(delta):
+    points = [(0, 0), (0.15, delta), (0.3, 0.5), (0.45, 1 - delta), (1, 1)]
+    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(points)]
+    assert Linear(delta).lipschitz(0.3) == pytest.approx(max(slopes))
 
 
 @pytest.mark.parametrize("step", [Linear(), Sigmoid(), Amplifier(), Identity(), Annealed(0.1)])

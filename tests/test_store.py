@@ -110,7 +110,9 @@ def test_without_preprocessing_and_with_a_scaler_of_scikit_learn(tmp_path):
         assert (back.predict_proba(X) == classifier.predict_proba(X)).all()
 
 
-@pytest.mark.parametrize("name", ["model.json", "network.safetensors", "preprocessing.skops", "history.parquet"])
+@pytest.mark.parametrize(
+    "name", ["model.json", "network.safetensors", "preprocessing.skops", "history.json", "scores.safetensors"]
+)
 @pytest.mark.parametrize("damage", ["truncated", "changed", "missing", "empty"])
 def test_a_damaged_folder_is_one_clear_error(saved, name, damage):
     file = saved / name
@@ -145,8 +147,8 @@ def rewrite(path, **changes):
 
 
 def test_a_newer_format_asks_for_an_upgrade(saved):
-    rewrite(saved, version=4)
-    with pytest.raises(ModelFolderError, match=r"format version 4.*upgrade metricfit"):
+    rewrite(saved, version=folder.VERSION + 1)
+    with pytest.raises(ModelFolderError, match=rf"format version {folder.VERSION + 1}.*upgrade metricfit"):
         load(saved)
 
 
@@ -199,7 +201,8 @@ def test_a_type_outside_the_list_is_named(saved):
         {"recipe": {"unknown": 1}},
         {"network.safetensors": b"no tensors"},
         {"preprocessing.skops": b"no zip"},
-        {"history.parquet": b"no parquet"},
+        {"history.json": b"[1]"},
+        {"scores.safetensors": b"no tensors"},
     ],
     ids=lambda changes: next(iter(changes)),
 )  # fmt: skip
@@ -240,7 +243,7 @@ def test_a_failure_at_any_write_leaves_the_old_folder(fitted, saved, monkeypatch
     before = {file.name: file.read_bytes() for file in saved.iterdir()}
     if not exchange:
         monkeypatch.setattr(folder, "_exchange", lambda first, second: False)
-    real = folder._write_file
+    real = folder.write_synced
     for failing in range(len(before)):
         calls = []
 
@@ -250,12 +253,12 @@ def test_a_failure_at_any_write_leaves_the_old_folder(fitted, saved, monkeypatch
                 raise OSError(28, "No space left on device")
             real(path, content)
 
-        monkeypatch.setattr(folder, "_write_file", write)
+        monkeypatch.setattr(folder, "write_synced", write)
         with pytest.raises(OSError, match="No space left"):
             save(fitted, saved, overwrite=True, notes={"new": 1})
         assert {file.name: file.read_bytes() for file in saved.iterdir()} == before
         assert [file.name for file in saved.parent.iterdir()] == ["model"]
-    monkeypatch.setattr(folder, "_write_file", real)
+    monkeypatch.setattr(folder, "write_synced", real)
     save(fitted, saved, overwrite=True, notes={"new": 1})
     assert describe(saved)["notes"] == {"new": 1}
     assert [file.name for file in saved.parent.iterdir()] == ["model"]
@@ -268,7 +271,7 @@ from pathlib import Path
 from metricfit.store.folder import write_folder
 path = Path(sys.argv[1])
 for i in range(10**9):
-    write_folder(path, {"model.json": b'{"format": "metricfit.model", "version": 3}', "big": str(i).encode() * 1000})
+    write_folder(path, {"model.json": b'{}', "big": str(i).encode() * 1000})
     if i == 0:
         print("started", flush=True)
 """

@@ -53,7 +53,6 @@ class Step(ABC):
         """The steepest slope over p in [0, 1], as implemented: thresholds 0 and 1 are moved inside."""
 
     def __str__(self) -> str:
-        """The spec that :func:`get` reads back."""
         parts = ",".join(f"{part.name}={getattr(self, part.name):g}" for part in fields(self))  # type: ignore[arg-type]
         return f"{self.name}:{parts}" if parts else self.name
 
@@ -89,7 +88,9 @@ class FivePoints(Step):
             raise ValueError(f"tau: expected a threshold in [0, 1], got {tau}.")
         tau = min(max(tau, THRESHOLD_MARGIN), 1 - THRESHOLD_MARGIN)
         delta, factor = map(float, self.knots)
-        return max(_slopes(tau, delta, max(factor * min(tau, 1 - tau), SMALLEST_WIDTH)))
+        width = max(factor * min(tau, 1 - tau), SMALLEST_WIDTH)
+        outer = (delta / length for length in (tau - width / 2, 1 - tau - width / 2) if length > 0)
+        return max((1 - 2 * delta) / width, *outer)
 
 
 @dataclass(frozen=True)
@@ -256,8 +257,7 @@ class Custom(Step):
         p = torch.linspace(0, 1, 100_001, dtype=torch.float64)
         return float(self(p, torch.tensor(tau, dtype=torch.float64)).diff().abs().max() * 100_000)
 
-    def __str__(self) -> str:
-        """The function's name; a function has no spec to read back."""
+    def __str__(self) -> str:  # a function has no spec to read back
         return getattr(self.function, "__name__", type(self.function).__name__)
 
 
@@ -281,35 +281,29 @@ def get(step: StepLike) -> Step:
     """
     if isinstance(step, Step):
         return step
-    if isinstance(step, str):
-        return _read(step)
     if isinstance(step, type):
         raise TypeError(f"step: expected a step, got the class {step.__name__}; write {step.__name__}().")
     if callable(step):
         return Custom(step)
-    raise TypeError(f"step: expected a step, its spec or a function (p, tau), got {type(step).__name__}.")
-
-
-def _read(spec: str) -> Step:
-    name, _, rest = spec.partition(":")
+    if not isinstance(step, str):
+        raise TypeError(f"step: expected a step, its spec or a function (p, tau), got {type(step).__name__}.")
+    name, _, rest = step.partition(":")
     name = name.strip()
     if name not in _STEPS:
         close = difflib.get_close_matches(name, _STEPS, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise ValueError(f"step: unknown name {name!r}; {hint}The steps are {', '.join(_STEPS)}.")
-    cls = _STEPS[name]
-    known = [part.name for part in fields(cls)]  # type: ignore[arg-type]
+    known = [part.name for part in fields(_STEPS[name])]  # type: ignore[arg-type]
     given: dict[str, Any] = {}
     for pair in rest.split(",") if rest.strip() else ():
         key, _, value = (part.strip() for part in pair.partition("="))
         if key not in known:
-            takes = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise ValueError(f"step: {name!r} has no parameter {key!r}; {takes}.")
+            raise ValueError(f"step: {name!r} has no parameter {key!r}; it takes {', '.join(known) or 'none'}.")
         try:
             given[key] = float(value)
         except ValueError:
-            raise ValueError(f"step: expected a number for {key} in {spec!r}, got {value!r}.") from None
-    return cls(**given)
+            raise ValueError(f"step: expected a number for {key} in {step!r}, got {value!r}.") from None
+    return _STEPS[name](**given)
 
 
 def check_temperature(temperature: float | Tensor) -> float:
@@ -329,9 +323,3 @@ def _number(name: str, value: Any) -> float:
 def _check_positive(name: str, value: Any) -> None:
     if not 0 < _number(name, value) < math.inf:
         raise ValueError(f"{name}: expected a number > 0, got {value}.")
-
-
-def _slopes(tau: float, delta: float, width: float) -> tuple[float, float, float]:
-    """The slopes m1, m2, m3 of the three segments of the five-point step."""
-    low, high = tau - width / 2, 1 - tau - width / 2
-    return delta / low if low > 0 else 0.0, (1 - 2 * delta) / width, delta / high if high > 0 else 0.0

@@ -196,7 +196,7 @@ def test_disk_full_leaves_the_old_model_and_says_so(program, table, tmp_path, mo
     def full(path, content):
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("metricfit.store.folder._write_file", full)
+    monkeypatch.setattr("metricfit.store.folder.write_synced", full)
     train(program, table, out, *QUICK, "--overwrite", code=1)
     assert "No space left on device" in program.err
     assert (out / "model.json").read_bytes() == before

@@ -30,10 +30,10 @@ def command(
     Example: metricfit report model march.csv --out march.html
     """
     from metricfit.assess.scores import scores_of
+    from metricfit.files import written_whole
     from metricfit.report import Unlabelled, render
     from metricfit.report.page import NO_SCORES
     from metricfit.store import open_model
-    from metricfit.store.folder import written_whole
 
     place = out or model / "report.html"
     if place.is_dir():

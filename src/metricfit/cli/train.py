@@ -84,7 +84,7 @@ def command(
     """
     options = {"data": data, **vars(training), **locals()}
     options = {name: value for name, value in options.items() if name not in _NOT_KEPT}
-    from metricfit.training.processes import is_first_process, join_processes, wait_for_all
+    from metricfit.processes import is_first_process, join_processes, wait_for_all
 
     join_processes()  # where torchrun started several
     first = is_first_process()

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from metricfit.annealing import TemperatureAnnealer
 from metricfit.distributed import group_of, sum_over_processes
 from metricfit.integrations._annealing import AnnealingMode, Schedule, losses_of, needed
 
@@ -60,15 +61,14 @@ class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that 
             raise ValueError(
                 "labels: the batch has none; name the column 'labels', or set TrainingArguments.label_names."
             )
-        logits = self._arrange(_logits_of(outputs), labels)
+        logits = _logits_of(outputs)
+        if getattr(self.loss, "task", "multiclass") != "binary":
+            logits = logits.movedim(self.class_dim, 1) if logits.ndim > 1 else logits
+        elif logits.ndim == labels.ndim + 1 and logits.shape[-1] == 1:
+            logits = logits.squeeze(-1)
         training = logits.requires_grad
         value: Tensor = self.loss.to(logits.device).train(training)(logits, labels)
         return value if num_items_in_batch is None else value * self._share(labels, num_items_in_batch, training)
-
-    def _arrange(self, logits: Tensor, labels: Tensor) -> Tensor:
-        if getattr(self.loss, "task", "multiclass") == "binary":
-            return logits.squeeze(-1) if logits.ndim == labels.ndim + 1 and logits.shape[-1] == 1 else logits
-        return logits.movedim(self.class_dim, 1) if logits.ndim > 1 else logits
 
     def _share(self, labels: Tensor, num_items_in_batch: Tensor | int, training: bool) -> Tensor:
         own = labels.ne(IGNORED).sum().double()
@@ -83,13 +83,9 @@ class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that 
 
 
 def _logits_of(outputs: Any) -> Tensor:
-    found = outputs
-    if isinstance(outputs, dict):
-        found = outputs.get("logits")
-    elif hasattr(outputs, "logits"):
-        found = outputs.logits
-    elif not isinstance(outputs, Tensor):
-        found = next((one for one in outputs if isinstance(one, Tensor)), None)
+    found = outputs.get("logits") if isinstance(outputs, dict) else getattr(outputs, "logits", outputs)
+    if isinstance(found, tuple | list):
+        found = next((one for one in found if isinstance(one, Tensor)), None)
     if not isinstance(found, Tensor):
         raise TypeError(
             f"outputs: the model returned no logits but {type(outputs).__name__}; use a classification model."
@@ -126,7 +122,8 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         self.schedule = Schedule(mode, monitor, "eval_loss", stop, options)
         self.module: nn.Module = loss.loss if isinstance(loss, compute_loss_func) else loss
-        self.annealer = self.schedule.attach(losses_of(self.module))
+        self.schedule.attach(losses_of(self.module))
+        self.annealer: TemperatureAnnealer = self.schedule.annealer
         self._first = self._state()
         self._training = False
 
@@ -150,13 +147,11 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         if control.should_save:
             self._keep(state)
 
+    on_epoch_end = on_step_end
+
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Cool by the clock."""
         self.schedule.reach(int((state.epoch or 0) + 1e-6))
-
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Have the state ready if a checkpoint is due."""
-        self._keep(state)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_: Any) -> None:
         """Give the evaluation loss to the schedule."""

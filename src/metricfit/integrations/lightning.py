@@ -50,12 +50,13 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.schedule, self.loss = Schedule(mode, monitor, "val_loss", stop, options), loss
-        self._saved: dict[str, Any] | None = None
+        self._saved: dict[str, Any] = {}
 
     @property
     def annealer(self) -> TemperatureAnnealer | None:
         """The annealer, once training has begun."""
-        return self.schedule.annealer
+        found: TemperatureAnnealer | None = self.schedule.annealer
+        return found
 
     @property
     def state_key(self) -> str:
@@ -70,12 +71,12 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         if chosen is None:
             raise ValueError(f"loss: {type(pl_module).__name__} has no attribute {self.loss!r}.")
         self.schedule.attach(losses_of(chosen))
-        self._restore()
+        self.load_state_dict(self._saved)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Cool by the clock, and log the temperature of the epoch."""
         self.schedule.reach(trainer.current_epoch)
-        pl_module.log("temperature", self.schedule.ready.temperature)
+        pl_module.log("temperature", self.schedule.annealer.temperature)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Give the validation loss to the schedule."""
@@ -93,11 +94,8 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         return {} if self.annealer is None else self.annealer.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self._saved = dict(state_dict) or None
-        self._restore()
-
-    def _restore(self) -> None:
-        if self.annealer is not None and self._saved is not None:
+        """Go on from a checkpoint, as soon as the losses are known."""
+        self._saved = dict(state_dict)
+        if self.annealer is not None and self._saved:
             self.annealer.load_state_dict(self._saved)
-            self._saved = None
+            self._saved = {}

@@ -52,6 +52,8 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         ``NeuralNetClassifier(…, callbacks=[TemperatureAnnealing(patience=5)])``; see ``examples/with_skorch.py``.
     """
 
+    schedule_: Schedule
+
     def __init__(
         self,
         monitor: str | None = None,
@@ -69,7 +71,6 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         self.monitor, self.mode, self.stop = monitor, mode, stop
         self.factor, self.patience, self.min_delta = factor, patience, min_delta
         self.max_fruitless, self.every, self.minimum = max_fruitless, every, minimum
-        self.schedule_: Schedule | None = None
 
     def initialize(self) -> TemperatureAnnealing:
         """Check the options and forget the schedule: the net starts afresh."""
@@ -80,16 +81,15 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
 
     def on_epoch_begin(self, net: Any, **_: Any) -> None:
         """Catch up with the epochs of the history, and record the temperature of this one."""
-        schedule, past, losses = self._schedule, net.history[:-1], losses_of(net.criterion_)
-        annealer = schedule.annealer
-        if annealer is None or annealer.losses != losses or annealer.steps != len(past):
-            if past:
-                for loss in losses:
-                    loss.set_temperature(past[0].get("temperature", float(loss.temperature)))
-            annealer = schedule.attach(losses, anew=True)
+        schedule, past, losses = self.schedule_, net.history[:-1], losses_of(net.criterion_)
+        known = schedule.annealer
+        if known is None or known.losses != losses or known.steps != len(past):
+            for loss in losses if past else []:
+                loss.set_temperature(past[0].get("temperature", float(loss.temperature)))
+            schedule.attach(losses, anew=True)
             for number, epoch in enumerate(past, start=1):
                 self._count(number, epoch)
-        net.history.record("temperature", annealer.temperature)
+        net.history.record("temperature", schedule.annealer.temperature)
 
     def on_epoch_end(self, net: Any, **_: Any) -> None:
         """Give the epoch to the schedule."""
@@ -99,13 +99,6 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
             raise KeyboardInterrupt  # how skorch's own callbacks end training
 
     def _count(self, number: int, epoch: dict[str, Any]) -> bool:
-        schedule = self._schedule
-        schedule.reach(number)
-        missing = f"the history has no {schedule.monitor!r}; leave train_split on, or name one of {{}}."
-        return schedule.observe({key: value for key, value in epoch.items() if key != "batches"}, missing)
-
-    @property
-    def _schedule(self) -> Schedule:
-        if self.schedule_ is None:
-            raise RuntimeError("TemperatureAnnealing: the net was not initialized with this callback.")
-        return self.schedule_
+        self.schedule_.reach(number)
+        missing = f"the history has no {self.schedule_.monitor!r}; leave train_split on, or name one of {{}}."
+        return self.schedule_.observe({key: value for key, value in epoch.items() if key != "batches"}, missing)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
-from metricfit.training.history import EpochEnd
-from metricfit.training.processes import is_first_process
+from metricfit.processes import is_first_process
+from metricfit.training.loop import EpochEnd
 
 __all__ = ["MLflow", "TensorBoard", "WandB"]
 
@@ -26,7 +25,7 @@ class _Tracker:
     def __call__(self, event: EpochEnd) -> None:
         """Write an epoch."""
         if is_first_process():
-            record = asdict(event.record)
+            record = event.record._asdict()
             epoch, run = record.pop("epoch"), f"{self.prefix}{event.run}"
             self._write({f"{run}/{name}": v for name, v in record.items() if not math.isnan(v)}, epoch, run)
 
@@ -67,7 +66,7 @@ class TensorBoard(_Tracker):
         """Close the file; what was written is there without it, too."""
         if self._writer is not None:
             self._writer.close()
-            self._writer = None
+        self._writer = None
 
     def __getstate__(self) -> dict[str, Any]:
         # scikit-learn copies an estimator's parameters; a copy opens a file of its own.

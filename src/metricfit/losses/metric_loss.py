@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import torch
 from torch import Tensor, nn
 
-from metricfit.confusion import Absent, ConfusionMatrix, Grid, as_confusion_matrix, count_each_class, count_samples
+from metricfit.confusion import Absent, ConfusionMatrix, Grid, as_confusion_matrix, count_samples
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
 from metricfit.inputs import Samples, Task, check_ignore_index, check_task, flatten_inputs, values_can_be_inspected
-from metricfit.losses.companions import (
-    Balance,
-    ConfusionMemory,
-    class_weights,
-    cross_entropy_of_sums,
-    cross_entropy_sums,
-)  # fmt: skip
+from metricfit.losses import companions
+from metricfit.losses.companions import Balance, ConfusionMemory
 from metricfit.metrics import ClassMetric, Metric, MetricLike, get
 from metricfit.metrics.base import MatrixSource
 from metricfit.steps import HIGHEST_TEMPERATURE, Amplifier, Annealed, Step, StepLike, check_temperature
@@ -151,7 +146,7 @@ def _state(
         if options.task == "multilabel" and bool((shares > 1).any()):
             raise ValueError(f"prior: a multilabel task expects the positive share of each label, got {prior}.")
         both = torch.stack([1 - shares, shares], dim=-1) if options.task == "multilabel" else shares
-        balance = class_weights(both[None, :] if options.task == "binary" else both, options.balance)
+        balance = companions.class_weights(both[None, :] if options.task == "binary" else both, options.balance)
     return {
         "temperature": _checked_temperature(temperature, step, options.members, look),
         "threshold": thresholds,
@@ -252,7 +247,7 @@ class Batch:
             samples = self.samples(input)
             statistics = [samples.total]
             if cross_entropy:
-                sums = cross_entropy_sums(
+                sums = companions.cross_entropy_sums(
                     samples, task=options.task, balance=options.balance, weights=self.class_weights,
                     from_probabilities=options.from_probabilities,
                 )  # fmt: skip
@@ -263,7 +258,9 @@ class Batch:
             companion = torch.zeros_like(weight)
             if cross_entropy:
                 sums, *statistics = statistics
-                companion = cross_entropy * cross_entropy_of_sums(sums, options.balance, members=options.members)
+                companion = cross_entropy * companions.cross_entropy_of_sums(
+                    sums, options.balance, members=options.members
+                )
             loss = fused if fused is not None else options.metric.loss(self.source(statistics))
             if loss.shape != weight.shape:
                 raise ValueError(
@@ -286,26 +283,25 @@ class Batch:
         """The checked and flattened samples."""
         options = self.options
         samples = flatten_inputs(
-            input, self.target, task=options.task, weight=self.weight, sample_weight=self.sample_weight,
-            ignore_index=options.ignore_index, from_probabilities=options.from_probabilities,
-            validate=options.validate, allow_empty=self.group is not None, members=options.members,
+            input, self.target, self.sample_weight, allow_empty=self.group is not None, task=options.task,
+            weight=self.weight, ignore_index=options.ignore_index, from_probabilities=options.from_probabilities,
+            validate=options.validate, members=options.members,
         )  # fmt: skip
         _check_sizes(options.task, samples.scores.shape[-1], self.threshold, self.prior)
         return samples
 
     def counts(self, samples: Samples, grid: Grid) -> Tensor:
         """The soft counts of the samples at the decision, or over a grid of thresholds."""
-        options, step = self.options, self.step
-        how: Any = {
-            "detach_threshold": options.detach_threshold, "from_probabilities": options.from_probabilities
-        }  # fmt: skip
-        is_one_class_each = isinstance(options.metric, ClassMetric) and not options.metric.whole
-        if (
-            is_one_class_each and options.task == "multiclass" and samples.scores.shape[-1] >= MATRIX_UP_TO
-            and samples.scores.ndim == 2 and not samples.target.is_floating_point()
-        ):  # fmt: skip
-            return count_each_class(samples, step, **how)
-        return count_samples(samples, options.task, step, threshold=self.threshold, thresholds=grid, **how)
+        options = self.options
+        one_class_each = (
+            isinstance(options.metric, ClassMetric) and not options.metric.whole and options.task == "multiclass"
+            and samples.scores.shape[-1] >= MATRIX_UP_TO and samples.scores.ndim == 2
+            and not samples.target.is_floating_point()
+        )  # fmt: skip
+        return count_samples(
+            samples, options.task, self.step, threshold=self.threshold, thresholds=grid, each_class=one_class_each,
+            detach_threshold=options.detach_threshold, from_probabilities=options.from_probabilities,
+        )  # fmt: skip
 
     def matrix(self, counts: Tensor, grid: Grid) -> ConfusionMatrix:
         """Counts as a confusion matrix of the task."""

@@ -1,7 +1,7 @@
 """The formula of a metric: one Python function, replayed with tensors, with text or with coefficients.
 
 A function such as ``def recall(c): return c.tp / (c.tp + c.fn)`` is given :class:`Symbols` in place of counts. What it
-does to them is looked up in a language. Here tensors become a value; :mod:`metricfit.metrics.translation` has the text
+does to them is looked up in a language. Here tensors become a value; :mod:`metricfit.metrics.catalogue` has the text
 and the JavaScript of a formula, :mod:`metricfit.fast` its coefficients.
 """
 
@@ -295,7 +295,7 @@ _STEPS: dict[str, Callable[..., _Value]] = {
 
 class _FormulaText:  # printed when it is asked for
     def __get__(self, _: Any, owner: type[FormulaMetric]) -> str:
-        from metricfit.metrics.translation import text
+        from metricfit.metrics.catalogue import text
 
         return text(owner.program)
 

@@ -166,7 +166,7 @@ def get(spec: MetricLike) -> Metric:
             f"metric: expected a metric or a function, got the class {spec.__name__}; write {spec.__name__}()."
         )
     if callable(spec):
-        from metricfit.metrics.function import CallableMetric
+        from metricfit.metrics.algebra import CallableMetric
 
         return CallableMetric(spec)
     raise TypeError(

@@ -12,10 +12,8 @@ import torch
 from metricfit.inputs import Task
 from metricfit.models.base import Array, Deadline, Folds, Model, Table
 from metricfit.training.checkpoint import CheckpointFile
-from metricfit.training.evaluation import mean_probabilities
-from metricfit.training.history import Callback, EpochEnd, History, Progress
-from metricfit.training.loop import Problem, TrainingResult, train
-from metricfit.training.networks import MemberLinear, MemberMLP
+from metricfit.training.loop import Callback, EpochEnd, Problem, Progress, TrainingResult, train
+from metricfit.training.networks import MemberLinear, MemberMLP, mean_probabilities
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import TrainingData
 
@@ -40,6 +38,7 @@ class NetworkModel(Model):
 
     result: TrainingResult
     task: Task
+    stops_early = True
 
     def __init__(
         self,
@@ -120,5 +119,5 @@ class NetworkModel(Model):
         )  # fmt: skip
         network.load_state_dict(safetensors.torch.load(content))
         model = cls(name, recipe)
-        model.keep(TrainingResult(network.eval(), History(), [], [], 0.0, False), task)
+        model.keep(TrainingResult(network.eval(), [], [], [], 0.0, False), task)
         return model

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import hashlib
 import json
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "DESCRIPTION", "FORMAT", "VERSION", "ModelFolderError", "check_replaceable", "describe", "read_folder",
-    "write_folder", "written_whole",
-]  # fmt: skip
+from metricfit.files import write_synced
 
-FORMAT = "metricfit.model"
-VERSION = 3
+__all__ = ["DESCRIPTION", "ModelFolderError", "check_replaceable", "describe", "read_folder", "write_folder"]
+
+FORMAT, VERSION = "metricfit.model", 4
 DESCRIPTION = "model.json"
 _FREE_TO_EDIT = ("README.md", "report.html")
 """Files for people: a model whose card was edited is still the same model."""
@@ -54,7 +50,7 @@ def write_folder(path: Path, contents: dict[str, bytes]) -> None:
     """
     path = path.absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
-    description = json.loads(contents[DESCRIPTION])
+    description = {"format": FORMAT, "version": VERSION, **json.loads(contents[DESCRIPTION])}
     description["files"] = {n: _sha(c) for n, c in contents.items() if n not in (*_FREE_TO_EDIT, DESCRIPTION)}
     description["checksum"] = _checksum(description)
     text = json.dumps(description, indent=2, ensure_ascii=False, allow_nan=False)
@@ -62,7 +58,7 @@ def write_folder(path: Path, contents: dict[str, bytes]) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
         for name, content in contents.items():
-            _write_file(temporary / name, content)
+            write_synced(temporary / name, content)
         temporary.chmod(0o755)
         _put_in_place(temporary, path)
     finally:
@@ -113,24 +109,6 @@ def describe(folder: str | os.PathLike[str]) -> dict[str, Any]:
     return read_folder(Path(folder))[0]
 
 
-@contextlib.contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A file to write to, which takes its place, below parents that are made, only when all is written."""
-    place = Path(path).absolute()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent)
-    os.close(handle)
-    try:
-        yield Path(name)
-        os.chmod(name, 0o644)
-        os.replace(name, place)
-    except BaseException as error:
-        Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            raise OSError(error.errno, error.strerror, str(place)) from error
-        raise
-
-
 def _sha(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
@@ -138,13 +116,6 @@ def _sha(content: bytes) -> str:
 def _checksum(description: dict[str, Any]) -> str:
     rest = {key: value for key, value in description.items() if key != "checksum"}
     return _sha(json.dumps(rest, sort_keys=True, ensure_ascii=False).encode())
-
-
-def _write_file(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _put_in_place(new: Path, path: Path) -> None:

@@ -30,20 +30,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from metricfit import data as tables
 from metricfit.choices import Choice
-from metricfit.data import (
-    BadArgumentError,
-    ColumnFormat,
-    LabelledTable,
-    Roles,
-    TableFile,
-    TablePreprocessor,
-    open_table,
-    read_labelled_like,
-)  # fmt: skip
+from metricfit.data import BadArgumentError, ColumnFormat, LabelledTable, TableFile
 from metricfit.data.columns import GAPS, formats_from_json
-from metricfit.store.contents import load
-from metricfit.store.folder import ModelFolderError, describe, written_whole
+from metricfit.files import written_whole
+from metricfit.store.contents import load_described
+from metricfit.store.folder import ModelFolderError
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
@@ -79,8 +72,7 @@ class SavedModel:
     @property
     def notes(self) -> dict[str, Any]:
         """What the run that trained it noted."""
-        found: dict[str, Any] = self.description["notes"]
-        return found
+        return dict(self.description["notes"])
 
     @property
     def target(self) -> list[str]:
@@ -109,8 +101,8 @@ class SavedModel:
             raise BadArgumentError("target", f"the model predicts {each}; got {', '.join(map(repr, names))}.")
         if weight is not None:
             file.check_columns([weight], "weight")
-        roles = Roles(target=names, weight=weight, missing=list(self.missing))
-        table = read_labelled_like(file, roles, self.formats, self.classifier.classes_)
+        roles = tables.Roles(target=names, weight=weight, missing=list(self.missing))
+        table = tables.read_labelled_like(file, roles, self.formats, self.classifier.classes_)
         table.choices[:0] = file.choices
         return table
 
@@ -173,14 +165,14 @@ class SavedModel:
             if classifier.metric_ != judged:  # the baseline's rule was tuned for the other metric
                 classifier.held_out_ = replace(classifier.held_out_, baseline_tuned=None)
         classifier.choices_ = [*classifier.choices_, choice]
-        self.notes["earlier_rules"] = [*self.notes.get("earlier_rules", []), json.loads(old.to_json())]
+        self.description["notes"]["earlier_rules"] = [*self.notes.get("earlier_rules", []), json.loads(old.to_json())]
 
     def _opened(self, data: str | TableFile, separator: str | None = None, encoding: str | None = None) -> TableFile:
         if not self.formats:
             raise ModelFolderError(
                 f"{self.folder}: the model was trained on an array without column names; use it in Python."
             )
-        return open_table(data, separator=separator, encoding=encoding) if isinstance(data, str) else data
+        return tables.open_table(data, separator=separator, encoding=encoding) if isinstance(data, str) else data
 
 
 def open_model(folder: str | os.PathLike[str]) -> SavedModel:
@@ -190,9 +182,9 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
         ModelFolderError: As :func:`metricfit.store.load`.
     """
     path = Path(folder)
-    description, classifier = describe(path), load(path)
+    classifier, description = load_described(path)
     given, preprocessor = description["notes"].get("input", {}), classifier.preprocessor_
-    formats = preprocessor.formats_ if isinstance(preprocessor, TablePreprocessor) else {}
+    formats = preprocessor.formats_ if isinstance(preprocessor, tables.TablePreprocessor) else {}
     if "formats" in given:
         formats = formats_from_json(given["formats"])
     names = description["columns"]["names"] or ()
@@ -208,41 +200,26 @@ def writer(out: str | os.PathLike[str] | None, *, lines: bool = False) -> Iterat
         out: A .csv, .csv.gz, .parquet or .jsonl file; standard output if it is None.
         lines: Whether to write JSON lines whatever the name.
     """
-    if out is None:
-        sys.stdout.flush()
-        yield _text_writer(sys.stdout, lines)
-        sys.stdout.flush()
-        return
-    suffix = Path(out).suffix
-    with written_whole(out) as path, ExitStack() as opened:
-        if suffix == ".parquet":
-            yield _parquet_writer(path, opened)
-        else:
+    suffix = "" if out is None else Path(out).suffix
+    header, parquet = iter([True]), list[Any]()
+    with ExitStack() as opened:
+        path = None if out is None else opened.enter_context(written_whole(out))
+        stream: Any = sys.stdout
+        if path is not None and suffix != ".parquet":
             opener: Any = gzip.open if suffix == ".gz" else open
             stream = opened.enter_context(opener(path, "wt", encoding="utf-8", newline=""))
-            yield _text_writer(stream, lines or suffix in (".jsonl", ".ndjson"))
 
+        def write(frame: pd.DataFrame) -> None:
+            if suffix == ".parquet":
+                texts = {name: str for name in frame.columns if frame[name].dtype == object}
+                table = pa.Table.from_pandas(frame.astype(texts), preserve_index=False)
+                if not parquet:  # the schema is that of the first frame
+                    parquet.append(opened.enter_context(pq.ParquetWriter(path, table.schema)))
+                parquet[0].write_table(table.cast(parquet[0].schema))
+            elif not lines and suffix not in (".jsonl", ".ndjson"):
+                frame.to_csv(stream, index=False, header=next(header, False), lineterminator="\n")
+            elif len(frame):
+                frame.to_json(stream, orient="records", lines=True, force_ascii=False, double_precision=15)
 
-def _text_writer(stream: Any, lines: bool) -> Callable[[pd.DataFrame], None]:
-    header = iter([True])
-
-    def write(frame: pd.DataFrame) -> None:
-        if not lines:
-            frame.to_csv(stream, index=False, header=next(header, False), lineterminator="\n")
-        elif len(frame):
-            frame.to_json(stream, orient="records", lines=True, force_ascii=False, double_precision=15)
-
-    return write
-
-
-def _parquet_writer(path: Path, opened: ExitStack) -> Callable[[pd.DataFrame], None]:
-    into: list[Any] = []
-
-    def write(frame: pd.DataFrame) -> None:
-        texts = {name: str for name in frame.columns if frame[name].dtype == object}
-        table = pa.Table.from_pandas(frame.astype(texts), preserve_index=False)
-        if not into:
-            into.append(opened.enter_context(pq.ParquetWriter(path, table.schema)))
-        into[0].write_table(table.cast(into[0].schema))
-
-    return write
+        yield write
+        stream.flush()

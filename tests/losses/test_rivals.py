@@ -157,23 +157,6 @@ def test_anyloss_amplifies_probabilities():
     torch.testing.assert_close(losses.AnyLoss("f1").double()(BINARY.detach(), LABEL), expected)
 
 
-def test_functional_twins_equal_the_modules():
-    x, t = BINARY.detach(), LABEL
-    pairs = [
-        (losses.mae_loss(x, t, task="binary"), losses.MAELoss(task="binary")),
-        (losses.dice_loss(x, t, task="binary", smooth=1.0), losses.DiceLoss(task="binary", smooth=1.0)),
-        (losses.focal_loss(x, t, task="binary", gamma=1.0), losses.FocalLoss(task="binary", gamma=1.0)),
-        (losses.wmw_loss(x, t, margin=0.5), losses.WMWLoss(margin=0.5)),
-        (losses.surrogate_fbeta_loss(x, t, beta=2.0), losses.SurrogateFBetaLoss(2.0)),
-        (losses.soft_fbeta_loss(x, t, beta=2.0, task="binary"), losses.SoftFBetaLoss(2.0, task="binary")),
-        (losses.any_loss(x, t, "mcc"), losses.AnyLoss("mcc")),
-        (losses.auroc_loss(x, t, grid=9), losses.AUROCLoss(grid=9)),
-        (losses.auprc_loss(x, t, grid=9), losses.AUPRCLoss(grid=9)),
-    ]
-    for value, module in pairs:
-        torch.testing.assert_close(value, module(x, t), rtol=0, atol=0)
-
-
 BAD = [
     (lambda: losses.DiceLoss(smooth=-1.0), "smooth"),
     (lambda: losses.FocalLoss(gamma=-1.0), "gamma"),
