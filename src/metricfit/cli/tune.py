@@ -53,7 +53,6 @@ def command(
     from metricfit import save
     from metricfit.choices import Choice
     from metricfit.store import open_model
-    from metricfit.training.explanation import rule_in_words
 
     if out is not None:
         opt.check_free(out, overwrite)
@@ -73,7 +72,7 @@ def command(
     chosen = loaded.classifier.decision_rule_
     folder = save(loaded.classifier, out or model, overwrite=out is None or overwrite, notes=loaded.notes,
                   files=loaded.files)  # fmt: skip
-    output.line(f"Rule:  {rule_in_words(chosen)}\nModel: {folder}")
+    output.line(f"Rule:  {chosen.in_words()}\nModel: {folder}")
     output.result({**result, "rule": loads(chosen.to_json()), "model": str(folder)})
 
 

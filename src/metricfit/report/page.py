@@ -101,7 +101,6 @@ def render(
         "columns": tables.columns_of(classifier, description),
         "choices": description["notes"].get("choices") or [text for _, text in description["fitted"]["choices"]],
         "reproduction": tables.reproduction(classifier, description, settings),
-        "explanation": classifier.explain(),
         "data_rows": _data_rows(description, unlabelled),
     }
     data = {"metric": name, "explorer": found["explorer"], "training": content["training"],

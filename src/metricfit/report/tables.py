@@ -21,7 +21,6 @@ from metricfit.data import TablePreprocessor
 from metricfit.report.explorer import number
 from metricfit.steps import Annealed
 from metricfit.steps import get as get_step
-from metricfit.training.explanation import rule_in_words
 from metricfit.training.recipes import Recipe
 
 __all__ = [
@@ -228,7 +227,7 @@ def reproduction(classifier: Any, description: dict[str, Any], settings: str | N
             for name, value in recipe.parts().items()
         ],
         "rule": json.dumps(description["decision_rule"], ensure_ascii=False),
-        "rule_in_words": rule_in_words(classifier.decision_rule_),
+        "rule_in_words": classifier.decision_rule_.in_words(),
         "seed": seed,
         "seconds": description["fitted"]["fit_seconds"],
         "libraries": description["libraries"],
