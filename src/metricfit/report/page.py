@@ -70,79 +70,50 @@ def render(
     """
     labels = tuple(classifier.classes_.tolist())
     task, metric = description["task"], classifier.metric_
-    name, notes = in_words(metric), list(notices)
+    name, noted = in_words(metric), description["notes"]
     if scores is None and unlabelled is None:
         scores = classifier.held_out_
-    found: dict[str, Any] = dict.fromkeys(("answer", "explorer", "matrices", "classes", "pairs"))
-    found |= {"measured": "", "weighted": False, "earlier": []}
-    if scores is not None:
-        scores, lost = scores.finite()
-        if lost:
-            notes.append(f"{lost:,} rows are left out: their scores are not numbers (NaN).")
-    if scores is not None and len(scores):
-        found |= _measured(classifier, scores, labels, task, notes)
-    else:
-        if unlabelled is None:
-            notes.append(NO_SCORES if scores is None else "No row with a score is left, so there is nothing to draw.")
-        found["earlier"] = _measured_rows(description)
+    found: dict[str, Any] = dict.fromkeys(("answer", "explorer", "matrices", "classes", "pairs", "scores"))
+    given, lost = (None, 0) if scores is None else scores.finite()
+    if given is not None and len(given):
+        found |= _measured(classifier, given, labels, task)
+    elif unlabelled is None:
+        notices = [*notices, NO_SCORES if scores is None else "No row with a score is left: there is nothing to draw."]
     predictions = None if unlabelled is None else _predictions(unlabelled, labels, named_class(metric, labels))
+    target = noted.get("target") or []
     content = {
         **found,
-        "title": f"{name}: metricfit report",
-        "subtitle": _subtitle(description, task, len(labels)),
+        "task": task,
+        "labels": labels,
         "metric": str(metric),
         "metric_short": name,
-        "task": "multi-label" if task == "multilabel" and not found["explorer"] else task,
-        "labels": labels,
-        "notices": notes,
+        "rule": classifier.decision_rule_,
+        "target": [target] if isinstance(target, str) else target,
+        "notices": notices,
+        "lost": lost,
+        "earlier": [] if found["scores"] else _measured_rows(description),
         "leaderboard": tables.leaderboard(classifier),
         "training": tables.training(classifier),
         "unlabelled": predictions,
         "columns": tables.columns_of(classifier, description),
-        "choices": description["notes"].get("choices") or [text for _, text in description["fitted"]["choices"]],
+        "choices": noted.get("choices") or [text for _, text in description["fitted"]["choices"]],
         "reproduction": tables.reproduction(classifier, description, settings),
-        "data_rows": _data_rows(description, unlabelled),
+        "trained": (noted.get("data") or {}).get("rows"),
     }
     data = {"metric": name, "explorer": found["explorer"], "training": content["training"],
             "histograms": None if predictions is None else predictions["histograms"]}  # fmt: skip
-    return _page({**content, "sections": _sections(content)}, data)
+    return _page(content, data)
 
 
-def _measured(
-    classifier: Any, scores: HeldOutScores, labels: tuple[Any, ...], task: Any, notes: list[str]
-) -> dict[str, Any]:
+def _measured(classifier: Any, scores: HeldOutScores, labels: tuple[Any, ...], task: Any) -> dict[str, Any]:
     """Everything that needs scores and truth."""
-    metric, rule = classifier.metric_, classifier.decision_rule_
-    classes = tables.class_table(scores, labels)
-    if absent := [row["label"] for row in classes if not row["support"]]:
-        names = ", ".join(absent[:10]) + (", …" if len(absent) > 10 else "")
-        notes.append(
-            f"The class {names} does not occur in these rows; its recall and curves are not defined."
-            if len(absent) == 1
-            else f"Classes {names} do not occur in these rows; their recall and curves are not defined."
-        )
-    if rule.kind == "costs" and task == "multiclass":
-        notes.append(
-            "The model decides by expected cost, which is no offset of classes: the explorer starts at arg max."
-        )
-    explored = explorer(scores, labels, task, metric, rule)
-    measured = f"Measured on {scores.total or len(scores):,} {scores.source or 'rows'}."
-    if scores.total:
-        measured += f" A stratified sample of {len(scores):,} of them is kept, with weights that make up for the rest."
-    if scores.cross_fitted:
-        measured += (
-            " Each fold was decided by a rule tuned on the other folds; the explorer starts at the final rule, which "
-            "was tuned on all of these rows and so looks a little better than it is."
-        )
     return {
-        "answer": answer(metric, scores, labels),
-        "explorer": explored,
-        "explorer_text": _explorer_text(task, explored, labels),
+        "answer": answer(classifier.metric_, scores, labels),
+        "explorer": explorer(scores, labels, task, classifier.metric_, classifier.decision_rule_),
         "matrices": tables.matrices(scores, labels),
-        "classes": classes,
+        "classes": tables.class_table(scores, labels),
         "pairs": tables.confused_pairs(scores, labels),
-        "measured": measured,
-        "weighted": scores.weight is not None,
+        "scores": scores,
     }
 
 
@@ -194,31 +165,6 @@ def _add_bars(rows: list[dict[str, Any]]) -> None:
             row["bar"] = {key: place(row[key]) for key in ("value", "low", "high")} | {"zero": place(rows[0]["value"])}
 
 
-def _explorer_text(task: str, explored: dict[str, Any], labels: tuple[Any, ...]) -> str:
-    if task == "binary":
-        axis = explored["axes"][0]
-        level = "above this value" if axis["strict"] else "at least this value"
-        text = f"Move the threshold: a row is called {labels[explored['positive']]!s} if its probability is {level}."
-        if axis["scores"] is None:
-            text += f" {len(axis['cuts']):,} cut-offs are in the page; what you type goes to the nearest of them."
-        return text
-    if task == "multilabel":
-        return "Move the threshold of each label: a row gets the label if its probability is at least this value."
-    sample = explored["sample"]
-    text = (
-        "Move the offsets: the class with the highest log-probability plus offset is chosen. +0.69 makes a class count "
-        "as if it were twice as probable."
-    )
-    if sample["rows"] < sample["of"]:
-        text += (
-            f" The explorer works on a stratified sample of {sample['rows']:,} of {sample['of']:,} rows, weighted to "
-            "stand for all; the table on top and the matrices below use every row."
-        )
-    if sample["index"] is not None:
-        text += f" Of each row the {sample['width']} most probable classes are in this page."
-    return text
-
-
 def _predictions(unlabelled: Unlabelled, labels: tuple[Any, ...], named: int | None) -> dict[str, Any]:
     decided = unlabelled.decided
     called = tables.rates(counted(decided, decided, labels))
@@ -227,6 +173,8 @@ def _predictions(unlabelled: Unlabelled, labels: tuple[Any, ...], named: int | N
     else:
         order = np.argsort(-called["support"], kind="stable")[:_HISTOGRAMS].tolist()
     return {
+        "rows": len(decided),
+        "source": unlabelled.source,
         "shares": [
             {"label": str(label), "support": float(called["support"][k]), "share": float(called["share"][k])}
             for k, label in enumerate(labels)
@@ -235,35 +183,6 @@ def _predictions(unlabelled: Unlabelled, labels: tuple[Any, ...], named: int | N
             {"label": str(labels[k]), "histogram": histogram(unlabelled.proba[:, k], None, None)} for k in order
         ],
     }
-
-
-def _subtitle(description: dict[str, Any], task: str, size: int) -> str:
-    target = description["notes"].get("target")
-    if isinstance(target, list):
-        target = ", ".join(map(str, target[:6])) + (", …" if len(target) > 6 else "")
-    kind = {"binary": "two classes", "multiclass": f"{size} classes", "multilabel": f"{size} labels"}[task]
-    return f"{target}: {kind}" if target else kind
-
-
-def _data_rows(description: dict[str, Any], unlabelled: Unlabelled | None) -> str:
-    rows = (description["notes"].get("data") or {}).get("rows")
-    trained = f"Trained on {rows:,} rows of {description['columns']['count']} columns." if rows else ""
-    told = "" if unlabelled is None else f"Predicted: {len(unlabelled.decided):,} {unlabelled.source}."
-    return f"{trained} {told}".strip()
-
-
-def _sections(content: dict[str, Any]) -> list[tuple[str, str]]:
-    shown = [
-        ("leaderboard", "leaderboard", "Models"),
-        ("scores", "unlabelled", "Predictions"),
-        ("explorer", "explorer", "Explorer"),
-        ("matrices", "matrices", "Matrices"),
-        ("scores", "explorer", "Scores"),
-        ("classes", "classes", "Labels" if content["task"] == "multilabel" else "Classes"),
-        ("training", "training", "Training"),
-    ]
-    found = [(anchor, name) for anchor, key, name in shown if content[key]]
-    return [*found, ("data", "Data"), ("settings", "To reproduce")]
 
 
 def _page(content: dict[str, Any], data: dict[str, Any]) -> str:
