@@ -22,7 +22,7 @@ from metricfit.data.preprocessing import as_dense, columns_in_words, matches_nam
 from metricfit.decisions.rules import DecisionRule
 from metricfit.distributed import group_of
 from metricfit.ensemble import PORTFOLIO, judge, mean_of
-from metricfit.labels import Target, check_two_dimensions, combined_weights, read_target, read_truth, row_count
+from metricfit.labels import Target, combined_weights, read_target, read_truth, row_count
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.models import FittedModel, Folds, Model, NetworkModel, Table, fit_models, names_of
 from metricfit.models.estimators import estimator_model
@@ -200,6 +200,15 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = self._table(X)
         return mean_of({name: model.predict(table) for name, model in self.models_.items()}, self.weights_)
 
+    def predict_calibrated_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities that can be trusted: the raw ones, calibrated on ``held_out_``."""
+        proba = self.predict_raw_proba(X)
+        if self.held_out_ is None:
+            raise ValueError(
+                "predict_calibrated_proba: needs held-out rows, and no rows were held out; bring more rows."
+            )
+        return self.held_out_.calibration.apply(proba)
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (n,), or 0/1 indicators (n, labels)."""
         proba = self.predict_proba(X)
@@ -300,7 +309,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._forms(X, dense)
 
     def _table(self, X: Any) -> Table:
-        check_two_dimensions(X)
+        row_count(X)
         if not hasattr(X, "columns") or not matches_names(self.preprocessor_):
             validate_data(self, X, reset=False, skip_check_array=True)
         made = self._forms(X, X if self.preprocessor_ is None else self.preprocessor_.transform(X))

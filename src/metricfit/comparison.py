@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricfit.assess import leaderboard
 from metricfit.classifier import MetricClassifier
-from metricfit.data.errors import BadArgumentError, close_to
+from metricfit.data.reader import BadArgumentError, close_to
 from metricfit.decisions.rules import argmax_rule
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric, MetricLike, resolve

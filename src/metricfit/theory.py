@@ -106,10 +106,6 @@ class Tabulated(Step):
         # Value from the table, derivative from the table: p - p.detach() is zero and carries the gradient.
         return value + slope * (p - p.detach())
 
-    def lipschitz(self, tau: float = 0.5) -> float:
-        """The largest slope in the table's row for tau."""
-        return float(self.slopes[round(tau * self._sizes[0])].max())
-
     def max_error(self, points: int = 2001) -> float:
         """The largest deviation from the exact step over ``points`` probabilities, at the tabulated taus.
 

@@ -13,7 +13,7 @@ import pytest
 
 import metricfit
 from metricfit.cli.options import seconds
-from metricfit.data import memory
+from metricfit.data import labelled
 from metricfit.models import DEFAULT
 from metricfit.store import describe
 from tests.cli.helper import customers, write_csv
@@ -297,8 +297,8 @@ def test_a_constraint_is_shown_with_what_it_reached(program, table, tmp_path):
 
 
 def test_nothing_is_written_when_there_is_not_enough(program, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "_SMALL", 0)
-    monkeypatch.setattr(memory, "free_memory", lambda: 5e8)
+    monkeypatch.setattr(labelled, "_SMALL", 0)
+    monkeypatch.setattr(labelled, "free_memory", lambda: 5e8)
     data = write_csv(tmp_path / "t.csv", customers())
     train(program, data, tmp_path / "m", code=1)
     assert "GB are free" in program.err

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from metricfit.data import BadDataError, open_table
-from metricfit.data.columns import labels_of_column
+from metricfit.data.columns import labels_of
 from metricfit.data.labelled import matched_labels
 from tests.data.test_reader import written
 
@@ -25,7 +25,7 @@ def strings(*values):
     ],
 )
 def test_targets_keep_their_type(texts, labels):
-    found = labels_of_column(strings(*texts))
+    found = labels_of(strings(*texts))
     assert [None if pd.isna(v) else v for v in found] == labels
 
 

@@ -66,6 +66,14 @@ def test_a_bad_value_is_named_by_file_line_and_column(tmp_path):
         rows.frame({"price": ColumnFormat("number")})
 
 
+def test_infinity_is_named_by_file_line_and_column(tmp_path):
+    with pytest.raises(BadDataError, match=r"table\.csv, line 3, column 'a': expected a finite number, got 'inf'"):
+        read_table(written(tmp_path, "a,b\n1,2\ninf,3\n"))
+    pd.DataFrame({"a": [1.0, -np.inf]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(BadDataError, match=r"a\.parquet, row 2, column 'a': expected a finite number, got -inf"):
+        read_table(tmp_path / "a.parquet")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [("", "empty"), ("a,a\n1,2\n", "'a' twice"), ("a,b\n", "no rows"), ("\x00\x01\x02\x03" * 9, "neither text")],

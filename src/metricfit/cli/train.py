@@ -10,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,7 +96,6 @@ def command(
     from metricfit.assess import scores_of
     from metricfit.classifier import MetricClassifier
     from metricfit.data import BadDataError, describe_table
-    from metricfit.data.columns import formats_to_json
     from metricfit.models import names_of
     from metricfit.training.recipes import Recipe
 
@@ -155,7 +155,7 @@ def command(
     notes: dict[str, Any] = {
         "choices": choices,
         "target": roles.target if table.labels else roles.target[0],
-        "input": {"formats": formats_to_json(table.formats), "missing": roles.missing},
+        "input": {"formats": {name: asdict(form) for name, form in table.formats.items()}, "missing": roles.missing},
         "data": describe_table(table.X),
     }
     save(classifier, out, overwrite=overwrite, notes=notes, files={_SETTINGS: opt.to_toml(options).encode()})

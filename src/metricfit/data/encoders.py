@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from metricfit.data.columns import Column, ColumnFormat, as_dates, as_keys, as_numbers
+from metricfit.data.columns import BadValueError, ColumnFormat, Keyed, read_column
 
 __all__ = [
     "CategoryEncoder", "DateEncoder", "FittedColumn", "Folds", "NumberEncoder", "NumericMode", "calendar_parts",
@@ -24,8 +24,6 @@ __all__ = [
 ]  # fmt: skip
 
 NumericMode = Literal["both", "standard", "quantile"]
-Keyed = tuple[NDArray[np.intp], NDArray[Any]]
-"""Categories: the place of each row's key, -1 for a gap, and the distinct keys."""
 
 STANDARD_LIMIT = 10.0
 SCORE_LIMIT = 3.0
@@ -374,10 +372,10 @@ class FittedColumn:
 
     name: str
     format: ColumnFormat
-    gaps: int
-    levels: int | None
-    dropped: str
-    encoder: Any
+    gaps: int = 0
+    levels: int | None = None
+    dropped: str = ""
+    encoder: Any = field(default_factory=NumberEncoder)
 
     @property
     def kind(self) -> str:
@@ -394,13 +392,26 @@ class FittedColumn:
         """Names of the features made from it."""
         return tuple(f"{self.name}{suffix}" for suffix in self.encoder.suffixes)
 
-    def read(self, values: Column) -> Any:
-        """What its encoder takes: numbers, dates, or codes and keys of categories."""
-        if self.kind == "empty":
-            return np.full(len(values), np.nan)
-        if self.kind == "category":
-            return as_keys(values, self.name)
-        return (as_dates if self.kind == "date" else as_numbers)(values, self.name, self.format)
+    def read(self, values: Any) -> Any:
+        """What its encoder takes: numbers, dates, or codes and keys of categories.
+
+        Text that is no date is a gap, and so is text that is no number if the numbers were text in ``fit``.
+        """
+        try:
+            found = read_column(values, self.format, strict=not self.format.text and self.kind != "date")
+        except BadValueError as error:
+            held = "dates" if self.kind == "date" else "numbers"
+            raise ValueError(
+                f"X: column {self.name!r} held {held} in fit, now holds {error.value!r}; convert it, or leave the "
+                "value missing."
+            ) from None
+        except TypeError as error:
+            raise TypeError(f"X: column {self.name!r} holds values that are no categories: {error}.") from error
+        if not isinstance(found, tuple) and found.dtype.kind == "f" and np.isinf(found).any():
+            raise ValueError(
+                f"X: column {self.name!r} contains infinity; replace it by a number, or by NaN if the value is unknown."
+            )
+        return found
 
 
 _TYPES = {kind.__name__: kind for kind in (FittedColumn, ColumnFormat, NumberEncoder, DateEncoder, CategoryEncoder)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import csv
+import difflib
 import gzip
 import io
 import itertools
@@ -12,6 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -24,16 +26,42 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from metricfit.choices import Choice
-from metricfit.data.columns import GAPS, ColumnFormat, find_format, labels_of_column, read_column
-from metricfit.data.errors import BadArgumentError, BadDataError, BadValueError, close_to
+from metricfit.data.columns import GAPS, BadValueError, ColumnFormat, find_format, labels_of, read_column, refuse, typed
 from metricfit.labels import repeated
 
-__all__ = ["Rows", "TableFile", "open_table", "read_table"]
+__all__ = [
+    "BadArgumentError", "BadDataError", "Rows", "TableFile", "close_to", "describe_table", "open_table", "read_table",
+]  # fmt: skip
 
 _SAMPLE_BYTES = 1 << 18
 _BLOCK_BYTES = 1 << 22
 _BATCH_ROWS = 1 << 14
 _SEPARATORS = (",", ";", "\t", "|")
+
+
+class BadDataError(ValueError):
+    """The data cannot be used; the message names the file, and the line and column where there is one."""
+
+
+class BadArgumentError(ValueError):
+    """An argument asks for something that the table does not have; ``problem`` says what to do."""
+
+    def __init__(self, argument: str, problem: str) -> None:
+        super().__init__(f"{argument}: {problem}")
+        self.argument, self.problem = argument, problem
+
+
+def close_to(name: str, known: Iterable[str]) -> str:
+    """The known names that resemble one, or the first of them, for the end of a message.
+
+    >>> close_to("chrun", ["churn", "age"])
+    "did you mean 'churn'?"
+    """
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    return f"there are {', '.join(map(repr, names[:20]))}{' and more' if len(names) > 20 else ''}."
 
 
 @dataclass
@@ -119,21 +147,19 @@ class TableFile:
 
     def check_columns(self, names: Iterable[str], argument: str) -> None:
         """Raise an error, with what is close, for a name that is no column."""
-        for name in self._lacks(names):
-            raise BadArgumentError(argument, f"{self.name} has no column {name!r}; {close_to(name, self.columns)}")
+        known = set(self.columns)
+        for name in names:
+            if name not in known:
+                raise BadArgumentError(argument, f"{self.name} has no column {name!r}; {close_to(name, self.columns)}")
 
     def check_model_columns(self, names: Iterable[str]) -> None:
         """Raise an error that names the columns of a model that the file does not have."""
-        if missing := self._lacks(names):
-            shown = ", ".join(repr(name) for name in missing[:10])
+        known = set(self.columns)
+        if missing := [repr(name) for name in names if name not in known]:
             raise BadDataError(
                 f"{self.name}: lacks {len(missing)} column{'s' if len(missing) > 1 else ''} that the model was trained "
-                f"on: {shown}{' and more' if len(missing) > 10 else ''}."
+                f"on: {', '.join(missing[:10])}{' and more' if len(missing) > 10 else ''}."
             )
-
-    def _lacks(self, names: Iterable[str]) -> list[str]:
-        known = set(self.columns)
-        return [name for name in names if name not in known]
 
     def line_of(self, record: int) -> int:
         """The line on which a data record (from 0) starts, header and quoted line breaks counted."""
@@ -161,10 +187,7 @@ class TableFile:
         text = dict.fromkeys(self.columns, pa.string())
         convert = pa_csv.ConvertOptions(column_types=text, strings_can_be_null=False, include_columns=columns)
         try:
-            with (
-                pa.input_stream(str(self.path), compression="gzip" if self.compressed else None) as stream,
-                pa_csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert) as reader,
-            ):
+            with _opened(self.path, self.compressed) as raw, pa_csv.open_csv(raw, read, parse, convert) as reader:
                 yield from reader
         except (pa.ArrowException, UnicodeDecodeError, EOFError) as error:
             if "Empty CSV" in str(error):
@@ -232,23 +255,31 @@ class Rows:
 
     def read(self, name: str, how: ColumnFormat, gaps: Sequence[str] = GAPS) -> Any:
         """One column as values; a bad one is named by file, line and column."""
-        try:
-            return read_column(self.column(name), how, gaps)
-        except BadValueError as error:
-            raise self.bad(name, error) from error
+        column = self.column(name)
+        with self._named(name):
+            values = read_column(column, how, gaps, strict=how.style != "lenient")
+            if how.kind == "number" and values.dtype.kind == "f":
+                refuse(np.isinf(values), column, "a finite number")
+            return typed(values, how)
 
     def labels(self, name: str, how: ColumnFormat | None = None) -> pd.Series[Any]:
-        """The labels in a column, see :func:`labels_of_column`; a bad one is named likewise."""
-        try:
-            return labels_of_column(self.column(name), how)
-        except BadValueError as error:
-            raise self.bad(name, error) from error
+        """The labels in a column, see :func:`labels_of`; a bad one is named likewise."""
+        with self._named(name):
+            return labels_of(self.column(name), how)
 
-    def bad(self, name: str, error: BadValueError) -> BadDataError:
-        """A bad value with its file, line and column."""
-        line = self.file.line_of(int(self.records[error.row]))
-        what = "row" if self.file.kind == "parquet" else "line"
-        return BadDataError(f"{self.file.name}, {what} {line}, column {name!r}: {error}.")
+    def refuse(self, name: str, wrong: NDArray[np.bool_], expected: str) -> None:
+        """Raise an error that names file, line and column of the first value that is wrong, if there is one."""
+        with self._named(name):
+            refuse(wrong, self.column(name), expected)
+
+    @contextmanager
+    def _named(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except BadValueError as error:
+            line = self.file.line_of(int(self.records[error.row]))
+            what = "row" if self.file.kind == "parquet" else "line"
+            raise BadDataError(f"{self.file.name}, {what} {line}, column {name!r}: {error}.") from error
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -300,6 +331,30 @@ def read_table(
     rows = file.read(columns, max_rows, seed)
     gaps = (*GAPS, *missing)
     return rows.frame(rows.formats(rows.table.column_names, categorical=categorical, gaps=gaps), gaps)
+
+
+def describe_table(table: pd.DataFrame) -> dict[str, Any]:
+    """Rows, and of each of the first 500 columns its gaps and a few words on its values: a note to keep with a model.
+
+    >>> describe_table(pd.DataFrame({"age": [20.0, 40.0, None], "plan": ["a", "b", "a"]}))["columns"]["plan"]
+    {'gaps': 0, 'values': '2 distinct; a 67 %, b 33 %'}
+    """
+    shown = ((str(name), table[name]) for name in table.columns[:500])
+    columns = {name: {"gaps": int(column.isna().sum()), "values": _in_words(column.dropna())} for name, column in shown}
+    return {"rows": len(table), "columns": columns}
+
+
+def _in_words(known: pd.Series[Any]) -> str:
+    if not len(known):
+        return "nothing but gaps"
+    if known.dtype.kind in "iuf":
+        low, middle, high = np.quantile(known.to_numpy(dtype=np.float64), [0, 0.5, 1])
+        return f"{low:.4g} to {high:.4g}, median {middle:.4g}"
+    if known.dtype.kind == "M":
+        return f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
+    counts = known.astype(str).value_counts()
+    top = ", ".join(f"{str(name)[:40]} {100 * count / len(known):.0f} %" for name, count in counts[:3].items())
+    return f"{len(counts):,} distinct; {top}"
 
 
 def open_table(path: str | os.PathLike[str], *, separator: str | None = None, encoding: str | None = None) -> TableFile:

@@ -238,11 +238,9 @@ class Constrained(DerivedMetric):
         object.__setattr__(self, "constraints", tuple(self.constraints))
         if not self.constraints:
             raise ValueError("subject_to: expected at least one constraint, such as Recall(1) >= 0.9.")
-        for constraint in self.constraints:
-            if not isinstance(constraint, Constraint):
-                raise TypeError(
-                    f"subject_to: expected constraints such as Recall(1) >= 0.9, got {type(constraint).__name__}."
-                )
+        for one in self.constraints:
+            if not isinstance(one, Constraint):
+                raise TypeError(f"subject_to: expected constraints such as Recall(1) >= 0.9, got {type(one).__name__}.")
         if isinstance(self.objective, Constrained):
             raise ValueError("subject_to: the objective is constrained already; give all constraints at once.")
         if not self.penalty > 0:

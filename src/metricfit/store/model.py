@@ -32,8 +32,7 @@ import pyarrow.parquet as pq
 
 from metricfit import data as tables
 from metricfit.choices import Choice
-from metricfit.data import BadArgumentError, ColumnFormat, LabelledTable, TableFile
-from metricfit.data.columns import GAPS, formats_from_json
+from metricfit.data import GAPS, BadArgumentError, ColumnFormat, LabelledTable, TableFile
 from metricfit.files import written_whole
 from metricfit.store.contents import load_described
 from metricfit.store.folder import ModelFolderError
@@ -186,7 +185,7 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
     given, preprocessor = description["notes"].get("input", {}), classifier.preprocessor_
     formats = preprocessor.formats_ if isinstance(preprocessor, tables.TablePreprocessor) else {}
     if "formats" in given:
-        formats = formats_from_json(given["formats"])
+        formats = {name: ColumnFormat(**how) for name, how in given["formats"].items()}
     names = description["columns"]["names"] or ()
     used = {name: formats.get(name, ColumnFormat("number")) for name in names}
     return SavedModel(path, classifier, description, used, tuple(given.get("missing", ())))
