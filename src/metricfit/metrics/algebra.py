@@ -19,7 +19,9 @@ from metricfit.confusion import ConfusionMatrix, Grid
 from metricfit.inputs import Task, safe_divide
 from metricfit.metrics.base import ClassMetric, MatrixSource, Metric, spell
 
-__all__ = ["CallableMetric", "Combination", "Constant", "Constrained", "Constraint", "DerivedMetric", "combine"]
+__all__ = [
+    "CallableMetric", "Combination", "Constant", "Constrained", "Constraint", "DerivedMetric", "combine", "named_class",
+]  # fmt: skip
 
 _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul, "/": truediv}
 _LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2}
@@ -278,6 +280,20 @@ class Constrained(DerivedMetric):
 
     def __str__(self) -> str:
         return f"{self.objective} subject to " + " and ".join(str(c) for c in self.constraints)
+
+
+def named_class(metric: Metric, labels: tuple[Any, ...]) -> int | None:
+    """The position of the class that the metric names; of several the first, None if it names none.
+
+    >>> from metricfit import metrics
+    >>> named_class(metrics.get("precision[ill] subject to recall[ill] >= 0.9"), ("ill", "well"))
+    0
+    """
+    if isinstance(metric, DerivedMetric):
+        places = (named_class(part, labels) for part in metric._parts())
+        return next((place for place in places if place is not None), None)
+    names, label = [str(one) for one in labels], str(getattr(metric, "label", None))
+    return names.index(label) if getattr(metric, "label", None) is not None and label in names else None
 
 
 @dataclass(frozen=True)
