@@ -20,12 +20,10 @@ from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
 from metricfit.data.preprocessing import as_dense, columns_in_words, matches_names, warn_of_unused
 from metricfit.decisions.rules import DecisionRule
-from metricfit.distributed import group_of
 from metricfit.ensemble import PORTFOLIO, judge, mean_of
 from metricfit.labels import Target, check_two_dimensions, combined_weights, read_target, read_truth, row_count
 from metricfit.metrics import Constrained, MetricLike, resolve
-from metricfit.models import FittedModel, Folds, Model, NetworkModel, Table, fit_models, names_of
-from metricfit.models.estimators import estimator_model
+from metricfit.models import EstimatorModel, FittedModel, Folds, Model, NetworkModel, Table, fit_models, names_of
 from metricfit.processes import agreed, is_first_process, join_processes
 from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
 from metricfit.training.explanation import explain
@@ -167,7 +165,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model together: all of them call ``fit`` with the same data, each takes a part of every batch, and all end
         with the model that one process would have trained. Only the first one writes checkpoints and shows progress.
         """
-        join_processes()
+        group = join_processes()
         self._forget()
         validate_data(self, X, y, skip_check_array=True)
         target = read_target(y, row_count(X))
@@ -175,7 +173,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.metric_, meant = resolve(self.metric, target.labels, target.task)
         seed, fixed = draw_seed(self.random_state)
         if not fixed:
-            seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group_of("auto", training=True)))
+            seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group))
         splits, why = self._split(target, groups, seed)
         recipe, names = self._read_recipe(), names_of(self.models)
         self.classes_, self.recipe_, self.task_, self.seed_ = target.classes, recipe, target.task, seed
@@ -210,8 +208,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """The metric of the predictions; its negative if less is better, as scikit-learn's scorers have it."""
         check_is_fitted(self, "models_")
-        ranking = self.metric_.judges_scores
-        if ranking:
+        if self.metric_.judges_scores:
             proba = self.predict_raw_proba(X)
             predicted = proba[:, 1] if self.task_ == "binary" else proba
         else:
@@ -328,18 +325,16 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self._needs_baseline([name for name, _ in names], folds):
             names = [*names, ("network_ce", None)]
         identity = self._identity(folds, fixed)
+        device, callbacks = as_device(self.device), callback_list(self.callbacks)
+        common: dict[str, Any] = {"members": self.n_members, "device": device, "callbacks": callbacks}
         models: list[Model] = []
         for name, estimator in names:
             checkpoint = None if self.checkpoint_dir is None else CheckpointFile(self.checkpoint_dir, name, identity)
-            if name not in recipes:
-                models.append(estimator_model(name, estimator, self.n_jobs, checkpoint))
-                continue
-            options: dict[str, Any] = {"device": as_device(self.device), "callbacks": callback_list(self.callbacks)}
-            plain = name == "network_ce"
-            members = self.n_members
-            models.append(
-                NetworkModel(name, recipes[name], members=members, checkpoint=checkpoint, plain=plain, **options)
-            )
+            if name in recipes:
+                options = {**common, "checkpoint": checkpoint, "plain": name == "network_ce"}
+                models.append(NetworkModel(name, recipes[name], **options))
+            else:
+                models.append(EstimatorModel(name, estimator, self.n_jobs, checkpoint))
         return models
 
     def _needs_baseline(self, names: Sequence[str], folds: Folds) -> bool:

@@ -14,13 +14,17 @@ import torch
 from torch import nn
 
 from metricfit import metrics
-from metricfit.training import CheckpointFile, Problem, Recipe, train
+from metricfit.training import CheckpointFile, Problem, Recipe, Trainer
 from metricfit.training.checkpoint import fingerprint
 from metricfit.training.loop import EpochEnd, progress_bar
 from metricfit.training.networks import mean_probabilities
 from metricfit.training.rows import TrainingData, split_rows
 
 QUICK = {"hidden_sizes": (16,), "min_updates": 0, "max_epochs": 6, "batch_size": 64}
+
+
+def train(problem, recipe, *, seed, checkpoint=None, callbacks=()):
+    return Trainer(problem, recipe, seed).run(callbacks, checkpoint=checkpoint)
 
 
 def problem(n=300, classes=2, members=2, metric="f1", seed=0, task=None):

@@ -29,7 +29,7 @@ from metricfit.training.objective import MemberObjective, Scores, Validation
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import BatchOrder, Split, TrainingData, strata, take_rows
 
-__all__ = ["Callback", "EpochEnd", "EpochRecord", "Problem", "TrainingResult", "as_device", "draw_seed", "train"]
+__all__ = ["Callback", "EpochEnd", "EpochRecord", "Problem", "Trainer", "TrainingResult"]
 
 
 @dataclass(frozen=True)
@@ -147,53 +147,22 @@ class TrainingResult:
     interrupted: bool
 
 
-def train(
-    problem: Problem,
-    recipe: Recipe,
-    *,
-    seed: int,
-    device: torch.device | str = "cpu",
-    checkpoint: CheckpointFile | None = None,
-    callbacks: Sequence[Callback] = (),
-    run: str = "network",
-) -> TrainingResult:
-    """Train an ensemble.
-
-    Args:
-        problem: Data, metric, members.
-        recipe: How; complete.
-        seed: Of starting weights, batches and dropout; no global seed is changed.
-        device: Where to train.
-        checkpoint: Where to save and resume.
-        callbacks: Called after every epoch.
-        run: The run's name, for callbacks.
-    """
-    return Trainer(problem, recipe, seed, torch.device(device)).run(callbacks, run, checkpoint)
-
-
 class Trainer:
     """Networks in training, with everything that the next epoch depends on.
 
     Args:
         problem: Data, metric, members.
         recipe: How; complete.
-        seed: Of starting weights, batches and dropout.
+        seed: Of starting weights, batches and dropout; no global seed is changed.
         device: Where to train.
     """
 
-    def __init__(self, problem: Problem, recipe: Recipe, seed: int, device: torch.device) -> None:
-        self.problem, self.recipe, self.seed, self.device = problem, recipe, seed, device
+    def __init__(self, problem: Problem, recipe: Recipe, seed: int, device: torch.device | str = "cpu") -> None:
+        self.problem, self.recipe, self.seed, self.device = problem, recipe, seed, (device := torch.device(device))
         self.data = problem.data.to(device)
         members = len(problem.splits)
-        self.network = networks.build_network(
-            recipe.network,
-            members=members,
-            in_features=self.data.features.shape[1],
-            out_features=len(problem.labels),
-            hidden_sizes=recipe.hidden_sizes,
-            dropout=recipe.dropout,
-            seed=_epoch_seed(seed, 0),
-        ).to(device)
+        sizes = self.data.features.shape[1], len(problem.labels)
+        self.network = networks.build_network(recipe, members, *sizes, seed=_epoch_seed(seed, 0)).to(device)
         stratum = strata(problem.data.target.cpu().numpy()) if recipe.stratified else None
         self.batches = BatchOrder([s.train for s in problem.splits], recipe.batch_size, stratum=stratum)
         self.validation = Validation(self.data, [s.validation for s in problem.splits], len(problem.labels))
@@ -213,8 +182,6 @@ class Trainer:
         self.part = share_of_batch(self.batches.batch_size, self.group)
         if self.group is not None:
             self.objective.share_with(self.group)
-            if isinstance(self.network, networks.MemberMLP):
-                self.network.use_part(self.part, self.batches.batch_size)
 
     def average_over(self, steps: float) -> None:
         """Average the weights over so many steps, from now on."""
@@ -224,7 +191,13 @@ class Trainer:
     def run(
         self, callbacks: Sequence[Callback] = (), name: str = "network", checkpoint: CheckpointFile | None = None
     ) -> TrainingResult:
-        """Train to the end, from where the checkpoint stopped if there is one; Ctrl-C keeps the best weights so far."""
+        """Train to the end, from where the checkpoint stopped if there is one; Ctrl-C keeps the best weights so far.
+
+        Args:
+            callbacks: Called after every epoch.
+            name: The run's name, for callbacks.
+            checkpoint: Where to save and resume.
+        """
         self.resume(checkpoint)
         interrupted = False
         try:
@@ -236,12 +209,9 @@ class Trainer:
                     checkpoint.save(self.state_dict(), last=self.finished)
         except KeyboardInterrupt:
             interrupted = True
-            warnings.warn(
-                f"training was interrupted after {len(self.history)} of up to {self.epochs} epochs; the best weights "
-                "so far are kept.",
-                RuntimeWarning,
-                stacklevel=4,
-            )
+            after = f"after {len(self.history)} of up to {self.epochs} epochs"
+            told = f"training was interrupted {after}; the best weights so far are kept."
+            warnings.warn(told, RuntimeWarning, stacklevel=4)
         return self.result(interrupted)
 
     @property
@@ -290,7 +260,9 @@ class Trainer:
         average_gradients(self.parameters, self.group)
         if self.recipe.gradient_clip:
             networks.clip_gradients(self.network.named_parameters(), self.objective.members, self.recipe.gradient_clip)
-        networks.take_step(self.optimiser, rate)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.step()
         return losses.detach()[self.stopping.active.to(losses.device)].mean()
 
     def _validate(self, number: int) -> Scores | None:
@@ -310,7 +282,8 @@ class Trainer:
 
     def _randomness(self, seed: int) -> contextlib.AbstractContextManager[Any]:
         if isinstance(self.network, networks.MemberMLP):
-            self.network.use_generator(torch.Generator(self.device).manual_seed(seed))
+            part = None if self.group is None else (self.part, self.batches.batch_size)
+            self.network.use_generator(torch.Generator(self.device).manual_seed(seed), part)
             return contextlib.nullcontext()
         # Foreign modules draw for their part of the batch alone: not twice the same in two processes.
         return networks.lent_seed(seed + self.part.start, self.device)
@@ -384,39 +357,25 @@ class _OneTemperature:
     """One member's entry of the objective's temperatures, for an annealer."""
 
     def __init__(self, objective: MemberObjective, member: int) -> None:
-        self.objective, self.member = objective, member
-        self.temperature: Any = objective.recipe.temperature
+        self.objective, self.member, self.temperature = objective, member, objective.recipe.temperature
 
     def set_temperature(self, temperature: float) -> None:
-        self.objective.set_temperature(self.member, temperature)
+        self.objective.temperature[self.member] = temperature
 
 
 class Stopping:
-    """Annealing and early stopping of each member by itself.
-
-    Args:
-        recipe: Patience, annealing, cooling.
-        objective: Whose temperatures are lowered.
-    """
+    """Annealing and early stopping of each member by itself, as the recipe says."""
 
     def __init__(self, recipe: Recipe, objective: MemberObjective) -> None:
-        members = objective.members
-        self.recipe = recipe
-        self.active = torch.ones(members, dtype=torch.bool)
-        self.waited = torch.zeros(members, dtype=torch.long)
-        self.best = torch.full((members,), -math.inf, dtype=torch.float64)
-        self.annealers: list[TemperatureAnnealer] = []
+        members, self.recipe = range(objective.members), recipe
+        self.active = torch.ones(len(members), dtype=torch.bool)
+        self.waited = torch.zeros(len(members), dtype=torch.long)
+        self.best = torch.full((len(members),), -math.inf, dtype=torch.float64)
+        options: dict[str, Any] = {"mode": "epoch"}
         if recipe.annealing == "plateau":
-            options: dict[str, Any] = {
-                "patience": recipe.patience, "min_delta": recipe.min_delta, "max_fruitless": recipe.max_fruitless,
-            }  # fmt: skip
-        else:
-            options = {"mode": "epoch"}
-        if recipe.annealing != "none":
-            self.annealers = [
-                TemperatureAnnealer(_OneTemperature(objective, k), factor=recipe.cooling, **options)
-                for k in range(members)
-            ]
+            options = {part: getattr(recipe, part) for part in ("patience", "min_delta", "max_fruitless")}
+        cooled = [_OneTemperature(objective, k) for k in members] if recipe.annealing != "none" else []
+        self.annealers = [TemperatureAnnealer(each, factor=recipe.cooling, **options) for each in cooled]
 
     def epoch_ended(self) -> None:
         """Cool once per epoch, where the recipe says so."""
@@ -426,7 +385,6 @@ class Stopping:
 
     def validated(self, loss: Tensor, key: Tensor) -> None:
         """Take the validation losses, and what the selection compares (more is better); cool or finish members."""
-        finite = loss.isfinite().cpu()
         if self.recipe.annealing == "plateau":
             for k, annealer in enumerate(self.annealers):
                 if self.active[k]:
@@ -439,7 +397,7 @@ class Stopping:
             self.waited = torch.where(better, torch.zeros_like(self.waited), self.waited + 1)
             self.active &= self.waited < self.recipe.patience
         # What has become NaN stays NaN: such a member keeps what it had.
-        self.active &= finite
+        self.active &= loss.isfinite().cpu()
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint."""

@@ -102,10 +102,6 @@ class MemberObjective(nn.Module):
         if self.surrogate_loss is not None:
             self.surrogate_loss.group = group
 
-    def set_temperature(self, member: int, temperature: float) -> None:
-        """Change one member's T."""
-        self.temperature[member] = temperature
-
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """Losses (members,) of logits (members, n, d), target (members, n) or (members, n, L), weight (members, n)."""
         logits = logits.float()

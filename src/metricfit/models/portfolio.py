@@ -1,4 +1,4 @@
-"""What may sit in a portfolio: anything that is fitted once per fold and gives probabilities."""
+"""What a portfolio is fitted on, what may sit in it, its networks, and fitting one model after another."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import safetensors.torch
+import torch
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
 from metricfit.inputs import Task
 from metricfit.metrics import Metric
-from metricfit.training.loop import Progress, progress_bar
+from metricfit.training.checkpoint import CheckpointFile
+from metricfit.training.loop import Callback, EpochEnd, Problem, Progress, Trainer, TrainingResult, progress_bar
+from metricfit.training.networks import MemberLinear, MemberMLP, mean_probabilities
 from metricfit.training.recipes import Recipe
-from metricfit.training.rows import Split
+from metricfit.training.rows import Split, TrainingData
 
-__all__ = ["Array", "Deadline", "FittedModel", "Folds", "Model", "Table", "fit_models"]
+__all__ = ["Array", "Deadline", "FittedModel", "Folds", "Model", "NetworkModel", "Table", "fit_models"]
 
 Array = NDArray[np.float64]
 
@@ -152,8 +156,103 @@ class Model(ABC):
         """The model again, from :meth:`described` and :meth:`to_bytes`; whatever is not allowed is a ValueError."""
 
 
-@dataclass(frozen=True)
-class FittedModel:
+class NetworkModel(Model):
+    """Networks, one or several per fold; all folds are trained as one network.
+
+    Args:
+        name: What to call it.
+        recipe: How they are trained; complete.
+        members: Networks per fold, started from different weights.
+        device: Where to train.
+        checkpoint: Where to save the state of training, and resume.
+        callbacks: Called after every epoch.
+        plain: Whether to train on the sample weights alone, without class weights.
+
+    Attributes:
+        result: What training gave.
+    """
+
+    result: TrainingResult
+    task: Task
+    stops_early = True
+
+    def __init__(
+        self,
+        name: str,
+        recipe: Recipe,
+        *,
+        members: int = 1,
+        device: torch.device | str = "cpu",
+        checkpoint: CheckpointFile | None = None,
+        callbacks: Sequence[Callback] = (),
+        plain: bool = False,
+    ) -> None:
+        self.name, self.recipe, self.members, self.device = name, recipe, members, torch.device(device)
+        self.checkpoint, self.callbacks, self.plain = checkpoint, callbacks, plain
+
+    def fit(self, folds: Folds, deadline: Deadline, progress: Progress) -> list[Array]:
+        """Train the networks of all folds together; the mean of those that share a fold."""
+        arrays = (folds.table.dense, folds.codes, folds.plain_weight if self.plain else folds.weight)
+        splits = [split for split in folds.splits for _ in range(self.members)]
+        data = TrainingData(*(torch.from_numpy(a) for a in arrays))
+        problem = Problem(data, splits, folds.metric, folds.task, folds.labels)
+
+        def epoch_ended(event: EpochEnd) -> bool:
+            value = event.record.hard_metric
+            progress(event.record.epoch, event.epochs, "" if value != value else f"{value:.3f}")
+            return not deadline.left
+
+        trainer = Trainer(problem, self.recipe, folds.seed, self.device)
+        result = trainer.run([epoch_ended, *self.callbacks], self.name, self.checkpoint)
+        self.keep(result, folds.task)
+        found = result.validation
+        return [np.mean(found[k : k + self.members], axis=0) for k in range(0, len(found), self.members)]
+
+    def keep(self, result: TrainingResult, task: Task) -> None:
+        """Take trained networks, wherever they were trained."""
+        self.result, self.task = result, task
+        self.seconds, self.complete = result.seconds, not result.interrupted
+
+    def predict(self, table: Table) -> Array:
+        """The mean of all networks."""
+        return mean_probabilities(self.result.network, table.dense, self.task, self.device)
+
+    def described(self) -> dict[str, Any]:
+        """The shape of the networks."""
+        network = self.result.network
+        if not isinstance(network, MemberMLP):
+            raise ValueError(
+                "network: only the built-in networks 'mlp' and 'linear' can be saved as a model folder, because "
+                "loading must not run code; save network_.state_dict() with safetensors yourself."
+            )
+        sizes = [layer.weight.shape for layer in network.layers if isinstance(layer, MemberLinear)]
+        return {
+            "kind": "networks",
+            "members": network.members,
+            "inputs": int(sizes[0][1]),
+            "outputs": int(sizes[-1][2]),
+            "hidden_sizes": [int(size[2]) for size in sizes[:-1]],
+        }
+
+    def to_bytes(self) -> bytes:
+        """The weights, by safetensors."""
+        weights = {name: w.detach().cpu().contiguous() for name, w in self.result.network.state_dict().items()}
+        return bytes(safetensors.torch.save(weights, {"format": "pt"}))
+
+    @classmethod
+    def restored(cls, name: str, described: dict[str, Any], content: bytes, task: Task, recipe: Recipe) -> NetworkModel:
+        """The networks with their weights; how they were trained is not kept here."""
+        network = MemberMLP(
+            described["members"], described["inputs"], described["outputs"], described["hidden_sizes"], recipe.dropout,
+            generator=torch.Generator().manual_seed(0),
+        )  # fmt: skip
+        network.load_state_dict(safetensors.torch.load(content))
+        model = cls(name, recipe)
+        model.keep(TrainingResult(network.eval(), [], [], [], 0.0, False), task)
+        return model
+
+
+class FittedModel(NamedTuple):
     """A model and what it says of the rows that were held out.
 
     Attributes:
@@ -194,11 +293,10 @@ def fit_models(models: Sequence[Model], folds: Folds, time_limit: float | None, 
         except KeyboardInterrupt:
             if not fitted:
                 raise
-            warnings.warn(
-                f"training was interrupted while {model.name} was fitted; the {len(fitted)} models before it are kept.",
-                RuntimeWarning,
-                stacklevel=3,
+            told = (
+                f"training was interrupted while {model.name} was fitted; the {len(fitted)} models before it are kept."
             )
+            warnings.warn(told, RuntimeWarning, stacklevel=3)
             break
         fitted.append(FittedModel(model, held_out))
         if not model.complete:
