@@ -23,7 +23,7 @@ from metricfit.decisions.rules import DecisionRule
 from metricfit.ensemble import PORTFOLIO, judge, mean_of
 from metricfit.labels import Target, check_two_dimensions, combined_weights, read_target, read_truth, row_count
 from metricfit.metrics import Constrained, MetricLike, resolve
-from metricfit.models import EstimatorModel, FittedModel, Folds, Model, NetworkModel, Table, fit_models, names_of
+from metricfit.models import EstimatorModel, Folds, Model, NetworkModel, Table, fit_models, names_of
 from metricfit.processes import agreed, is_first_process, join_processes
 from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
 from metricfit.training.explanation import explain
@@ -346,12 +346,12 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.choices_.append(Choice("baseline", f"no cross-entropy baseline was trained: {why}"))
         return False
 
-    def _note_missing(self, models: Sequence[Model], fitted: Sequence[FittedModel]) -> None:
+    def _note_missing(self, models: Sequence[Model], fitted: Sequence[Model]) -> None:
         """Say which models were not fitted, or not to their end."""
         if missing := [model.name for model in models[len(fitted) :]]:
             why = f"not fitted, because the time was over: {', '.join(missing)}"
             self.choices_.append(Choice("models", why, ("time_limit",)))
-        last = fitted[-1].model
+        last = fitted[-1]
         if last.name == "network_ce" and isinstance(last, NetworkModel) and not last.complete:
             after = f"after {len(last.result.history)} epochs, so the comparison with it is not fair"
             why = f"training of the cross-entropy baseline was interrupted {after}"
@@ -362,10 +362,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plain = recipe.objective == "log_loss" and recipe.balance == "none" and self.class_weight is None
         return plain and "network" in names
 
-    def _keep(self, folds: Folds, fitted: Sequence[FittedModel], shipped: Sequence[str]) -> None:
+    def _keep(self, folds: Folds, fitted: Sequence[Model], shipped: Sequence[str]) -> None:
         """Choose weights and rule, and keep what was fitted with what it reaches."""
-        shipped = [f.model.name for f in fitted if f.model.name in shipped]
-        models = {f.model.name: f.model for f in fitted}
+        models = {model.name: model for model in fitted}
+        shipped = [name for name in models if name in shipped]
         constrained = isinstance(self.metric_, Constrained)
         tuned = shipped != ["network"] or self.recipe_.rule == "tuned" or constrained
         self.n_network_inputs_ = folds.table.dense.shape[1]
@@ -388,11 +388,12 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Keep networks that were trained elsewhere, such as on a stream of rows."""
         model = NetworkModel("network", self.recipe_)
         model.keep(result, problem.task)
+        model.held_out = result.validation
         dense, codes, weight = (part.cpu().numpy() for part in problem.data)
         table = Table(dense, dense, np.zeros(dense.shape[1], dtype=bool), dense)
         known = (problem.splits, problem.metric, problem.task, problem.labels, self.seed_)
         folds = Folds(table, codes, weight, weight, *known)
-        self._keep(folds, [FittedModel(model, result.validation)], ["network"])
+        self._keep(folds, [model], ["network"])
 
     def _network_in_words(self, tuned: bool) -> str:
         if self._is_plain_cross_entropy(["network"]):
@@ -422,11 +423,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _seed_of_checkpoint(self, seed: int) -> int:
         """An unseeded run that was stopped goes on with the seed it was started with."""
-        if self.checkpoint_dir is None:
-            return seed
-        for name, _ in names_of(self.models):
-            content = read_checkpoint(Path(self.checkpoint_dir) / f"{name}.pt")
-            if content is not None:
+        for name, _ in names_of(self.models) if self.checkpoint_dir is not None else ():
+            if (content := read_checkpoint(Path(self.checkpoint_dir or "") / f"{name}.pt")) is not None:
                 return int(content["state"]["seed"])
         return seed
 

@@ -19,7 +19,7 @@ from metricfit.assess.verdicts import PLAIN, TUNED, Assessment, assess, validati
 from metricfit.decisions.rules import DecisionRule, argmax_rule
 from metricfit.decisions.threshold import tuned_rule
 from metricfit.metrics import Metric
-from metricfit.models import FittedModel, Folds, Model
+from metricfit.models import Folds, Model
 
 __all__ = [
     "BELIEF", "Ensemble", "HeldOut", "Judged", "choose_ensemble", "decided_by_others", "judge", "log_loss_weights",
@@ -128,13 +128,7 @@ def _of_truth(codes: NDArray[np.int64], proba: Array) -> Array:
 
 
 def choose_ensemble(held: HeldOut, metric: Metric, *, tuned: bool = True) -> Ensemble:
-    """Weights and rule from held-out probabilities alone.
-
-    Args:
-        held: The models' probabilities; one model has the weight 1.
-        metric: What the rule is for.
-        tuned: Whether to tune a rule; otherwise it is arg max.
-    """
+    """Weights and rule from held-out probabilities alone; without ``tuned`` the rule is arg max."""
     weights = log_loss_weights(held) if len(held.proba) > 1 else dict.fromkeys(held.proba, 1.0)
     plain = argmax_rule(held.truth, held.labels)
     # A class that no row shows cannot be tuned for.
@@ -148,12 +142,7 @@ def choose_ensemble(held: HeldOut, metric: Metric, *, tuned: bool = True) -> Ens
 def decided_by_others(held: HeldOut, choose: Callable[[HeldOut], Ensemble]) -> tuple[Array, NDArray[np.int64]]:
     """What new data would see: each fold decided by weights and a rule that were chosen on the other folds.
 
-    Args:
-        held: Held-out probabilities. A single fold is dealt into two.
-        choose: How weights and rule are chosen.
-
-    Returns:
-        The mean probabilities and the decisions as codes (n,), or 0/1 (n, labels).
+    A single fold is dealt into two. Returns the mean probabilities and the decisions as codes (n,), or 0/1 (n, labels).
     """
     fold = held.fold if len(np.unique(held.fold)) > 1 else np.arange(len(held.rows)) % 2
     proba = np.empty_like(next(iter(held.proba.values())))
@@ -190,24 +179,24 @@ class Judged(NamedTuple):
     scores: HeldOutScores | None
 
 
-def judge(folds: Folds, fitted: Sequence[FittedModel], shipped: Sequence[str], *, tuned: bool, name: str) -> Judged:
+def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tuned: bool, name: str) -> Judged:
     """Choose weights and rule, and measure them on held-out rows.
 
     Args:
         folds: What the models were fitted on.
-        fitted: The models.
+        models: Fitted.
         shipped: Names of those that decide; the others are there to compare with.
         tuned: Whether a rule is tuned, or arg max decides.
         name: What to call the models that decide.
     """
-    metric, models = folds.metric, [f.model for f in fitted]
+    metric = folds.metric
     if not folds.held_out:
         truth = np.eye(len(folds.labels), dtype=np.int64) if folds.codes.ndim == 2 else np.array(folds.labels)
         ensemble = Ensemble(dict.fromkeys(shipped, 1 / len(shipped)), argmax_rule(truth, folds.labels))
         return Judged(ensemble, validation_report(metric, {}), _leaderboard(folds, models, ensemble, {}, name), None)
     rows = np.concatenate([split.validation for split in folds.splits])
     fold = np.repeat(np.arange(len(folds.splits)), [len(split.validation) for split in folds.splits])
-    proba = {f.model.name: np.concatenate(f.held_out) for f in fitted}
+    proba = {model.name: np.concatenate(model.held_out) for model in models}
     held = HeldOut(rows, fold, folds.codes[rows], folds.plain_weight[rows].astype(np.float64), folds.labels, proba)
     ensemble = choose_ensemble(held.of(*shipped), metric, tuned=tuned)
     decided = _decided(held, metric, shipped, name, tuned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from metricfit import metrics
-from metricfit.models import Deadline, EstimatorModel, Folds, Table, fit_models, names_of
+from metricfit.models import EstimatorModel, Folds, Table, fit_models, names_of
 from metricfit.models.estimators import PATIENCE
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, split_rows
 
-NO_LIMIT = Deadline(None)
+NO_LIMIT = math.inf
 
 
 def quiet(done: int, total: int, value: str) -> None:
@@ -117,8 +118,8 @@ def test_a_saved_model_predicts_the_same_bits(name: str) -> None:
 def test_a_file_with_another_type_is_refused() -> None:
     import skops.io
 
-    content = skops.io.dumps([[Deadline(None)]])
-    with pytest.raises(ValueError, match=r"holds the type metricfit\.models\.portfolio\.Deadline, which is not allowed"):
+    content = skops.io.dumps([[Recipe()]])
+    with pytest.raises(ValueError, match=r"holds the type metricfit\.training\.recipes\.Recipe, which is not allowed"):
         EstimatorModel.restored("forest", {"form": "trees", "outputs": 2}, content, "binary", Recipe())
 
 
@@ -164,7 +165,7 @@ def test_without_time_the_first_model_is_still_fitted() -> None:
     X, y = make_classification(60, 4, random_state=0)
     models = [EstimatorModel("boosting"), EstimatorModel("forest")]
     fitted = fit_models(models, folds_of(X, y), 0.0, show=False)
-    assert [f.model.name for f in fitted] == ["boosting"]
+    assert [model.name for model in fitted] == ["boosting"]
 
 
 def test_ctrl_c_keeps_the_models_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +178,6 @@ def test_ctrl_c_keeps_the_models_before(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(models[1], "fit", interrupted)
     with pytest.warns(RuntimeWarning, match="interrupted while forest was fitted; the 1 models before it are kept"):
         fitted = fit_models(models, folds_of(X, y), None, show=False)
-    assert [f.model.name for f in fitted] == ["boosting"]
+    assert [model.name for model in fitted] == ["boosting"]
     with pytest.raises(KeyboardInterrupt):
         fit_models(models[1:], folds_of(X, y), None, show=False)

@@ -73,7 +73,7 @@ def test_buffers_hold_every_training_row_once_a_pass_and_mix_the_files(tmp_path:
     frame = rows(8000)
     frame["c"] = np.arange(8000.0)
     stream = _Stream(Shards(in_files(frame, tmp_path)), "y", ["c"], seed=3)
-    held, _ = stream.draw(800, 100)
+    held = stream.draw(800, 100)
 
     class Same:
         def transform(self, some: pd.DataFrame) -> np.ndarray:

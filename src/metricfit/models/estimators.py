@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from metricfit import objects
 from metricfit.inputs import Task
-from metricfit.models.portfolio import Array, Deadline, Folds, Model, Table
+from metricfit.models.portfolio import Array, Folds, Model, Table
 from metricfit.training.checkpoint import CheckpointFile
 from metricfit.training.loop import Progress
 from metricfit.training.recipes import Recipe
@@ -144,7 +144,7 @@ class EstimatorModel(Model):
         self.fits: list[list[Any]] = []
         self.outputs, self.several = 0, False
 
-    def fit(self, folds: Folds, deadline: Deadline, progress: Progress) -> list[Array]:
+    def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Fit every fold, several at a time."""
         self.outputs, self.several = len(folds.labels), folds.task == "multilabel"
         kept = self._resume()
@@ -154,7 +154,8 @@ class EstimatorModel(Model):
         done: list[int] = []
 
         def one(k: int, split: Split) -> tuple[list[Any], Array]:
-            deadline.check()
+            if time.monotonic() >= until:
+                raise TimeoutError
             with threadpool_limits(1):  # of this thread: the folds are what runs in parallel
                 fitted = self._fit_fold(folds, split, k)
                 found = self._of_fold(fitted, self._rows(folds.table, split.validation))

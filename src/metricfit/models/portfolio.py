@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import safetensors.torch
@@ -23,7 +24,7 @@ from metricfit.training.networks import MemberLinear, MemberMLP, mean_probabilit
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, TrainingData
 
-__all__ = ["Array", "Deadline", "FittedModel", "Folds", "Model", "NetworkModel", "Table", "fit_models"]
+__all__ = ["Array", "Folds", "Model", "NetworkModel", "Table", "fit_models"]
 
 Array = NDArray[np.float64]
 
@@ -85,34 +86,6 @@ class Folds:
         return any(len(split.validation) for split in self.splits)
 
 
-class OutOfTimeError(Exception):
-    """The time limit was reached before a model was complete."""
-
-
-class Deadline:
-    """The end of a time limit.
-
-    Args:
-        seconds: From now on; None for no limit.
-
-    >>> Deadline(None).left
-    inf
-    """
-
-    def __init__(self, seconds: float | None) -> None:
-        self._end = float("inf") if seconds is None else time.monotonic() + seconds
-
-    @property
-    def left(self) -> float:
-        """Seconds left, at least 0."""
-        return max(0.0, self._end - time.monotonic())
-
-    def check(self) -> None:
-        """Raise :class:`OutOfTimeError` if the time is over."""
-        if not self.left:
-            raise OutOfTimeError
-
-
 class Model(ABC):
     """A model of the portfolio. Its probabilities are the mean of its fits, one per fold.
 
@@ -120,21 +93,23 @@ class Model(ABC):
         name: What it is called in the leaderboard.
         seconds: How long it was fitted.
         complete: Whether every fold was fitted to its end.
-        stops_early: Whether it ends at a deadline with what it has; others raise :class:`OutOfTimeError`.
+        held_out: Probabilities of each fold's validation rows, from :func:`fit_models`.
+        stops_early: Whether it ends in time with what it has; others raise a ``TimeoutError``.
     """
 
     name: str
+    held_out: Sequence[Array] = ()
     stops_early: bool = False
     seconds: float = 0.0
     complete: bool = True
 
     @abstractmethod
-    def fit(self, folds: Folds, deadline: Deadline, progress: Progress) -> list[Array]:
+    def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Fit every fold, or go on from a checkpoint; the probabilities of each fold's validation rows.
 
         Args:
             folds: Rows and folds.
-            deadline: When to stop.
+            until: When to stop, by ``time.monotonic()``.
             progress: Called with how much is done, of how much, and the value so far as text.
         """
 
@@ -190,7 +165,7 @@ class NetworkModel(Model):
         self.name, self.recipe, self.members, self.device = name, recipe, members, torch.device(device)
         self.checkpoint, self.callbacks, self.plain = checkpoint, callbacks, plain
 
-    def fit(self, folds: Folds, deadline: Deadline, progress: Progress) -> list[Array]:
+    def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Train the networks of all folds together; the mean of those that share a fold."""
         arrays = (folds.table.dense, folds.codes, folds.plain_weight if self.plain else folds.weight)
         splits = [split for split in folds.splits for _ in range(self.members)]
@@ -200,7 +175,7 @@ class NetworkModel(Model):
         def epoch_ended(event: EpochEnd) -> bool:
             value = event.record.hard_metric
             progress(event.record.epoch, event.epochs, "" if value != value else f"{value:.3f}")
-            return not deadline.left
+            return time.monotonic() >= until
 
         trainer = Trainer(problem, self.recipe, folds.seed, self.device)
         result = trainer.run([epoch_ended, *self.callbacks], self.name, self.checkpoint)
@@ -252,20 +227,8 @@ class NetworkModel(Model):
         return model
 
 
-class FittedModel(NamedTuple):
-    """A model and what it says of the rows that were held out.
-
-    Attributes:
-        model: The model.
-        held_out: Probabilities of each fold's validation rows.
-    """
-
-    model: Model
-    held_out: list[Array]
-
-
-def fit_models(models: Sequence[Model], folds: Folds, time_limit: float | None, *, show: bool) -> list[FittedModel]:
-    """Fit one model after another; what is complete is kept when the time is over, or at Ctrl-C.
+def fit_models(models: Sequence[Model], folds: Folds, time_limit: float | None, *, show: bool) -> list[Model]:
+    """Fit one model after another; those that were fitted when the time was over, or at Ctrl-C.
 
     The first model is fitted whatever the limit, so that there is one.
 
@@ -275,30 +238,28 @@ def fit_models(models: Sequence[Model], folds: Folds, time_limit: float | None, 
         time_limit: Seconds; None for no limit.
         show: Whether to show progress.
     """
-    fitted: list[FittedModel] = []
-    deadline = Deadline(time_limit)
+    fitted: list[Model] = []
+    end = math.inf if time_limit is None else time.monotonic() + time_limit
     for place, model in enumerate(models):
-        if fitted and not deadline.left:
+        now = time.monotonic()
+        if fitted and now >= end:
             break
-        # What is left is shared among the networks that are still to come; trees are quick and take what they need.
-        if model.stops_early:
-            own = Deadline(deadline.left / sum(other.stops_early for other in models[place:]))
-        else:
-            own = deadline if fitted else Deadline(None)
+        until = end if fitted else math.inf
+        if model.stops_early:  # what is left is shared among the networks to come; trees are quick and take their time
+            until = now + max(0.0, end - now) / sum(other.stops_early for other in models[place:])
         try:
             with progress_bar(show, model.name) as progress:
-                held_out = model.fit(folds, own, progress)
-        except OutOfTimeError:
+                model.held_out = model.fit(folds, until, progress)
+        except TimeoutError:
             break
         except KeyboardInterrupt:
             if not fitted:
                 raise
-            told = (
-                f"training was interrupted while {model.name} was fitted; the {len(fitted)} models before it are kept."
-            )
+            kept = f"the {len(fitted)} models before it are kept"
+            told = f"training was interrupted while {model.name} was fitted; {kept}."
             warnings.warn(told, RuntimeWarning, stacklevel=3)
             break
-        fitted.append(FittedModel(model, held_out))
+        fitted.append(model)
         if not model.complete:
             break
     return fitted

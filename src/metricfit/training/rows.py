@@ -31,12 +31,7 @@ FOLDS = 5
 
 
 class Split(NamedTuple):
-    """Rows of one member.
-
-    Attributes:
-        train: Rows it is trained on.
-        validation: Rows it is stopped on; empty if nothing is held out.
-    """
+    """Rows of one member: trained on, and held out to stop on (which may be none)."""
 
     train: Rows
     validation: Rows
@@ -45,11 +40,7 @@ class Split(NamedTuple):
 def choose_cv(cv: Any, rows: int, smallest_class: int, groups: int | None = None) -> tuple[int | None, str]:
     """The number of folds (``None``: a hold-out, 0: nothing held out) and why.
 
-    Args:
-        cv: As given to the classifier.
-        rows: Rows there are.
-        smallest_class: Rows of the rarest class.
-        groups: Groups there are, if rows of one stay together.
+    It depends on the numbers of rows, of rows of the rarest class, and of groups whose rows stay together.
 
     >>> choose_cv("auto", 5_000, 200)
     (5, '5-fold ensemble: up to 100,000 rows every row is used for training and for validation')
@@ -183,13 +174,9 @@ def _given_rows(values: Any, count: int, kind: str) -> Rows:
 def split_rows(
     y: NDArray[Any], folds: int | None, *, groups: ArrayLike | None, random: np.random.Generator
 ) -> list[Split]:
-    """One split per fold.
+    """One split per fold, of class codes (n,) or indicators (n, L); rows of one group stay together.
 
-    Args:
-        y: Class codes (n,) or indicators (n, L).
-        folds: The number of folds; ``None`` for one hold-out; 0 to hold out nothing.
-        groups: Rows of one group stay together, (n,).
-        random: Source of the shuffling.
+    ``folds`` is ``None`` for one hold-out, 0 to hold out nothing.
     """
     every = np.arange(len(y))
     if folds == 0:
@@ -242,17 +229,11 @@ def _grouped_folds(stratum: Rows, folds: int, groups: Rows, random: np.random.Ge
 
 
 class TrainingData(NamedTuple):
-    """Rows as tensors on one device.
+    """Rows as tensors on one device."""
 
-    Attributes:
-        features: Inputs (n, features), float32.
-        target: Class codes (n,), or 0/1 (n, labels) for a multi-label task.
-        weight: Weights (n,): sample weights times class weights.
-    """
-
-    features: Tensor
-    target: Tensor
-    weight: Tensor
+    features: Tensor  # (n, features), float32
+    target: Tensor  # class codes (n,), or 0/1 (n, labels)
+    weight: Tensor  # (n,): sample weights times class weights
 
     def to(self, device: torch.device) -> TrainingData:
         """The same rows on a device."""
