@@ -27,7 +27,7 @@ from metricfit.models import EstimatorModel, Folds, Model, NetworkModel, Table, 
 from metricfit.processes import agreed, is_first_process, join_processes
 from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
 from metricfit.training.explanation import explain
-from metricfit.training.loop import Callback, EpochRecord, Problem, TrainingResult, as_device, callback_list, draw_seed
+from metricfit.training.loop import Callback, EpochRecord, TrainingResult, as_device, callback_list, draw_seed
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, choose_cv, given_splits, group_codes, split_rows
 
@@ -384,15 +384,11 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.history_ = pd.DataFrame(trained.result.history if trained else [], columns=EpochRecord._fields)
         self.best_epochs_ = trained.result.best_epoch if trained else []
 
-    def _keep_network(self, problem: Problem, result: TrainingResult) -> None:
+    def _keep_network(self, folds: Folds, result: TrainingResult) -> None:
         """Keep networks that were trained elsewhere, such as on a stream of rows."""
         model = NetworkModel("network", self.recipe_)
-        model.keep(result, problem.task)
+        model.keep(result, folds.task)
         model.held_out = result.validation
-        dense, codes, weight = (part.cpu().numpy() for part in problem.data)
-        table = Table(dense, dense, np.zeros(dense.shape[1], dtype=bool), dense)
-        known = (problem.splits, problem.metric, problem.task, problem.labels, self.seed_)
-        folds = Folds(table, codes, weight, weight, *known)
         self._keep(folds, [model], ["network"])
 
     def _network_in_words(self, tuned: bool) -> str:

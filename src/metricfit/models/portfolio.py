@@ -6,84 +6,24 @@ import math
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import safetensors.torch
 import torch
 from numpy.typing import NDArray
-from sklearn.utils import _safe_indexing
 
 from metricfit.inputs import Task
-from metricfit.metrics import Metric
 from metricfit.training.checkpoint import CheckpointFile
-from metricfit.training.loop import Callback, EpochEnd, Problem, Progress, Trainer, TrainingResult, progress_bar
+from metricfit.training.loop import Callback, EpochEnd, Progress, Trainer, TrainingResult, progress_bar
 from metricfit.training.networks import MemberLinear, MemberMLP, mean_probabilities
 from metricfit.training.recipes import Recipe
-from metricfit.training.rows import Split, TrainingData
+from metricfit.training.rows import Folds, Table
 
 __all__ = ["Array", "Folds", "Model", "NetworkModel", "Table", "fit_models"]
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows in the forms that models like.
-
-    Attributes:
-        dense: Scaled numbers without gaps, categories as indicators (n, features): networks, linear models.
-        trees: Numbers as they are, gaps as NaN, categories as codes (n, columns).
-        categories: Which columns of ``trees`` are codes.
-        given: The table as it was given: pipelines that prepare it themselves.
-    """
-
-    dense: NDArray[np.float32]
-    trees: NDArray[np.float32]
-    categories: NDArray[np.bool_]
-    given: Any
-
-    def __len__(self) -> int:
-        """The number of rows."""
-        return len(self.dense)
-
-    def head(self, rows: int) -> Table:
-        """The first rows."""
-        return Table(self.dense[:rows], self.trees[:rows], self.categories, _safe_indexing(self.given, slice(0, rows)))
-
-
-@dataclass(frozen=True)
-class Folds:
-    """What every model of a portfolio is fitted on: the same rows, held out in the same folds.
-
-    Attributes:
-        table: The rows.
-        codes: Class codes (n,), or 0/1 (n, labels).
-        weight: Weights for training (n,): sample weights times class weights.
-        plain_weight: Sample weights alone (n,).
-        splits: Training and validation rows of each fold; without validation rows nothing is held out.
-        metric: The metric.
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
-        labels: Class (or label) names.
-        seed: Seed of everything random.
-    """
-
-    table: Table
-    codes: NDArray[np.int64]
-    weight: NDArray[np.float32]
-    plain_weight: NDArray[np.float32]
-    splits: Sequence[Split]
-    metric: Metric
-    task: Task
-    labels: tuple[Hashable, ...]
-    seed: int
-
-    @property
-    def held_out(self) -> bool:
-        """Whether any row is held out."""
-        return any(len(split.validation) for split in self.splits)
 
 
 class Model(ABC):
@@ -167,17 +107,13 @@ class NetworkModel(Model):
 
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Train the networks of all folds together; the mean of those that share a fold."""
-        arrays = (folds.table.dense, folds.codes, folds.plain_weight if self.plain else folds.weight)
-        splits = [split for split in folds.splits for _ in range(self.members)]
-        data = TrainingData(*(torch.from_numpy(a) for a in arrays))
-        problem = Problem(data, splits, folds.metric, folds.task, folds.labels)
 
         def epoch_ended(event: EpochEnd) -> bool:
             value = event.record.hard_metric
             progress(event.record.epoch, event.epochs, "" if value != value else f"{value:.3f}")
             return time.monotonic() >= until
 
-        trainer = Trainer(problem, self.recipe, folds.seed, self.device)
+        trainer = Trainer(folds, self.recipe, members=self.members, device=self.device, plain=self.plain)
         result = trainer.run([epoch_ended, *self.callbacks], self.name, self.checkpoint)
         self.keep(result, folds.task)
         found = result.validation

@@ -7,7 +7,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,48 +20,14 @@ from torch import Tensor, nn
 
 from metricfit.annealing import TemperatureAnnealer
 from metricfit.distributed import group_of
-from metricfit.inputs import Task
-from metricfit.metrics import Metric
 from metricfit.processes import agreed, average_gradients, is_first_process, share_of_batch
 from metricfit.training import networks
 from metricfit.training.checkpoint import CheckpointFile
 from metricfit.training.objective import MemberObjective, Scores, Validation
 from metricfit.training.recipes import Recipe
-from metricfit.training.rows import BatchOrder, Split, TrainingData, strata, take_rows
+from metricfit.training.rows import BatchOrder, Folds, TrainingData, strata, take_rows
 
-__all__ = ["Callback", "EpochEnd", "EpochRecord", "Problem", "Trainer", "TrainingResult"]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is learned.
-
-    Attributes:
-        data: Rows.
-        splits: Training and validation rows of each member.
-        metric: The metric.
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
-        labels: Class (or label) names.
-        shares: Class shares (d,), where they are not those of the rows at hand.
-    """
-
-    data: TrainingData
-    splits: Sequence[Split]
-    metric: Metric
-    task: Task
-    labels: tuple[Hashable, ...]
-    shares: Tensor | None = None
-
-    def prior(self) -> Tensor:
-        """Weighted class shares (d,), or (L, 2) of negatives and positives."""
-        if self.shares is not None:
-            return self.shares
-        weight, target = self.data.weight.double().cpu(), self.data.target.cpu()
-        if self.task == "multilabel":
-            positive = (target * weight[:, None]).sum(dim=0) / weight.sum()
-            return torch.stack([1 - positive, positive], dim=-1).float()
-        counts = torch.zeros(len(self.labels), dtype=torch.float64).index_add(0, target, weight)
-        return (counts / counts.sum()).float()
+__all__ = ["Callback", "EpochEnd", "EpochRecord", "Trainer", "TrainingResult"]
 
 
 class EpochRecord(NamedTuple):
@@ -151,28 +117,33 @@ class Trainer:
     """Networks in training, with everything that the next epoch depends on.
 
     Args:
-        problem: Data, metric, members.
+        folds: What to learn.
         recipe: How; complete.
-        seed: Of starting weights, batches and dropout; no global seed is changed.
+        members: Networks per fold, started from different weights.
         device: Where to train.
+        plain: Whether to train on the sample weights alone, without class weights.
     """
 
-    def __init__(self, problem: Problem, recipe: Recipe, seed: int, device: torch.device | str = "cpu") -> None:
-        self.problem, self.recipe, self.seed, self.device = problem, recipe, seed, (device := torch.device(device))
-        self.data = problem.data.to(device)
-        members = len(problem.splits)
-        sizes = self.data.features.shape[1], len(problem.labels)
-        self.network = networks.build_network(recipe, members, *sizes, seed=_epoch_seed(seed, 0)).to(device)
-        stratum = strata(problem.data.target.cpu().numpy()) if recipe.stratified else None
-        self.batches = BatchOrder([s.train for s in problem.splits], recipe.batch_size, stratum=stratum)
-        self.validation = Validation(self.data, [s.validation for s in problem.splits], len(problem.labels))
+    def __init__(
+        self, folds: Folds, recipe: Recipe, *, members: int = 1, device: torch.device | str = "cpu", plain: bool = False
+    ) -> None:
+        self.recipe, self.seed, self.device = recipe, folds.seed, (device := torch.device(device))
+        arrays = (folds.table.dense, folds.codes, folds.plain_weight if plain else folds.weight)
+        self.data = TrainingData(*(torch.from_numpy(array).to(device) for array in arrays))
+        splits = [split for split in folds.splits for _ in range(members)]
+        sizes = len(splits), self.data.features.shape[1], len(folds.labels)
+        self.network = networks.build_network(recipe, *sizes, seed=_epoch_seed(self.seed, 0)).to(device)
+        stratum = strata(folds.codes) if recipe.stratified else None
+        self.batches = BatchOrder([split.train for split in splits], recipe.batch_size, stratum=stratum)
+        self.validation = Validation(self.data, [split.validation for split in splits], len(folds.labels))
         self.epochs = recipe.epochs(self.batches.steps)
         self.optimiser = networks.make_optimiser(self.network, recipe)
         self.parameters = list(self.network.parameters())
-        self.average_over(recipe.averaging * self.batches.steps)
+        prior = self.data.shares(folds.task, len(folds.labels)) if folds.shares is None else folds.shares
         self.objective = MemberObjective(
-            recipe, problem.metric, problem.task, members, prior=problem.prior(), labels=problem.labels
+            recipe, folds.metric, folds.task, len(splits), prior=prior, labels=folds.labels
         ).to(device)
+        self.average_over(recipe.averaging * self.batches.steps)
         self.stopping = Stopping(recipe, self.objective)
         self.history: list[EpochRecord] = []
         self.stopped = False
@@ -186,7 +157,7 @@ class Trainer:
     def average_over(self, steps: float) -> None:
         """Average the weights over so many steps, from now on."""
         self.average = networks.WeightAverage(self.network, steps)
-        self.best = networks.BestMembers(len(self.problem.splits), self.average.averaged)
+        self.best = networks.BestMembers(self.objective.members, self.average.averaged)
 
     def run(
         self, callbacks: Sequence[Callback] = (), name: str = "network", checkpoint: CheckpointFile | None = None

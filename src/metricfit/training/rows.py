@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +12,15 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold
+from sklearn.utils import _safe_indexing
 from torch import Tensor
 
-__all__ = ["BatchOrder", "Split", "TrainingData", "choose_cv", "given_splits", "group_codes", "split_rows", "strata"]
+from metricfit.inputs import Task
+from metricfit.metrics import Metric
+
+__all__ = [
+    "BatchOrder", "Folds", "Split", "Table", "TrainingData", "choose_cv", "given_splits", "group_codes", "split_rows",
+]  # fmt: skip
 
 Rows = NDArray[np.intp]
 
@@ -228,6 +235,70 @@ def _grouped_folds(stratum: Rows, folds: int, groups: Rows, random: np.random.Ge
     return fold
 
 
+@dataclass(frozen=True)
+class Table:
+    """Rows in the forms that models like.
+
+    Attributes:
+        dense: Scaled numbers without gaps, categories as indicators (n, features): networks, linear models.
+        trees: Numbers as they are, gaps as NaN, categories as codes (n, columns).
+        categories: Which columns of ``trees`` are codes.
+        given: The table as it was given: pipelines that prepare it themselves.
+    """
+
+    dense: NDArray[np.float32]
+    trees: NDArray[np.float32]
+    categories: NDArray[np.bool_]
+    given: Any
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.dense)
+
+    @classmethod
+    def of_numbers(cls, dense: NDArray[np.float32]) -> Table:
+        """A table that is numbers without gaps already."""
+        return cls(dense, dense, np.zeros(dense.shape[1], dtype=bool), dense)
+
+    def head(self, rows: int) -> Table:
+        """The first rows."""
+        return Table(self.dense[:rows], self.trees[:rows], self.categories, _safe_indexing(self.given, slice(0, rows)))
+
+
+@dataclass(frozen=True)
+class Folds:
+    """What every model of a portfolio is fitted on: the same rows, held out in the same folds.
+
+    Attributes:
+        table: The rows.
+        codes: Class codes (n,), or 0/1 (n, labels).
+        weight: Weights for training (n,): sample weights times class weights.
+        plain_weight: Sample weights alone (n,).
+        splits: Training and validation rows of each fold; without validation rows nothing is held out.
+        metric: The metric.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        labels: Class (or label) names.
+        seed: Seed of everything random; no global seed is changed.
+        shares: Class shares (d,), where they are not those of the rows at hand.
+    """
+
+    table: Table
+    codes: NDArray[np.int64]
+    weight: NDArray[np.float32]
+    plain_weight: NDArray[np.float32]
+    splits: Sequence[Split]
+    metric: Metric
+    task: Task
+    labels: tuple[Hashable, ...]
+    seed: int
+    shares: Tensor | None = None
+
+    @property
+    def held_out(self) -> bool:
+        """Whether any row is held out."""
+        return any(len(split.validation) for split in self.splits)
+
+
 class TrainingData(NamedTuple):
     """Rows as tensors on one device."""
 
@@ -235,9 +306,14 @@ class TrainingData(NamedTuple):
     target: Tensor  # class codes (n,), or 0/1 (n, labels)
     weight: Tensor  # (n,): sample weights times class weights
 
-    def to(self, device: torch.device) -> TrainingData:
-        """The same rows on a device."""
-        return TrainingData(*(part.to(device) for part in self))
+    def shares(self, task: Task, classes: int) -> Tensor:
+        """Weighted class shares (d,), or (L, 2) of negatives and positives."""
+        weight, target = self.weight.double().cpu(), self.target.cpu()
+        if task == "multilabel":
+            positive = (target * weight[:, None]).sum(dim=0) / weight.sum()
+            return torch.stack([1 - positive, positive], dim=-1).float()
+        counts = torch.zeros(classes, dtype=torch.float64).index_add(0, target, weight)
+        return (counts / counts.sum()).float()
 
 
 def take_rows(rows: Tensor, index: Tensor) -> Tensor:

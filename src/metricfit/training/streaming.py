@@ -25,7 +25,7 @@ from metricfit.inputs import Task
 from metricfit.metrics import resolve
 from metricfit.processes import agreed, is_first_process, join_processes
 from metricfit.training import loop
-from metricfit.training.rows import BatchOrder, Split, TrainingData
+from metricfit.training.rows import BatchOrder, Folds, Split, Table, TrainingData
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
@@ -90,13 +90,14 @@ def fit_shards(
     classifier.choices_ = [*([Choice("metric", meant)] if meant else []), Choice("rows", how)]
     classifier.choices_ += columns_in_words(stream.preprocessor)
     buffers = stream.buffers(rows)
-    data = _joined(stream.tensors(held), next(buffers))
+    dense, codes, weight = (part.numpy() for part in _joined(stream.tensors(held), next(buffers)))
     split = Split(np.arange(len(held), len(held) + rows), np.arange(len(held)))
     counts = torch.tensor(list(stream.counts.values()), dtype=torch.float64)
-    shares = (counts / counts.sum()).float()
-    problem = loop.Problem(data, [split], classifier.metric_, stream.task, stream.labels, shares)
-    trainer = _StreamTrainer(problem, recipe, seed, loop.as_device(classifier.device))
-    trainer.take(buffers, max(1, round(passes * (stream.rows - len(held)) / rows)))
+    shares, table = (counts / counts.sum()).float(), Table.of_numbers(dense)
+    known = ([split], classifier.metric_, stream.task, stream.labels, seed, shares)
+    folds = Folds(table, codes, weight, weight, *known)
+    trainer = _StreamTrainer(folds, recipe, device=loop.as_device(classifier.device))
+    trainer.take(buffers, max(1, round(passes * (stream.rows - len(held)) / rows)), len(held))
     shown = classifier.verbose and is_first_process()
     with loop.progress_bar(shown, f"{recipe.name} ({classifier.metric_})") as bar:
 
@@ -104,7 +105,7 @@ def fit_shards(
             bar(event.record.epoch, event.epochs, f"{event.record.hard_metric:.3f}")
 
         result = trainer.run([show, *loop.callback_list(classifier.callbacks)])
-    classifier._keep_network(problem, result)
+    classifier._keep_network(folds, result)
     return classifier
 
 
@@ -211,9 +212,9 @@ class _Stream:
 class _StreamTrainer(loop.Trainer):
     """A trainer whose training rows are replaced by the next buffer before every epoch."""
 
-    def take(self, buffers: Iterator[TrainingData], epochs: int) -> None:
-        """Train on so many buffers."""
-        self.buffers, self.epochs, self.first = buffers, epochs, len(self.problem.splits[0].validation)
+    def take(self, buffers: Iterator[TrainingData], epochs: int, first: int) -> None:
+        """Train on so many buffers, which come after the first rows."""
+        self.buffers, self.epochs, self.first = buffers, epochs, first
         steps = self.batches.steps
         # The recipe's horizon is meant for small tables, of which three epochs are a small part of training.
         self.average_over(min(self.recipe.averaging * steps, epochs * steps / 10))
