@@ -269,9 +269,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         callback_list(self.callbacks)
         complete = recipe.complete()
         if complete.rule == "tuned" and self.metric_.judges_scores:
-            raise ValueError(
-                f"rule: {self.metric_} judges scores, so there is no decision to tune for it; use rule='argmax'."
-            )
+            why = f"{self.metric_} judges scores, so there is no decision to tune for it"
+            raise ValueError(f"rule: {why}; use rule='argmax'.")
         return complete
 
     def _split(self, target: Target, groups: ArrayLike | None, seed: int) -> tuple[list[Split], str]:
@@ -353,9 +352,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.choices_.append(Choice("models", why, ("time_limit",)))
         last = fitted[-1]
         if last.name == "network_ce" and isinstance(last, NetworkModel) and not last.complete:
-            after = f"after {len(last.result.history)} epochs, so the comparison with it is not fair"
-            why = f"training of the cross-entropy baseline was interrupted {after}"
-            self.choices_.append(Choice("baseline", why))
+            after = f"interrupted after {len(last.result.history)} epochs, so the comparison with it is not fair"
+            self.choices_.append(Choice("baseline", f"training of the cross-entropy baseline was {after}"))
 
     def _is_plain_cross_entropy(self, names: Sequence[str]) -> bool:
         recipe = self.recipe_

@@ -34,11 +34,7 @@ def join_processes() -> Any:
 
 
 def is_first_process() -> bool:
-    """Whether this process is the one that writes and prints: the first, or the only one.
-
-    >>> is_first_process()
-    True
-    """
+    """Whether this process is the one that writes and prints: the first, or the only one."""
     return group_of("auto", training=True) is None or distributed.get_rank() == 0
 
 
@@ -58,11 +54,7 @@ def agreed(value: Tensor, group: Any) -> Tensor:
 
 
 def share_of_batch(size: int, group: Any) -> slice:
-    """The part of a batch of so many samples that this process takes; sizes differ by one at most.
-
-    >>> share_of_batch(10, None)
-    slice(0, 10, None)
-    """
+    """The part of a batch of so many samples that this process takes; sizes differ by one at most."""
     if group is None:
         return slice(0, size)
     rank, processes = distributed.get_rank(group), distributed.get_world_size(group)

@@ -82,21 +82,16 @@ def names_of(models: Any) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     known = ("network", "network_ce", "forest", "extra_trees", "boosting", *BOOSTING_LIBRARIES)
     for model in given:
-        if isinstance(model, str):
-            if model not in known:
-                raise ValueError(
-                    f"models: expected 'auto', one or several of {', '.join(known)}, or scikit-learn classifiers, got "
-                    f"{model!r}."
-                )
-            name = model
-        else:
-            name = type(model).__name__.lower()
-        taken = [other for other, _ in found]
-        if name in taken and isinstance(model, str):
-            raise ValueError(f"models: {name!r} is given twice; leave one out.")
+        named, taken = isinstance(model, str), [other for other, _ in found]
+        if named and model not in known:
+            expected = f"'auto', one or several of {', '.join(known)}, or scikit-learn classifiers"
+            raise ValueError(f"models: expected {expected}, got {model!r}.")
+        if named and model in taken:
+            raise ValueError(f"models: {model!r} is given twice; leave one out.")
+        name = model if named else type(model).__name__.lower()
         while name in taken:
             name += "_2"
-        found.append((name, None if isinstance(model, str) else model))
+        found.append((name, None if named else model))
     if not found:
         raise ValueError("models: expected at least one model, got none.")
     # The cheap ones first, whatever the order they are named in; one's own and the libraries' before the networks.

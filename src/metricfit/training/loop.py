@@ -8,7 +8,8 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,8 +57,7 @@ class EpochRecord(NamedTuple):
     seconds: float
 
 
-@dataclass(frozen=True)
-class EpochEnd:
+class EpochEnd(NamedTuple):
     """What a callback gets.
 
     Attributes:
@@ -92,8 +92,7 @@ def callback_list(callbacks: Any) -> list[Callback]:
     return found
 
 
-@dataclass(frozen=True)
-class TrainingResult:
+class TrainingResult(NamedTuple):
     """A trained ensemble.
 
     Attributes:
@@ -324,29 +323,22 @@ def learning_rate_at(step: int, steps: int, recipe: Recipe) -> float:
     return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * share))
 
 
-class _OneTemperature:
-    """One member's entry of the objective's temperatures, for an annealer."""
-
-    def __init__(self, objective: MemberObjective, member: int) -> None:
-        self.objective, self.member, self.temperature = objective, member, objective.recipe.temperature
-
-    def set_temperature(self, temperature: float) -> None:
-        self.objective.temperature[self.member] = temperature
-
-
 class Stopping:
     """Annealing and early stopping of each member by itself, as the recipe says."""
 
     def __init__(self, recipe: Recipe, objective: MemberObjective) -> None:
-        members, self.recipe = range(objective.members), recipe
-        self.active = torch.ones(len(members), dtype=torch.bool)
-        self.waited = torch.zeros(len(members), dtype=torch.long)
-        self.best = torch.full((len(members),), -math.inf, dtype=torch.float64)
+        self.recipe, members = recipe, objective.members
+        self.active = torch.ones(members, dtype=torch.bool)
+        self.waited = torch.zeros(members, dtype=torch.long)
+        self.best = torch.full((members,), -math.inf, dtype=torch.float64)
         options: dict[str, Any] = {"mode": "epoch"}
         if recipe.annealing == "plateau":
             options = {part: getattr(recipe, part) for part in ("patience", "min_delta", "max_fruitless")}
-        cooled = [_OneTemperature(objective, k) for k in members] if recipe.annealing != "none" else []
-        self.annealers = [TemperatureAnnealer(each, factor=recipe.cooling, **options) for each in cooled]
+        self.annealers = []
+        for k in range(members) if recipe.annealing != "none" else ():
+            cool = partial(objective.temperature.__setitem__, k)  # one member's entry of the temperatures
+            one = SimpleNamespace(temperature=recipe.temperature, set_temperature=cool)
+            self.annealers.append(TemperatureAnnealer(one, factor=recipe.cooling, **options))
 
     def epoch_ended(self) -> None:
         """Cool once per epoch, where the recipe says so."""
@@ -415,13 +407,7 @@ Progress = Callable[[int, int, str], None]
 
 @contextlib.contextmanager
 def progress_bar(enabled: bool, label: str, console: Console | None = None) -> Iterator[Progress]:
-    """A progress bar on stderr, as a function to call; silent when stderr is not a terminal.
-
-    Args:
-        enabled: Whether to show anything at all.
-        label: What is being fitted.
-        console: Where to write, stderr by default.
-    """
+    """A progress bar on stderr, or another console, as a function to call; silent where that is not a terminal."""
     console = console or Console(stderr=True)
     if not enabled or not console.is_terminal:
         yield lambda done, total, value: None

@@ -173,23 +173,16 @@ class StackedNetworks(nn.Module):
 def build_network(
     recipe: Recipe, members: int, in_features: int, out_features: int, *, seed: int
 ) -> MemberMLP | StackedNetworks:
-    """The network of an ensemble.
+    """The network of an ensemble, as a complete recipe says; no global seed is changed.
 
-    Args:
-        recipe: Complete. Its ``network`` is ``"mlp"``, ``"linear"``, a module (copied for each member, its parameters
-            started anew where it can), or a factory ``(in_features, out_features) -> module``.
-        members: Ensemble members.
-        in_features: Inputs.
-        out_features: Logits.
-        seed: Seed of the starting weights; no global seed is changed.
+    Its ``network`` is ``"mlp"``, ``"linear"``, a module (copied for each member, its parameters started anew where it
+    can), or a factory ``(in_features, out_features) -> module``.
     """
     network = recipe.network
     if isinstance(network, str):
         if network not in ("mlp", "linear"):
-            raise ValueError(
-                f"network: expected 'mlp', 'linear', a module or a factory (in_features, out_features) -> module, "
-                f"got {network!r}."
-            )
+            known = "'mlp', 'linear', a module or a factory (in_features, out_features) -> module"
+            raise ValueError(f"network: expected {known}, got {network!r}.")
         sizes = recipe.hidden_sizes if network == "mlp" else ()
         generator = torch.Generator().manual_seed(seed)
         return MemberMLP(members, in_features, out_features, sizes, recipe.dropout, generator=generator)

@@ -105,12 +105,9 @@ def group_codes(groups: ArrayLike, rows: int) -> Rows:
     names = np.asarray(groups)
     if names.shape != (rows,):
         raise ValueError(f"groups: expected one group per row, shape ({rows},), got {names.shape}.")
-    missing = int(pd.isna(names).sum())
-    if missing:
-        raise ValueError(
-            f"groups: expected a group for every row, got {missing} of {rows} without one (None or NaN); drop these "
-            "rows or name a group for each."
-        )
+    if missing := int(pd.isna(names).sum()):
+        without = f"{missing} of {rows} without one (None or NaN); drop these rows or name a group for each"
+        raise ValueError(f"groups: expected a group for every row, got {without}.")
     codes, _ = pd.factorize(names, sort=True)
     return codes.astype(np.intp)
 
@@ -338,9 +335,7 @@ class BatchOrder:
     [4, 4, 4]
     """
 
-    def __init__(
-        self, rows: Sequence[NDArray[np.intp]], batch_size: int, *, stratum: NDArray[np.intp] | None = None
-    ) -> None:
+    def __init__(self, rows: Sequence[Rows], batch_size: int, *, stratum: Rows | None = None) -> None:
         longest = max(len(r) for r in rows)
         self.steps = -(-longest // batch_size)
         self.batch_size = -(-longest // self.steps)
@@ -349,18 +344,15 @@ class BatchOrder:
     def epoch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Index tensors (members, batch_size), one per step."""
         length = self.steps * self.batch_size
-        orders = []
-        for member in self._members:
-            order = member.draw(generator)
-            repeats = -(-length // len(order))
-            orders.append((order.repeat(repeats) if repeats > 1 else order)[:length])
-        return torch.stack(orders).reshape(-1, self.steps, self.batch_size).unbind(dim=1)
+        orders = [member.draw(generator) for member in self._members]
+        filled = [order.repeat(-(-length // len(order)))[:length] for order in orders]
+        return torch.stack(filled).reshape(-1, self.steps, self.batch_size).unbind(dim=1)
 
 
 class _MemberOrder:
     """The rows of one member, and how their classes interleave."""
 
-    def __init__(self, rows: NDArray[np.intp], stratum: NDArray[np.intp] | None) -> None:
+    def __init__(self, rows: Rows, stratum: Rows | None) -> None:
         if stratum is None:
             self.blocks, self.slots = [torch.from_numpy(rows)], None
             return
