@@ -100,9 +100,9 @@ def test_the_kept_weights_are_those_of_the_best_checkpoint():
     values = []
     with torch.no_grad():
         for k, split in enumerate(prob.splits):
-            rows = torch.from_numpy(split.validation)
-            predicted = result.network(prob.data.features[rows])[k].argmax(dim=1).numpy()
-            values.append(prob.metric.score(prob.data.target[rows].numpy(), predicted))
+            features = torch.from_numpy(prob.table.dense[split.validation])
+            predicted = result.network(features)[k].argmax(dim=1).numpy()
+            values.append(prob.metric.score(prob.codes[split.validation], predicted))
     assert np.mean(values) >= frame["hard_metric"].max() - 1e-9
 
 
