@@ -175,7 +175,10 @@ def option(help: str, metavar: str, panel: str | None = None, default: Any = Fal
 
 
 Data = Annotated[
-    str, typer.Argument(metavar="DATA", help="A CSV, CSV.gz or Parquet file; - for standard input.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="DATA", help="A CSV, JSON Lines, Parquet or Excel file; - for standard input.", show_default=False
+    ),
 ]
 Model = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model folder that 'metricfit train' wrote.", show_default=False)

@@ -25,6 +25,9 @@ def command(
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Probabilities before the decision rule is folded in.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
+    escape: Annotated[
+        bool, typer.Option("--escape", help="Put ' before CSV text that a spreadsheet would run as a formula.")
+    ] = False,
     separator: opt.Separator = None,
     encoding: opt.Encoding = None,
     json: Annotated[
@@ -49,7 +52,7 @@ def command(
     loaded = open_model(model)
     file = open_table(data, separator=separator, encoding=encoding)
     count = 0
-    with writer(out, lines=json) as write:
+    with writer(out, lines=json, escape=escape) as write:
         for frame in loaded.predictions(file, keep=opt.columns_of(keep, file.columns), raw=raw):
             count += len(frame)
             write(frame)
