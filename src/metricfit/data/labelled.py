@@ -372,7 +372,7 @@ def _shares(names: Sequence[Any], shares: NDArray[np.float64]) -> str:
 
 def indicators_of_rows(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """0/1 columns of the rows that have a value in each of them (present, columns), and which rows these are."""
-    expected = "0 or 1 (or false and true, no and yes), as one of several target columns"
+    expected = "0 or 1, as one of several target columns (or false and true, no and yes)"
     columns = np.stack([_matched(rows, name, _INDICATORS, expected) for name in names], axis=1)
     present = np.asarray(~pd.isna(columns).any(axis=1))
     return columns[present].astype(np.int64), present

@@ -36,7 +36,7 @@ from metricfit.choices import Choice
 from metricfit.data import GAPS, BadArgumentError, ColumnFormat, LabelledTable, TableFile
 from metricfit.files import written_whole
 from metricfit.store.contents import load_described
-from metricfit.store.folder import ModelFolderError
+from metricfit.store.folder import ModelFolderError, refused
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
@@ -65,11 +65,6 @@ class SavedModel:
     missing: tuple[str, ...]
 
     @property
-    def gaps(self) -> tuple[str, ...]:
-        """Texts that stand for a missing value."""
-        return (*GAPS, *self.missing)
-
-    @property
     def notes(self) -> dict[str, Any]:
         """What the run that trained it noted."""
         return dict(self.description["notes"])
@@ -86,7 +81,7 @@ class SavedModel:
         """The rows of a file that have a label, read as the rows of training were.
 
         Args:
-            data: A CSV, CSV.gz or Parquet file; ``-`` for standard input.
+            data: A file as for :func:`metricfit.data.read_table`; ``-`` for standard input.
             target: The columns of the true labels; those of training if empty.
             weight: The column of weights.
             reading: ``separator`` and ``encoding`` of a CSV file.
@@ -109,7 +104,9 @@ class SavedModel:
     def probabilities(self, data: str | TableFile, **reading: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Probabilities (rows, classes) of a file's rows before the decision rule; the file needs no labels."""
         file = self._opened(data, **reading)
-        parts = [self.classifier.predict_raw_proba(X) for X, _ in file.frames(self.formats, gaps=self.gaps)]
+        parts = [
+            self.classifier.predict_raw_proba(X) for X, _ in file.frames(self.formats, gaps=(*GAPS, *self.missing))
+        ]
         return np.concatenate(parts) if parts else np.empty((0, len(self.classifier.classes_)))
 
     def predictions(
@@ -132,7 +129,7 @@ class SavedModel:
         if clash := [name for name in keep if name in (*decided, *probable)]:
             raise BadArgumentError("keep", f"{clash[0]!r} is the name of a result; rename the column.")
         frame = None
-        for X, rows in file.frames(self.formats, keep, self.gaps):
+        for X, rows in file.frames(self.formats, keep, (*GAPS, *self.missing)):
             proba = classifier.predict_raw_proba(X)
             folded = proba if rule.kind == "argmax" else rule.fold(proba)
             found = {name: rows.column(name).to_pandas() for name in keep}
@@ -183,13 +180,14 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
     """
     path = Path(folder)
     classifier, description = load_described(path)
-    given, preprocessor = description["notes"].get("input", {}), classifier.preprocessor_
-    formats = preprocessor.formats_ if isinstance(preprocessor, tables.TablePreprocessor) else {}
-    if "formats" in given:
-        formats = {name: ColumnFormat(**how) for name, how in given["formats"].items()}
-    names = description["columns"]["names"] or ()
-    used = {name: formats.get(name, ColumnFormat("number")) for name in names}
-    return SavedModel(path, classifier, description, used, tuple(given.get("missing", ())))
+    with refused(path):
+        given, preprocessor = description["notes"].get("input", {}), classifier.preprocessor_
+        formats = preprocessor.formats_ if isinstance(preprocessor, tables.TablePreprocessor) else {}
+        if "formats" in given:
+            formats = {name: ColumnFormat(**how) for name, how in given["formats"].items()}
+        names = description["columns"]["names"] or ()
+        used = {name: formats.get(name, ColumnFormat("number")) for name in names}
+        return SavedModel(path, classifier, description, used, tuple(map(str, given.get("missing", ()))))
 
 
 @contextmanager
