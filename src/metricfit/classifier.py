@@ -18,10 +18,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from metricfit.assess.verdicts import PLAIN, TUNED
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
-from metricfit.data.preprocessing import as_dense, columns_in_words, matches_names, warn_of_unused
+from metricfit.data.preprocessing import as_dense, column_choices, matches_names
 from metricfit.decisions.rules import DecisionRule
 from metricfit.ensemble import PORTFOLIO, judge, mean_of
-from metricfit.labels import Target, check_two_dimensions, combined_weights, read_target, read_truth, row_count
+from metricfit.labels import Target, combined_weights, read_target, read_truth, row_count
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.models import EstimatorModel, Folds, Model, NetworkModel, Table, fit_models, names_of
 from metricfit.processes import agreed, is_first_process, join_processes
@@ -180,7 +180,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = self._fit_table(X, target, seed)
         folds = Folds(table, target.codes, weight, plain_weight, splits, self.metric_, target.task, target.labels, seed)
         self.choices_ = [Choice("metric", meant)] if meant else []
-        self.choices_ += [Choice("folds", why), *columns_in_words(self.preprocessor_)]
+        self.choices_ += [Choice("folds", why), *column_choices(self.preprocessor_)]
         models = self._build(names, folds, fixed)
         fitted = fit_models(models, folds, self.time_limit, show=self.verbose and is_first_process())
         self._note_missing(models, fitted)
@@ -197,6 +197,15 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "models_")
         table = self._table(X)
         return mean_of({name: model.predict(table) for name, model in self.models_.items()}, self.weights_)
+
+    def predict_calibrated_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities that can be trusted: the raw ones, calibrated on ``held_out_``."""
+        proba = self.predict_raw_proba(X)
+        if self.held_out_ is None:
+            raise ValueError(
+                "predict_calibrated_proba: needs held-out rows, and no rows were held out; bring more rows."
+            )
+        return self.held_out_.calibration.apply(proba)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (n,), or 0/1 indicators (n, labels)."""
@@ -292,11 +301,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             self.preprocessor_ = clone(self.preprocess)
         dense = X if self.preprocessor_ is None else self.preprocessor_.fit_transform(X, target.truth)
-        warn_of_unused(self.preprocessor_, stacklevel=3)
         return self._forms(X, dense)
 
     def _table(self, X: Any) -> Table:
-        check_two_dimensions(X)
+        row_count(X)
         if not hasattr(X, "columns") or not matches_names(self.preprocessor_):
             validate_data(self, X, reset=False, skip_check_array=True)
         made = self._forms(X, X if self.preprocessor_ is None else self.preprocessor_.transform(X))

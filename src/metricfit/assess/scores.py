@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from metricfit.decisions.calibration import Calibration, calibrate
 from metricfit.decisions.rules import DecisionRule, argmax_rule
 from metricfit.labels import as_label_array, encode_labels
 
@@ -70,6 +72,12 @@ class HeldOutScores:
         """Arg max of the baseline; one half for labels."""
         plain = argmax_rule(self.truth, range(self.proba.shape[1]))
         return None if self.baseline is None else plain.decide(self.baseline)
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """What makes the model's probabilities fit the truth of these rows."""
+        classes = None if self.truth.ndim == 2 else range(self.proba.shape[1])
+        return calibrate(self.truth, self.proba, sample_weight=self.weight, labels=classes)
 
     def take(self, rows: NDArray[Any]) -> HeldOutScores:
         """Some of the rows."""

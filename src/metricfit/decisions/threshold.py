@@ -15,6 +15,7 @@ from torch import Tensor
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import problem
 from metricfit.decisions.belief import check_belief, mixed_labels
+from metricfit.decisions.money import TotalGain, gain_table
 from metricfit.decisions.problem import ConstraintLike, Goal, InfeasibleError, Samples, goal_of, values_of
 from metricfit.decisions.rules import BestRule, DecisionRule, argmax_rule, bayes_rule
 from metricfit.metrics import ExpectedCost, Metric, MetricLike
@@ -41,18 +42,27 @@ class Sweep:
         tp: True positives at the k + 1 cut-offs.
         fp: False positives at the k + 1 cut-offs.
         classes: The negative and the positive class.
-        believed: The same cut-offs counted by labels mixed with beliefs, for the objective; constraints see labels.
+        seen: The 2 x 2 counts (k + 1, 2, 2) that the objective sees, where they are others than those of the labels:
+            labels mixed with beliefs, or money. Constraints see the labels.
     """
 
     scores: NDArray[Any]
     tp: NDArray[np.float64]
     fp: NDArray[np.float64]
     classes: tuple[Any, ...] | None = None
-    believed: Sweep | None = None
+    seen: Tensor | None = None
 
     @classmethod
-    def of(cls, samples: Samples, believed: NDArray[np.float64] | None = None) -> Sweep:
-        """Sort once, then add up from the highest score down; ``believed``: how positive each sample is, 0 to 1."""
+    def of(
+        cls, samples: Samples, believed: NDArray[np.float64] | None = None, worth: NDArray[np.float64] | None = None
+    ) -> Sweep:
+        """Sort once, then add up from the highest score down.
+
+        Args:
+            samples: The samples.
+            believed: How positive each sample is for the objective, 0 to 1.
+            worth: What each sample is worth to the objective by truth and decision, (n, 2, 2).
+        """
         order = np.argsort(samples.score)[::-1]
         ranked = samples.score[order]
         last_of_tie = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked) - 1)
@@ -60,17 +70,21 @@ class Sweep:
         del ranked
         weight = None if samples.weight is None else samples.weight[order]
 
-        def added(hit: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            if weight is None and hit.dtype == bool:
-                tp = np.cumsum(hit, dtype=np.float64)[last_of_tie]
-                fp = (last_of_tie + 1) - tp
-            else:
-                ones = 1.0 if weight is None else weight
-                tp, fp = np.cumsum(hit * ones)[last_of_tie], np.cumsum((1 - hit) * ones)[last_of_tie]
-            return np.append(0.0, tp), np.append(0.0, fp)
+        def added(values: NDArray[Any]) -> NDArray[np.float64]:
+            values = values if weight is None else (values.T * weight).T
+            return np.asarray(np.cumsum(values, axis=0, dtype=np.float64)[last_of_tie])
 
-        sweep = cls(distinct, *added(samples.target[order]), samples.classes)
-        return sweep if believed is None else replace(sweep, believed=cls(distinct, *added(believed[order])))
+        hit = samples.target[order]
+        tp = added(hit)
+        fp = last_of_tie + 1 - tp if weight is None else added(~hit)
+        sweep = cls(distinct, np.append(0.0, tp), np.append(0.0, fp), samples.classes)
+        if believed is None and worth is None:
+            return sweep
+        share = hit if believed is None else believed[order]
+        cells = np.stack([1 - share, share], axis=1)[:, :, None] * (np.ones((2, 2)) if worth is None else worth[order])
+        seen = np.concatenate([np.zeros((1, 2, 2)), added(cells)])
+        seen[..., 0] = seen[-1, :, 0] - seen[..., 0]  # what is not called positive
+        return replace(sweep, seen=torch.from_numpy(seen))
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -82,7 +96,7 @@ class Sweep:
     def views(self, start: int, stop: int) -> Tensor:
         """The counts that constraints see, then those that the objective sees, shape (1 or 2, cut-offs, 2, 2)."""
         seen = self.counts(start, stop)
-        return seen[None] if self.believed is None else torch.stack([seen, self.believed.counts(start, stop)])
+        return seen[None] if self.seen is None else torch.stack([seen, self.seen[start:stop]])
 
     def cells(self, tp: NDArray[np.float64], fp: NDArray[np.float64]) -> Tensor:
         """True and false positives as 2 x 2 counts, given all positives and negatives of this sweep."""
@@ -170,8 +184,9 @@ def _just_above(scores: NDArray[Any]) -> NDArray[Any]:
 def best_threshold(
     y_true: ArrayLike,
     score: ArrayLike,
-    metric: MetricLike,
+    metric: MetricLike | None = None,
     *,
+    gain: Sequence[ArrayLike] | None = None,
     subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
     confidence: float | None = None,
     sample_weight: ArrayLike | None = None,
@@ -179,7 +194,7 @@ def best_threshold(
     pos_label: Hashable | None = None,
     belief: float = 0.0,
 ) -> BestRule:
-    """The cut-off with the best value of ``metric`` among *all* distinct ones, in O(n log n).
+    """The cut-off with the best value of ``metric``, or the highest ``gain``, among *all* distinct ones, in O(n log n).
 
     Equal values go to the cut-off with more correct decisions.
 
@@ -187,6 +202,8 @@ def best_threshold(
         y_true: Labels of two classes, shape (n,).
         score: Any score that rises with the positive class, shape (n,): a probability, a logit, a vote.
         metric: A name, an expression, a spec with ``subject to``, a metric or a function of the confusion matrix.
+        gain: In place of a metric, what a true positive, a false positive, a false negative and a true negative are
+            worth: four numbers or arrays (n,), where a cost is a negative gain. The value is then the total.
         subject_to: Constraints, such as ``"recall[1] >= 0.9"``; they add to those of ``metric``.
         confidence: If given, the constraints hold on new data from the same source with this probability. It
             speaks of recall, specificity, precision, npv, fpr, fnr and predicted_share of a class.
@@ -207,11 +224,17 @@ def best_threshold(
     ...     [0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], "recall subject to precision >= 1"
     ... ).threshold
     0.5
+    >>> amount = np.array([10, 20, 30, 40, 50, 60])
+    >>> best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], gain=(amount - 5, -5, -amount, 0)).value
+    120.0
     """
-    goal = goal_of(metric, subject_to)
+    if (metric is None) == (gain is None):
+        raise TypeError("metric: expected either a metric or gain=(tp, fp, fn, tn), got both or neither.")
+    goal = goal_of(TotalGain() if metric is None else metric, subject_to)
     check_belief(belief)
     samples = problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
-    sweep = Sweep.of(samples, mixed_labels(samples, belief))
+    worth = None if gain is None else gain_table(gain, len(samples.target))
+    sweep = Sweep.of(samples, mixed_labels(samples, belief), worth)
     allowed, promise = None, None
     if confidence is not None:
         from metricfit.decisions.confidence import certify_cuts, check_confidence
@@ -222,8 +245,14 @@ def best_threshold(
     cm = sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0])
     threshold = sweep.threshold(cut.index, low=promise is not None)
     rule = DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec)
-    promises = () if promise is None else promise(cut.index)
-    return BestRule.of(rule, goal, cm, promises, confidence=confidence, cutoffs=len(sweep))
+    found = BestRule.of(
+        rule, goal, cm, () if promise is None else promise(cut.index), confidence=confidence, cutoffs=len(sweep)
+    )
+    if worth is None:
+        return found
+    right, called = samples.target.astype(int), samples.score >= np.asarray(threshold, dtype=samples.score.dtype)
+    rows = worth[np.arange(len(worth)), right, called.astype(int)]
+    return replace(found, value=float(rows.sum() if samples.weight is None else rows @ samples.weight))
 
 
 def feasible_cut(sweep: Sweep, goal: Goal, allowed: NDArray[np.bool_] | None = None) -> Cut:
@@ -240,7 +269,7 @@ def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what:
     """The error that says how far each constraint can be met."""
 
     def best(aim: Goal) -> float | None:
-        cut = best_cut(replace(sweep, believed=None), aim, wrap=wrap)
+        cut = best_cut(replace(sweep, seen=None), aim, wrap=wrap)
         return None if cut is None or cut.violation > 0 else cut.gain if aim.maximise else -cut.gain
 
     return goal.infeasible(goal.reachable(best), what)
@@ -315,8 +344,9 @@ def score_sweep(
 def best_rule(
     y_true: ArrayLike,
     proba: ArrayLike,
-    metric: MetricLike,
+    metric: MetricLike | None = None,
     *,
+    gain: Sequence[ArrayLike] | None = None,
     subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
     confidence: float | None = None,
     sample_weight: ArrayLike | None = None,
@@ -331,6 +361,7 @@ def best_rule(
         y_true: Labels (n,), or a 0/1 array (n, labels).
         proba: Probabilities (n,) of the second class, (n, classes) or (n, labels).
         metric: As for :func:`best_threshold`, like all that is not named here.
+        gain: In place of a metric, for two classes: what each of the four outcomes is worth.
         subject_to: Constraints.
         confidence: Of the constraints.
         sample_weight: Weights.
@@ -347,14 +378,15 @@ def best_rule(
         "subject_to": subject_to, "confidence": confidence, "sample_weight": sample_weight, "labels": labels,
         "belief": belief,
     }  # fmt: skip
-    if np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,)):
-        from metricfit.decisions.coordinates import best_label_thresholds
+    several = np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,))
+    if not several and (p.ndim == 1 or p.shape[1] == 2):
+        return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, gain=gain, **given)
+    if metric is None or gain is not None:
+        raise TypeError("gain: is for two classes; give a metric, such as 'cost:matrix=[[0,1,2],[5,0,1],[9,3,0]]'.")
+    from metricfit.decisions.coordinates import best_label_thresholds, best_offsets
 
+    if several:
         return best_label_thresholds(y_true, p, metric, random_state=random_state, **given)
-    if p.ndim == 1 or p.shape[1] == 2:
-        return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, **given)
-    from metricfit.decisions.coordinates import best_offsets
-
     found = best_offsets(y_true, p, metric, regularisation=regularisation, random_state=random_state, **given)
     goal = goal_of(metric, subject_to)
     if isinstance(goal.metric, ExpectedCost) and not goal.constraints:

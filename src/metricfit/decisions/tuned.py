@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, has_fit_parameter
 
+from metricfit.decisions.calibration import Calibration, calibrate
 from metricfit.decisions.problem import ConstraintLike
 from metricfit.decisions.threshold import best_rule
 from metricfit.labels import read_target
@@ -35,7 +37,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     The estimator's probabilities for samples that it was not fitted on (by cross-validation) choose the rule: a
     threshold for two classes, class offsets for more, one threshold per label for multi-label targets. The estimator is
     then fitted on everything. ``predict_proba`` has the rule folded in, so that its arg max is ``predict``;
-    ``predict_raw_proba`` gives the estimator's own probabilities.
+    ``predict_raw_proba`` gives the estimator's own probabilities, ``predict_calibrated_proba`` calibrated ones.
 
     Args:
         estimator: Any classifier with ``predict_proba`` or ``decision_function``; logistic regression by default.
@@ -89,13 +91,15 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.random_state = random_state
         self.belief = belief
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TunedRuleClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, gain: Any = None) -> TunedRuleClassifier:
         """Choose the rule on out-of-fold probabilities, then fit the estimator on everything.
 
         Args:
             X: Features, in whatever form the estimator takes.
             y: Labels (n,), or a 0/1 array (n, labels).
             sample_weight: Weights (n,), for the estimator and for the rule.
+            gain: In place of the metric, what a true positive, a false positive, a false negative and a true negative
+                are worth, numbers or arrays (n,); see :func:`best_threshold`. For two classes.
         """
         # Where this fit fails, the rule of an earlier one must not decide for the new estimator.
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -115,7 +119,9 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         else:
             rows, proba = self._out_of_fold(base, X, y, weight)
             self.estimator_ = _fitted(base, X, y, weight)
-        self._choose(y[rows], proba, None if weight is None else weight[rows])
+        self._held_out = y[rows], proba, None if weight is None else weight[rows]
+        worth = None if gain is None else [g if np.ndim(g) == 0 else np.asarray(g)[rows] for g in gain]
+        self._choose(*self._held_out, worth)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -141,6 +147,18 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """The estimator's own probabilities, (n, classes) or (n, labels)."""
         check_is_fitted(self, "rule_")
         return self._probabilities(self.estimator_, X)
+
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
+    def predict_calibrated_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities that can be trusted: the estimator's, calibrated on its out-of-fold ones (``calibration_``)."""
+        return self.calibration_.apply(self.predict_raw_proba(X))
+
+    @cached_property
+    def calibration_(self) -> Calibration:
+        """The calibration of the estimator's probabilities, made when it is first asked for."""
+        check_is_fitted(self, "rule_")
+        y, proba, weight = self._held_out
+        return calibrate(y, proba, sample_weight=weight, labels=None if self._labelwise else self.classes_.tolist())
 
     @property
     def n_features_in_(self) -> Any:
@@ -176,7 +194,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.classes_ = target.classes if fitted is None else np.asarray(fitted)
         return target.truth
 
-    def _choose(self, y: NDArray[Any], proba: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
+    def _choose(self, y: NDArray[Any], proba: NDArray[Any], weight: NDArray[Any] | None, gain: Any) -> None:
         order = None if self._labelwise else self.classes_.tolist()
         if order is not None and self.pos_label is not None:
             if len(order) != 2 or self.pos_label not in order:
@@ -186,8 +204,9 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             if self.pos_label == order[0]:
                 order, proba = order[::-1], proba[:, ::-1]
         self.search_ = best_rule(
-            y, proba, self.metric, subject_to=self.subject_to, confidence=self.confidence, sample_weight=weight,
-            labels=order, regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
+            y, proba, self.metric if gain is None else None, gain=gain, subject_to=self.subject_to,
+            confidence=self.confidence, sample_weight=weight, labels=order,
+            regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
         )  # fmt: skip
         self.rule_, self.value_ = self.search_.rule, self.search_.value
 

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from metricfit.choices import Choice
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
-from metricfit.data.preprocessing import columns_in_words, warn_of_unused
+from metricfit.data.preprocessing import column_choices
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, share_of_rows
 from metricfit.inputs import Task
 from metricfit.metrics import resolve
@@ -83,12 +83,11 @@ def fit_shards(
     classifier.classes_, classifier.task_, classifier.seed_ = stream.classes, stream.task, seed
     held = stream.draw(validation_rows, sample_rows)
     validate_data(classifier, held[stream.columns], skip_check_array=True)
-    warn_of_unused(stream.preprocessor, stacklevel=2)
     classifier.preprocessor_ = stream.preprocessor
     rows = min(buffer_rows, stream.rows - len(held))
     how = f"{stream.rows:,} rows were streamed through a buffer of {rows:,}; {len(held):,} random rows validated"
     classifier.choices_ = [*([Choice("metric", meant)] if meant else []), Choice("rows", how)]
-    classifier.choices_ += columns_in_words(stream.preprocessor)
+    classifier.choices_ += column_choices(stream.preprocessor)
     buffers = stream.buffers(rows)
     dense, codes, weight = (part.numpy() for part in _joined(stream.tensors(held), next(buffers)))
     split = Split(np.arange(len(held), len(held) + rows), np.arange(len(held)))
