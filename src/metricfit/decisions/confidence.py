@@ -64,7 +64,9 @@ def lower_bound(successes: float, trials: float, alpha: float) -> float:
     return float(beta.ppf(alpha, successes, trials - successes + 1))
 
 
-def check_confidence(confidence: float, constraints: Sequence[Constraint], weighted: bool) -> float:
+def check_confidence(
+    confidence: float, constraints: Sequence[Constraint], weighted: bool, *, at_any_prevalence: bool = False
+) -> float:
     """The error probability that ``confidence`` allows, after checking that a promise can be made at all."""
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
         raise ValueError(f"confidence: expected a number between 0 and 1, such as 0.95, got {confidence!r}.")
@@ -74,6 +76,12 @@ def check_confidence(confidence: float, constraints: Sequence[Constraint], weigh
         )
     if weighted:
         raise ValueError("sample_weight: a promise at a confidence needs unweighted samples; leave the weights out.")
+    mixed = [c for c in constraints if getattr(c.metric, "name", "") not in ("recall", "specificity", "fpr", "fnr")]
+    if at_any_prevalence and mixed:
+        raise ValueError(
+            f"confidence: {mixed[0]} depends on the prevalence, so it cannot be promised at another one; constrain "
+            "recall, specificity, fpr or fnr, or leave the confidence out."
+        )
     return 1 - confidence
 
 

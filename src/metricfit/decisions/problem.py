@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -52,6 +52,29 @@ class Samples:
         """Some of the samples."""
         weight = None if self.weight is None else self.weight[rows]
         return Samples(self.target[rows], self.score[rows], weight, self.classes)
+
+    def at_prevalence(self, prevalence: Any) -> Samples:
+        """The same samples, weighed so that the classes have these shares; the sum of the weights stays."""
+        codes, size = self.target.astype(np.intp), len(self.classes)
+        if isinstance(prevalence, Mapping):
+            if set(prevalence) != set(self.classes):
+                raise ValueError(f"prevalence: expected a share for each of {list(self.classes)}, got {prevalence}.")
+            prevalence = [prevalence[label] for label in self.classes]
+        try:
+            both = [1 - prevalence, prevalence] if isinstance(prevalence, Real) else prevalence
+            shares = np.asarray(both, dtype=np.float64)
+        except (TypeError, ValueError):
+            shares = np.empty(0)
+        if shares.shape != (size,) or not (shares >= 0).all() or not (shares < 1).all() or abs(shares.sum() - 1) > 1e-6:
+            raise ValueError(
+                f"prevalence: expected the share of each of the {size} classes, 1 in sum, or of two classes the second "
+                f"one's alone, between 0 and 1, got {prevalence!r}."
+            )
+        weight = np.ones(len(codes)) if self.weight is None else self.weight
+        now = np.bincount(codes, weight, minlength=size)
+        if lacking := [c for c, share, seen in zip(self.classes, shares, now, strict=True) if share and not seen]:
+            raise ValueError(f"prevalence: {lacking[0]!r} has no samples here, so nothing is known about it.")
+        return replace(self, weight=weight * (shares * now.sum() / np.where(now > 0, now, 1))[codes])
 
 
 def binary_samples(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -259,6 +259,7 @@ class BestRule:
         confidence: The confidence of the promises, if any.
         argmax_value: The metric of plain arg max, where the search was for class offsets.
         cutoffs: How many distinct cut-offs were compared, where the search was for one.
+        again: The same search at another prevalence, where it can be done; see :meth:`for_prevalence`.
     """
 
     rule: DecisionRule
@@ -268,6 +269,7 @@ class BestRule:
     confidence: float | None = None
     argmax_value: float | None = None
     cutoffs: int | None = None
+    again: Callable[[Any], BestRule] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -277,6 +279,26 @@ class BestRule:
         given = zip(goal.constraints, promises or (None,) * len(goal.constraints), strict=True)
         values = tuple(ConstraintValue(c, float(values_of(c.metric, cm)), promise) for c, promise in given)
         return cls(rule, float(values_of(goal.metric, cm)), cm, values, **more)
+
+    def for_prevalence(self, prevalence: float | ArrayLike | Mapping[Any, float]) -> BestRule:
+        """The best rule where the classes have other shares than here, and each class looks as it does here.
+
+        The samples of each class are weighed to the new shares, and the same search is done again. Value, confusion
+        matrix and constraints of the result are those at the new shares. With a confidence, constraints on recall,
+        specificity, fpr and fnr are promised as before: they do not depend on the shares.
+
+        Args:
+            prevalence: The new share of the second class; or one share per class, in order or by label. It can be
+                estimated from rows without labels: :func:`metricfit.assess.estimate_prevalence`.
+
+        >>> from metricfit.decisions import best_threshold
+        >>> best = best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], "f1")
+        >>> best.threshold, best.for_prevalence(0.05).threshold
+        (0.275, 0.5)
+        """
+        if self.again is None:
+            raise ValueError("for_prevalence: is for rules of classes that a search has found.")
+        return self.again(prevalence)
 
     @property
     def metric(self) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -234,25 +235,38 @@ def best_threshold(
     check_belief(belief)
     samples = problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
     worth = None if gain is None else gain_table(gain, len(samples.target))
-    sweep = Sweep.of(samples, mixed_labels(samples, belief), worth)
+    return _best_threshold(samples, goal, worth, belief, confidence)
+
+
+def _best_threshold(
+    samples: Samples,
+    goal: Goal,
+    worth: NDArray[np.float64] | None,
+    belief: float,
+    confidence: float | None,
+    prevalence: Any = None,
+) -> BestRule:
+    seen = samples if prevalence is None else samples.at_prevalence(prevalence)
+    sweep = Sweep.of(seen, mixed_labels(seen, belief), worth)
     allowed, promise = None, None
     if confidence is not None:
         from metricfit.decisions.confidence import certify_cuts, check_confidence
 
-        alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
-        allowed, promise = certify_cuts(sweep, goal.constraints, alpha)
+        at_any = prevalence is not None
+        alpha = check_confidence(confidence, goal.constraints, samples.weight is not None, at_any_prevalence=at_any)
+        allowed, promise = certify_cuts(Sweep.of(samples) if at_any else sweep, goal.constraints, alpha)
     cut = feasible_cut(sweep, goal, allowed)
     cm = sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0])
     threshold = sweep.threshold(cut.index, low=promise is not None)
     rule = DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec)
-    found = BestRule.of(
-        rule, goal, cm, () if promise is None else promise(cut.index), confidence=confidence, cutoffs=len(sweep)
-    )
+    promises = () if promise is None else promise(cut.index)
+    again = partial(_best_threshold, samples, goal, worth, belief, confidence)
+    found = BestRule.of(rule, goal, cm, promises, confidence=confidence, cutoffs=len(sweep), again=again)
     if worth is None:
         return found
-    right, called = samples.target.astype(int), samples.score >= np.asarray(threshold, dtype=samples.score.dtype)
-    rows = worth[np.arange(len(worth)), right, called.astype(int)]
-    return replace(found, value=float(rows.sum() if samples.weight is None else rows @ samples.weight))
+    called = (samples.score >= np.asarray(threshold, dtype=samples.score.dtype)).astype(int)
+    rows = worth[np.arange(len(worth)), samples.target.astype(int), called]
+    return replace(found, value=float(rows.sum() if seen.weight is None else rows @ seen.weight))
 
 
 def feasible_cut(sweep: Sweep, goal: Goal, allowed: NDArray[np.bool_] | None = None) -> Cut:
@@ -392,7 +406,7 @@ def best_rule(
     if isinstance(goal.metric, ExpectedCost) and not goal.constraints:
         rule = bayes_rule(goal.metric.matrix, found.rule.classes)
         cm = ConfusionMatrix.from_labels(y_true, rule.apply(p), labels=found.rule.classes, sample_weight=sample_weight)
-        by_costs = BestRule.of(rule, goal, cm, argmax_value=found.argmax_value)
+        by_costs = BestRule.of(rule, goal, cm, argmax_value=found.argmax_value, again=found.again)
         # Tuned offsets must beat what follows from the costs alone; on a tie, nothing was tuned.
         if by_costs.value <= found.value:
             return by_costs
