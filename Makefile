@@ -13,7 +13,7 @@ endif
 
 # Options of the benchmark suite, e.g. make bench-suite SUITE="--budget 30m --splits 3 --methods portfolio catboost".
 SUITE ?=
-SUITE_RUN := METRICFIT_AUTOGLUON=$(CURDIR)/$(VENV)/autogluon/bin/python OMP_NUM_THREADS=1 $(VENV)/bench/bin/python -m benchmarks.suite
+SUITE_RUN := METRICFIT_AUTOGLUON=$(abspath $(VENV))/autogluon/bin/python OMP_NUM_THREADS=1 $(VENV)/bench/bin/python -m benchmarks.suite
 
 # Options of the papers' experiments, e.g. make bench-papers PAPERS="--budget 2h --jobs 2".
 PAPERS ?=

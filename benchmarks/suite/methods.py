@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.suite.fits import Part, Prediction
 from metricfit import metrics
-from metricfit.ensemble import HeldOut, choose_ensemble, decided_by_others, decisions_of, mean_of
+from metricfit.ensemble import HeldOut, choose_ensemble, decided_by_others, mean_of
 
 __all__ = ["CANDIDATES", "METHODS", "PICK", "PORTFOLIO", "Method", "Scored", "needs", "scored", "title"]
 
@@ -120,7 +120,7 @@ def scored(method: str, metric: str, part: Part, made: dict[str, Prediction]) ->
     test = mean_of({name: one.test for name, one in made.items()}, chosen.weights)
     nested = decided_by_others(held, choose)[1]
     return Scored(
-        value(part.y_test, decisions_of(chosen.rule, test)),
+        value(part.y_test, chosen.rule.apply(test)),
         value(held.codes, nested),
         value(part.y_test, test.argmax(axis=1)),
     )

@@ -147,7 +147,8 @@ def _sentence(rows: pd.DataFrame) -> str:
     found = ranks(rows, main_methods(rows))
     mean, tables = found.mean(), len(found.splits)
     first = [f"{_place(mean[m], PORTFOLIO)} for {TITLES[m]}" for m in METRICS]
-    text = f"On {tables} tables that no choice was made on, `MetricClassifier` ranks {_listed(first, 'and')} among "
+    fresh = " that no choice was made on" if set(found.splits.index) <= set(names("claim")) else ""
+    text = f"On {tables} tables{fresh}, `MetricClassifier` ranks {_listed(first, 'and')} among "
     fewest, most = found.splits.min(), found.splits.max()
     span = f"{fewest} to {most} splits" if fewest < most else f"{most} split{'s' if most > 1 else ''}"
     text += f"{len(mean)} methods ({span} of each table)"

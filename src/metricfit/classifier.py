@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from metricfit.assess.verdicts import PLAIN, TUNED
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
-from metricfit.data.preprocessing import as_dense, columns_in_words, matches_names, warn_of_unused
+from metricfit.data.preprocessing import as_dense, column_choices, matches_names
 from metricfit.decisions.rules import DecisionRule
 from metricfit.distributed import group_of
 from metricfit.ensemble import PORTFOLIO, judge, mean_of
@@ -182,7 +182,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = self._fit_table(X, target, seed)
         folds = Folds(table, target.codes, weight, plain_weight, splits, self.metric_, target.task, target.labels, seed)
         self.choices_ = [Choice("metric", meant)] if meant else []
-        self.choices_ += [Choice("folds", why), *columns_in_words(self.preprocessor_)]
+        self.choices_ += [Choice("folds", why), *column_choices(self.preprocessor_)]
         models = self._build(names, folds, fixed)
         fitted = fit_models(models, folds, self.time_limit, show=self.verbose and is_first_process())
         self._note_missing(models, fitted)
@@ -305,7 +305,6 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             self.preprocessor_ = clone(self.preprocess)
         dense = X if self.preprocessor_ is None else self.preprocessor_.fit_transform(X, target.truth)
-        warn_of_unused(self.preprocessor_, stacklevel=3)
         return self._forms(X, dense)
 
     def _table(self, X: Any) -> Table:

@@ -56,20 +56,14 @@ def check_ignore_index(ignore_index: int) -> None:
 
 
 class InputOptions(TypedDict, total=False):
-    """How input and target are to be read; every loss and count takes these."""
+    """How input and target are to be read; every loss and count takes these, see :class:`metricfit.MetricLoss`."""
 
-    task: Task
-    """One of the three tasks; ``"multiclass"`` by default."""
-    weight: Tensor | None
-    """Class weights, shape (C,), (2,) for a binary task, (L,) for a multi-label one."""
-    ignore_index: int
-    """Target value of positions that do not count, -100 by default."""
+    task: Task  # "multiclass" by default
+    weight: Tensor | None  # of the classes: (C,); (2,) for a binary task, (L,) for a multi-label one
+    ignore_index: int  # -100 by default
     from_probabilities: bool
-    """Whether the input holds probabilities instead of logits."""
     validate: bool
-    """Whether to look at the values (NaN, labels out of range); shapes are always checked."""
     members: int | None
-    """How many ensemble members lead every shape; None for no such dimension."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +95,9 @@ def values_can_be_inspected() -> bool:
 
 
 def flatten_inputs(
-    input: Tensor,
-    target: Tensor,
-    sample_weight: Tensor | None = None,
-    *,
-    allow_empty: bool = False,
+    input: Tensor, target: Tensor, sample_weight: Tensor | None = None, *, allow_empty: bool = False,
     **options: Unpack[InputOptions],
-) -> Samples:
+) -> Samples:  # fmt: skip
     """Check shapes, dtypes and values, then flatten; ignored positions get a weight of zero.
 
     Args:

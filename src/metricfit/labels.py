@@ -22,10 +22,7 @@ __all__ = [
 
 
 def codes_of_labels(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    labels: Sequence[Hashable] | None,
-    sample_weight: ArrayLike | None,
+    y_true: ArrayLike, y_pred: ArrayLike, labels: Sequence[Hashable] | None, sample_weight: ArrayLike | None
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None, tuple[Any, ...] | None, Task]:
     """Codes of true and predicted labels (or 0/1 indicators), weights, class names and task."""
     true, pred = as_label_array(y_true, "y_true"), as_label_array(y_pred, "y_pred")

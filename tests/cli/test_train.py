@@ -92,7 +92,8 @@ def test_the_table_has_cross_entropy_plain_and_tuned_with_intervals(program, tab
 
 def test_the_positive_class_and_its_reason(program, table, tmp_path):
     train(program, table, tmp_path / "a")
-    assert "metric f1[yes]: the positive class is 'yes', the second in sorted order (--positive)" in program.err
+    reason = "f1 was taken of class 'yes', the second in sorted order; write f1[no] for the other (--positive)"
+    assert reason in program.err
     train(program, table, tmp_path / "b", *QUICK, "--positive", "no")
     assert "metric f1[no]: the positive class is 'no', as --positive says" in program.err
     train(program, table, tmp_path / "c", *QUICK, "--positive", "maybe", code=2)

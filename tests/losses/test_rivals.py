@@ -30,8 +30,8 @@ BINARY_LOSSES = [
     losses.SurrogateFBetaLoss(2.0),
     losses.SurrogateFBetaLoss(q=0.7, positive_share=0.3),
     losses.SurrogateFBetaLoss(class_balanced=False),
-    losses.AUROCLoss(grid=7),
-    losses.AUPRCLoss(grid=7),
+    MetricLoss("auroc:grid=7", task="binary"),
+    MetricLoss("auprc:grid=7", task="binary"),
 ]
 MULTICLASS_LOSSES = [losses.MAELoss(), losses.DiceLoss(), losses.FocalLoss(), losses.SoftFBetaLoss((1.0, 2.0, 0.5))]
 

@@ -69,21 +69,9 @@ class BadValueError(ValueError):
 
 
 class Table:
-    """Columns of ``X`` by position, each converted only when it is asked for.
+    """Columns of an array, list, frame or sparse matrix by position; ``names`` is None if it has none.
 
-    Nothing is copied here: a column of an array or a frame is a view wherever its type allows that.
-
-    Args:
-        X: Two-dimensional array or list, pandas or polars frame, or sparse matrix.
-
-    Attributes:
-        rows: Number of rows.
-        names: Names of the columns of a frame, None for other tables.
-
-    Example:
-        >>> table = Table([[1, "a"], [2, "b"]])
-        >>> table.rows, table.columns
-        (2, 2)
+    Nothing is copied here: a column is a view wherever its type allows that.
     """
 
     def __init__(self, X: Any) -> None:
@@ -123,11 +111,7 @@ class Table:
 
 
 def is_frame(X: Any) -> bool:
-    """Whether ``X`` is a pandas or polars frame.
-
-    >>> is_frame([[1.0]])
-    False
-    """
+    """Whether ``X`` is a pandas or polars frame."""
     # A polars frame can only arrive when polars has been imported; importing it here would cost everyone else.
     polars: Any = sys.modules.get("polars")
     return isinstance(X, pd.DataFrame) or (polars is not None and isinstance(X, polars.DataFrame | polars.LazyFrame))
@@ -472,9 +456,7 @@ def _text_dates(clean: pa.ChunkedArray, style: str) -> NDArray[np.datetime64]:
 
 
 def _all_match(text: pa.ChunkedArray, pattern: str) -> bool:
-    return all(
-        bool(pc.all(pc.match_substring_regex(part, pattern)).as_py()) for part in (text.slice(0, _LOOKED_AT), text)
-    )
+    return bool(pc.all(pc.match_substring_regex(text, pattern)).as_py())
 
 
 def _any(flags: Any) -> bool:

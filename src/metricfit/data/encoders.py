@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -240,15 +240,7 @@ class CategoryEncoder:
     target_names: list[str] = field(default_factory=list)
 
     @classmethod
-    def fit(
-        cls,
-        keyed: Keyed,
-        *,
-        max_one_hot: int,
-        min_frequency: int,
-        frequency: bool,
-        folds: Folds | None,
-    ) -> Self:
+    def fit(cls, keyed: Keyed, *, max_one_hot: int, min_frequency: int, frequency: bool, folds: Folds | None) -> Self:
         """Learn the features of a column: ``keyed`` are the place of each row's key, -1 for a gap, and the keys.
 
         At most ``max_one_hot`` levels, of at least ``min_frequency`` rows, have an indicator. ``frequency`` adds the
@@ -422,18 +414,14 @@ def pack(columns: list[FittedColumn]) -> dict[str, Any]:
     arrays: dict[str, list[NDArray[Any]]] = {}
 
     def plain(value: Any) -> Any:
-        if isinstance(value, np.ndarray) and value.dtype == object:
+        if not isinstance(value, np.ndarray):
+            return {"type": type(value).__name__, **vars(value)}
+        if value.dtype == object:
             return {"text": value.tolist()}
-        if isinstance(value, np.ndarray):
-            arrays.setdefault(value.dtype.str, []).append(value.ravel())
-            return {"dtype": value.dtype.str, "shape": value.shape}
-        if isinstance(value, dict):
-            return {"parts": {key: plain(part) for key, part in value.items()}}
-        if is_dataclass(value):
-            return {"type": type(value).__name__} | {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-        return value
+        arrays.setdefault(value.dtype.str, []).append(value.ravel())
+        return {"dtype": value.dtype.str, "shape": value.shape}
 
-    text = json.dumps([plain(column) for column in columns])
+    text = json.dumps(columns, default=plain)
     return {"columns": text, "numbers": {dtype: np.concatenate(parts) for dtype, parts in arrays.items()}}
 
 
@@ -441,17 +429,16 @@ def unpack(packed: dict[str, Any]) -> list[FittedColumn]:
     """Columns from :func:`pack`."""
     numbers, starts = packed["numbers"], dict.fromkeys(packed["numbers"], 0)
 
-    def built(value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
+    def built(value: dict[str, Any]) -> Any:
         if "type" in value:
-            return _TYPES[value["type"]](**{key: built(part) for key, part in value.items() if key != "type"})
+            return _TYPES[value.pop("type")](**value)
+        if "text" in value:
+            return np.array(value["text"], dtype=object)
         if "dtype" in value:
             start, dtype = starts[value["dtype"]], value["dtype"]
             starts[dtype] = stop = start + math.prod(value["shape"])
             return numbers[dtype][start:stop].reshape(value["shape"])
-        if "text" in value:
-            return np.array(value["text"], dtype=object)
-        return {key: built(part) for key, part in value["parts"].items()}
+        return value.get("parts", value)  # earlier versions wrapped the parts of a date
 
-    return [built(column) for column in json.loads(packed["columns"])]
+    found: list[FittedColumn] = json.loads(packed["columns"], object_hook=built)
+    return found

@@ -24,7 +24,7 @@ from metricfit.data.encoders import FittedColumn, Folds, NumericMode
 from metricfit.data.reader import close_to
 
 __all__ = [
-    "TablePreprocessor", "UnusedColumnsWarning", "as_dense", "columns_in_words", "matches_names", "warn_of_unused",
+    "TablePreprocessor", "UnusedColumnsWarning", "as_dense", "column_choices", "matches_names",
 ]  # fmt: skip
 
 _FREE_TEXT = "an identifier or free text: hardly a value occurs twice"
@@ -303,54 +303,37 @@ def _most_frequent(counts: NDArray[Any]) -> NDArray[np.intp]:
     return np.sort(np.argsort(-counts, kind="stable")[:_TARGET_CLASSES])
 
 
-def columns_in_words(preprocessor: Any) -> list[Choice]:
+class UnusedColumnsWarning(UserWarning):
+    """Columns were not used; the classifier's choices name them too."""
+
+
+def column_choices(preprocessor: Any, *, stacklevel: int = 2) -> list[Choice]:
     """What was decided about columns without asking; nothing for other preprocessors than the built-in one.
 
-    >>> for choice in columns_in_words(TablePreprocessor().fit([["1.5", 0], ["2.5", 0], ["3.5", 0]])):
+    Warns of text that was dropped, and of a table of which nothing is left.
+
+    >>> for choice in column_choices(TablePreprocessor().fit([["1.5", 0], ["2.5", 0], ["3.5", 0]])):
     ...     print(choice)
     column 'x0' written as text was read as numbers
     column 'x1' not used: constant
     """
     if not isinstance(preprocessor, TablePreprocessor):
         return []
-    read = [c.name for c in preprocessor.columns_ if c.format.text and c.format.kind == "number"]
-    found = [Choice("unused", text) for text in _unused_in_words(preprocessor.columns_)]
-    if read:
-        were = "was" if len(read) == 1 else "were"
-        found.insert(0, Choice("columns", f"{_named(read)} written as text {were} read as numbers"))
-    return found
-
-
-def _unused_in_words(columns: list[FittedColumn]) -> list[str]:
-    """The columns that were dropped, one line per reason."""
-    reasons = dict.fromkeys(c.dropped for c in columns if c.dropped)
-    return [f"{_named([c.name for c in columns if c.dropped == reason])} not used: {reason}" for reason in reasons]
-
-
-class UnusedColumnsWarning(UserWarning):
-    """Columns were not used; the classifier's choices name them too."""
-
-
-def warn_of_unused(preprocessor: Any, *, stacklevel: int = 2) -> None:
-    """Warn of text that the built-in preprocessor dropped, and of a table of which nothing is left."""
-    if not isinstance(preprocessor, TablePreprocessor):
-        return
-    columns = preprocessor.columns_
-    texts = [c.name for c in columns if c.dropped == _FREE_TEXT]
+    columns, advice = preprocessor.columns_, "turn the rest into numbers, dates or categories that repeat."
+    read = [c.name for c in columns if c.format.text and c.format.kind == "number"]
+    dropped: dict[str, list[str]] = {}
+    for column in columns:
+        dropped.setdefault(column.dropped, []).append(column.name)
+    unused = [f"{_named(names)} not used: {reason}" for reason, names in dropped.items() if reason]
     if not any(c.encoder.suffixes for c in columns):
-        message = (
-            "X: no column can be used, so every row will get the same probabilities "
-            f"({'; '.join(_unused_in_words(columns))}). Give columns that vary; turn text into numbers, dates or "
-            "categories that repeat."
-        )
-    elif texts:
-        message = (
-            f"X: {_named(texts)} not used: {_FREE_TEXT}. Leave out of X what says nothing; turn the rest into numbers, "
-            "dates or categories that repeat."
-        )
-    else:
-        return
-    warnings.warn(message, UnusedColumnsWarning, stacklevel=stacklevel + 1)
+        shown = f"X: no column can be used, so every row will get the same probabilities ({'; '.join(unused)})."
+        warnings.warn(f"{shown} Give columns that vary; {advice}", UnusedColumnsWarning, stacklevel=stacklevel + 1)
+    elif _FREE_TEXT in dropped:
+        shown = f"X: {_named(dropped[_FREE_TEXT])} not used: {_FREE_TEXT}. Leave out of X what says nothing; {advice}"
+        warnings.warn(shown, UnusedColumnsWarning, stacklevel=stacklevel + 1)
+    were = "was" if len(read) == 1 else "were"
+    found = [Choice("columns", f"{_named(read)} written as text {were} read as numbers")] if read else []
+    return found + [Choice("unused", text) for text in unused]
 
 
 def _named(names: list[str]) -> str:

@@ -138,6 +138,25 @@ class DecisionRule:
             )
         return CalibratedRule(self, calibrate)
 
+    def in_words(self, how: str = "") -> str:
+        """What the rule does, as the end of a sentence; ``how`` it was chosen is added where it was.
+
+        >>> DecisionRule.at_threshold(0.25, ["no", "yes"]).in_words()
+        "class 'yes' if its raw probability is at least 0.25."
+        """
+        chosen = f", {how}" if how else ""
+        if self.kind == "argmax":
+            return "the class with the highest probability; nothing was tuned afterwards."
+        if self.kind == "threshold":
+            return f"class {self.classes[1]!r} if its raw probability is at least {self.parameter:.4g}{chosen}."
+        if self.kind == "costs":
+            return f"the least expected cost{chosen}."
+        pairs = [f"{name} {value:.3g}" for name, value in zip(self.classes, self.parameter, strict=True)]
+        shown = ", ".join(pairs[:20]) + (", …" if len(pairs) > 20 else "")
+        if self.kind == "thresholds":
+            return f"each label if its probability reaches its threshold: {shown}."
+        return f"the highest log-probability after adding{chosen}: {shown}."
+
     def to_json(self) -> str:
         """The rule as JSON text."""
         content: dict[str, Any] = {"format": _FORMAT, "version": 1, "kind": self.kind, "classes": list(self.classes)}

@@ -3,15 +3,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from metricfit.losses.companions import ConfusionMemory
 from metricfit.losses.metric_loss import MetricLoss, metric_loss
 
 if TYPE_CHECKING:
+    from metricfit.losses.companions import ConfusionMemory
     from metricfit.losses.diagnosis import Diagnosis
     from metricfit.losses.rivals import (
         AnyLoss,
-        AUPRCLoss,
-        AUROCLoss,
         DiceLoss,
         FocalLoss,
         MAELoss,
@@ -21,13 +19,14 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "AUPRCLoss", "AUROCLoss", "AnyLoss", "ConfusionMemory", "Diagnosis", "DiceLoss", "FocalLoss", "MAELoss",
+    "AnyLoss", "ConfusionMemory", "Diagnosis", "DiceLoss", "FocalLoss", "MAELoss",
     "MetricLoss", "SoftFBetaLoss", "SurrogateFBetaLoss", "WMWLoss", "metric_loss",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """Import what MetricLoss is compared with when it is first asked for."""
+    """Import what MetricLoss alone does not need when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{'diagnosis' if name == 'Diagnosis' else 'rivals'}"), name)
+    room = {"ConfusionMemory": "companions", "Diagnosis": "diagnosis"}.get(name, "rivals")
+    return getattr(import_module(f"{__name__}.{room}"), name)

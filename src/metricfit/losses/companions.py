@@ -6,7 +6,7 @@ for the metric.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,10 +14,9 @@ from torch.nn import functional as F
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Samples, Task, accumulation_dtype, safe_divide
+from metricfit.losses.metric_loss import Balance
 
 __all__ = ["Balance", "ConfusionMemory", "class_weights", "cross_entropy_of_sums", "cross_entropy_sums"]
-
-Balance = Literal["none", "sqrt", "full"]
 
 _POWERS = {"none": 0.0, "sqrt": 0.5, "full": 1.0}
 
@@ -37,13 +36,9 @@ def class_weights(prior: Tensor, balance: Balance) -> Tensor:
 
 
 def cross_entropy_sums(
-    samples: Samples,
-    *,
-    task: Task,
-    balance: Balance = "none",
-    weights: Tensor | None = None,
+    samples: Samples, *, task: Task, balance: Balance = "none", weights: Tensor | None = None,
     from_probabilities: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The sums over samples of weighted losses and of weights, (2, …); they can be added over batches and processes.
 
     ``weights`` are :func:`class_weights`, (C,) or (L, 2). Where the batch's own shares balance the classes instead,

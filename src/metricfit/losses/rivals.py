@@ -1,7 +1,7 @@
 """The losses that metric losses are compared with, with the same call.
 
 :class:`SampleLoss` and its subclasses are sums over samples, one formula each. The others are metric losses that have
-a name of their own: areas under curves, the soft F-score, AnyLoss.
+a name of their own.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from metricfit.distributed import sum_over_processes
 from metricfit.inputs import InputOptions, Samples, Task, check_task, flatten_inputs, safe_divide
 from metricfit.losses.companions import losses_and_mass
 from metricfit.losses.metric_loss import MetricLoss
-from metricfit.metrics import AUPRC, AUROC, FBeta, MetricLike
+from metricfit.metrics import FBeta, MetricLike
 from metricfit.steps import Amplifier, Identity
 
 __all__ = [
-    "AUPRCLoss", "AUROCLoss", "AnyLoss", "DiceLoss", "FocalLoss", "MAELoss", "SampleLoss", "SoftFBetaLoss",
-    "SurrogateFBetaLoss", "WMWLoss",
+    "AnyLoss", "DiceLoss", "FocalLoss", "MAELoss", "SampleLoss", "SoftFBetaLoss", "SurrogateFBetaLoss", "WMWLoss",
 ]  # fmt: skip
 
 
@@ -251,38 +250,6 @@ class SurrogateFBetaLoss(SampleLoss):
         if not self.class_balanced:
             return safe_divide(missed + alarm, of_all).mean(dim=-1)
         return ((safe_divide(missed, of_positive) + safe_divide(alarm, of_negative)) / 2).mean(dim=-1)
-
-
-class AUROCLoss(MetricLoss):
-    """One minus the area under the ROC curve of soft counts over a grid of thresholds (btg section 1.2.2).
-
-    Args:
-        grid: How many thresholds inside (0, 1), or the thresholds.
-        task: "binary", "multilabel", or "multiclass" (each class against the rest).
-        options: As in :class:`metricfit.MetricLoss`.
-
-    >>> AUROCLoss(grid=9)(torch.tensor([2.0, -2.0, 1.0]), torch.tensor([1, 0, 0])).round(decimals=3)
-    tensor(0.1720)
-    """
-
-    def __init__(self, *, grid: int | Sequence[float] = 99, task: Task = "binary", **options: Any) -> None:
-        super().__init__(AUROC(grid=grid), task=task, **options)
-
-
-class AUPRCLoss(MetricLoss):
-    """One minus the area under the precision-recall curve (average precision) of soft counts.
-
-    Args:
-        grid: How many thresholds inside (0, 1), or the thresholds.
-        task: "binary", "multilabel", or "multiclass" (each class against the rest).
-        options: As in :class:`metricfit.MetricLoss`.
-
-    >>> AUPRCLoss(grid=9)(torch.tensor([2.0, -2.0, 1.0]), torch.tensor([1, 0, 0])).round(decimals=3)
-    tensor(0.3670)
-    """
-
-    def __init__(self, *, grid: int | Sequence[float] = 99, task: Task = "binary", **options: Any) -> None:
-        super().__init__(AUPRC(grid=grid), task=task, **options)
 
 
 class SoftFBetaLoss(MetricLoss):

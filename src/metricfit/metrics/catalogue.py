@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -79,8 +78,7 @@ def _printed(formula: Formula, language: dict[str, str]) -> str:
         inner = [part.within(level) for part, level in zip(parts, levels, strict=True)]
         return _Printed(language[step].format(*inner), 2 if step == "*" or (text and step == "/") else 3)
 
-    parameters = list(inspect.signature(formula.function).parameters)[1:]
-    printed: _Printed = formula.replay(in_words, dict.fromkeys(parameters))
+    printed: _Printed = formula.replay(in_words)
     return printed.words
 
 

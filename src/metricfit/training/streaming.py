@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from metricfit.choices import Choice
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
-from metricfit.data.preprocessing import columns_in_words, warn_of_unused
+from metricfit.data.preprocessing import column_choices
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, share_of_rows
 from metricfit.distributed import group_of
 from metricfit.inputs import Task
@@ -106,13 +106,12 @@ def fit_shards(
     # they are a small part.
     small_part = stream.rows >= 10 * len(sample)
     preprocessor.fit(sample[stream.columns], sample[stream.target] if small_part else None)
-    warn_of_unused(preprocessor, stacklevel=2)
     del sample
     classifier.preprocessor_ = preprocessor
     rows = min(buffer_rows, stream.rows - len(held))
     how = f"{stream.rows:,} rows were streamed through a buffer of {rows:,}; {len(held):,} random rows validated"
     classifier.choices_ = [*([Choice("metric", meant)] if meant else []), Choice("rows", how)]
-    classifier.choices_ += columns_in_words(preprocessor)
+    classifier.choices_ += column_choices(preprocessor)
     buffers = _buffers(stream, preprocessor, rows)
     data = _joined(_tensors(stream, preprocessor, held), next(buffers))
     split = Split(np.arange(len(held), len(held) + rows), np.arange(len(held)))

@@ -1,4 +1,9 @@
-"""Displays: a metric over the threshold, and what happened in training (alignment, temperature, step)."""
+"""Plots in scikit-learn's ``Display`` style; matplotlib is imported when something is drawn.
+
+>>> display = ThresholdCurveDisplay.from_predictions([0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], metric="f1")
+>>> display.ax_.get_xlabel()
+'Threshold'
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from metricfit.decisions import best_threshold, score_sweep
 from metricfit.metrics import MetricLike
 from metricfit.metrics import get as get_metric
-from metricfit.report.sections import coolings
+from metricfit.report.tables import coolings, correlation
 from metricfit.steps import Annealed, StepLike
 from metricfit.steps import get as get_step
 
@@ -47,7 +52,7 @@ class _Display:
 
 @dataclass
 class ThresholdCurveDisplay(_Display):
-    """A metric of two classes at every threshold, with the best one marked.
+    """A metric of two classes at every threshold, with the best one marked: ``line_`` and ``best_`` once plotted.
 
     Args:
         thresholds: Rising thresholds.
@@ -56,10 +61,6 @@ class ThresholdCurveDisplay(_Display):
         best_value: Its value there.
         metric_name: For the axis.
         estimator_name: For the legend.
-
-    Attributes:
-        line_: The curve.
-        best_: The mark, or None.
 
     >>> display = ThresholdCurveDisplay(np.array([0.0, 0.5, 1.0]), np.array([0.4, 0.8, 0.0]), metric_name="f1")
     >>> display.plot().ax_.get_ylabel()
@@ -90,18 +91,10 @@ class ThresholdCurveDisplay(_Display):
 
     @classmethod
     def from_predictions(
-        cls,
-        y_true: ArrayLike,
-        y_score: ArrayLike,
-        *,
-        metric: MetricLike = "f1",
-        sample_weight: ArrayLike | None = None,
-        labels: Sequence[Hashable] | None = None,
-        pos_label: Hashable | None = None,
-        name: str | None = None,
-        ax: Any = None,
-        **kwargs: Any,
-    ) -> Self:
+        cls, y_true: ArrayLike, y_score: ArrayLike, *, metric: MetricLike = "f1",
+        sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
+        pos_label: Hashable | None = None, name: str | None = None, ax: Any = None, **kwargs: Any,
+    ) -> Self:  # fmt: skip
         """Draw the metric of scores.
 
         Args:
@@ -178,9 +171,7 @@ class AlignmentDisplay(_Display):
         number = np.arange(1, len(first) + 1) if epochs is None else np.asarray(epochs)
         known = np.isfinite(first) & np.isfinite(second)
         self.surrogate, self.exact, self.epochs = first[known], second[known], number[known]
-        self.metric_name = metric_name
-        varied = len(self.exact) > 2 and self.surrogate.std() > 0 and self.exact.std() > 0
-        self.correlation = float(np.corrcoef(self.surrogate, self.exact)[0, 1]) if varied else float("nan")
+        self.metric_name, self.correlation = metric_name, correlation(self.surrogate, self.exact)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw; ``kwargs`` are for the points."""
@@ -224,8 +215,7 @@ class AnnealingDisplay(_Display):
 
     Attributes:
         coolings: Epochs at whose end the temperature was lowered.
-        metric_ax_: The axes of the metric, at the right; ``ax_`` are the temperature's.
-        line_: The temperature.
+        metric_ax_: The axes of the metric, at the right; ``ax_`` and ``line_`` are the temperature's.
     """
 
     history: pd.DataFrame
@@ -270,9 +260,6 @@ class StepDisplay(_Display):
         heights: The step at each.
         tau: Its threshold.
         name: For the legend.
-
-    Attributes:
-        line_: The step.
     """
 
     p: NDArray[np.float64]

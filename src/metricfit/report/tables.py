@@ -18,10 +18,9 @@ from metricfit.assess.scores import HeldOutScores
 from metricfit.assess.verdicts import MODEL, PLAIN, TUNED
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
-from metricfit.report.formula import number
+from metricfit.report.explorer import number
 from metricfit.steps import Annealed
 from metricfit.steps import get as get_step
-from metricfit.training.explanation import rule_in_words
 from metricfit.training.recipes import Recipe
 
 __all__ = [
@@ -40,33 +39,31 @@ _SHOWN, _PAIRS = 12, 20
 Array = NDArray[np.float64]
 
 
-def _counts(scores: HeldOutScores, decided: NDArray[np.int64], labels: tuple[Any, ...]) -> ConfusionMatrix:
-    return counted(scores.truth, decided, labels, scores.weight)
-
-
 def matrices(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, Any]]:
     """The matrices before (cross-entropy; without it the model's arg max) and after, as tables of cells."""
     if scores.truth.ndim == 2:
         return []
-    joined = len(labels) > _SHOWN
-    shown = _most_confused(_counts(scores, scores.decided, labels)) if joined else np.arange(len(labels))
+    shown, joined = np.arange(len(labels)), len(labels) > _SHOWN
+    if joined:  # those with most errors; all others together are one more row and column
+        ours = counted(scores.truth, scores.decided, labels, scores.weight)
+        shown = np.sort(np.argsort(-(ours.fp + ours.fn).numpy(), kind="stable")[:_SHOWN])
     names = [str(labels[k]) for k in shown] + (["all others"] if joined else [])
+    place = np.full(len(labels), len(shown))
+    place[shown] = np.arange(len(shown))
     found = []
     for name, decided in _decisions(scores).items():
-        cells = _counts(scores, decided, labels).matrix.numpy()
-        if joined:  # all others together are one more row and column
-            place = np.full(len(labels), len(shown))
-            place[shown] = np.arange(len(shown))
-            whole, cells = cells, np.zeros((len(names), len(names)))
-            np.add.at(cells, (place[:, None], place[None, :]), whole)
+        cells = np.zeros((len(names), len(names)))
+        whole = counted(scores.truth, decided, labels, scores.weight).matrix.numpy()
+        np.add.at(cells, (place[:, None], place[None, :]), whole)
         shares = cells / np.maximum(cells.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        heat = np.minimum(9, shares * 10).astype(int)
         rows = [
-            {
-                "label": label,
-                "cells": [_cell(cells[i, j], shares[i, j], i == j < len(shown)) for j in range(len(names))],
-            }
+            {"label": label, "cells": [
+                {"count": cells[i, j], "share": shares[i, j], "heat": heat[i, j], "right": i == j < len(shown)}
+                for j in range(len(names))
+            ]}
             for i, label in enumerate(names)
-        ]
+        ]  # fmt: skip
         found.append({"name": name, "rows": rows, "labels": names, "joined": joined})
     return found
 
@@ -85,28 +82,14 @@ def _decisions(scores: HeldOutScores) -> dict[str, NDArray[np.int64]]:
     return found
 
 
-def _cell(count: float, share: float, right: bool) -> dict[str, Any]:
-    return {"count": float(count), "share": float(share), "heat": min(9, int(share * 10)), "right": right}
-
-
-def _most_confused(cm: ConfusionMatrix) -> NDArray[np.intp]:
-    return np.sort(np.argsort(-(cm.fp + cm.fn).numpy(), kind="stable")[:_SHOWN])
-
-
 def class_table(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, Any]]:
     """Of each class (or label): support and its share, predictions, rates, and F1 of the tuned baseline."""
-    ours, theirs = rates(_counts(scores, scores.decided, labels)), None
+    table = pd.DataFrame(rates(counted(scores.truth, scores.decided, labels, scores.weight)))
     rival = scores.baseline_tuned if scores.baseline_tuned is not None else scores.baseline_decided
-    if rival is not None:
-        theirs = rates(_counts(scores, rival, labels))["f1"]
-    return [
-        {
-            "label": str(label),
-            **{name: float(values[k]) for name, values in ours.items()},
-            "baseline_f1": None if theirs is None else float(theirs[k]),
-        }
-        for k, label in enumerate(labels)
-    ]
+    table["baseline_f1"] = None if rival is None else rates(counted(scores.truth, rival, labels, scores.weight))["f1"]
+    table.insert(0, "label", [str(label) for label in labels])
+    rows: list[Any] = table.to_dict(orient="records")
+    return rows
 
 
 def rates(cm: ConfusionMatrix) -> dict[str, Array]:
@@ -130,7 +113,7 @@ def confused_pairs(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[
     """The cells off the diagonal that hold most, from high to low."""
     if scores.truth.ndim == 2 or len(labels) == 2:
         return []
-    matrix = _counts(scores, scores.decided, labels).matrix.numpy()
+    matrix = counted(scores.truth, scores.decided, labels, scores.weight).matrix.numpy()
     support = matrix.sum(axis=1)
     np.fill_diagonal(matrix, 0)
     order = np.argsort(-matrix, axis=None, kind="stable")[:_PAIRS]
@@ -179,8 +162,7 @@ def alignment(history: pd.DataFrame) -> dict[str, Any]:
     """Pairs of the surrogate and the exact metric, epoch by epoch, how closely they go together, and in words."""
     known = history[["epoch", "soft_metric", "hard_metric", "temperature"]].replace([np.inf, -np.inf], np.nan).dropna()
     pair = known[["soft_metric", "hard_metric"]]
-    enough = len(known) > 2 and bool((pair.std(ddof=0) > 1e-12).all())
-    r, ranks = (float(np.corrcoef(p.to_numpy().T)[0, 1]) if enough else math.nan for p in (pair, pair.rank()))
+    r, ranks = (correlation(*values.to_numpy().T) for values in (pair, pair.rank()))
     text = "One point per validated epoch: the surrogate in the loss against the exact metric."
     if math.isnan(r):
         text += " There are too few different values for a correlation."
@@ -190,6 +172,12 @@ def alignment(history: pd.DataFrame) -> dict[str, Any]:
         text += f" Correlation {r:.2f}, of the ranks {ranks:.2f}: {words}."
     return {"points": known.to_numpy(dtype=float).tolist(), "correlation": number(r), "rank_correlation": number(ranks),
             "text": text}  # fmt: skip
+
+
+def correlation(first: Array, second: Array) -> float:
+    """Of two rows of numbers; NaN if there are too few different values."""
+    enough = len(first) > 2 and first.std() > 1e-12 and second.std() > 1e-12
+    return float(np.corrcoef(first, second)[0, 1]) if enough else math.nan
 
 
 def _step_curve(recipe: Recipe, temperature: float) -> dict[str, Any]:
@@ -239,7 +227,7 @@ def reproduction(classifier: Any, description: dict[str, Any], settings: str | N
             for name, value in recipe.parts().items()
         ],
         "rule": json.dumps(description["decision_rule"], ensure_ascii=False),
-        "rule_in_words": rule_in_words(classifier.decision_rule_),
+        "rule_in_words": classifier.decision_rule_.in_words(),
         "seed": seed,
         "seconds": description["fitted"]["fit_seconds"],
         "libraries": description["libraries"],
