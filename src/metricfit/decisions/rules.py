@@ -259,11 +259,13 @@ class ConstraintValue:
         constraint: The constraint.
         value: Its metric on the data given.
         promised: What can be promised for new data at the confidence asked for; ``None`` without one.
+        groups: Of a constraint in groups the value in each; ``value`` is the worst of them, or their spread.
     """
 
     constraint: Constraint
     value: float
     promised: float | None = None
+    groups: dict[Any, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -360,7 +362,14 @@ class BestRule:
                 word = "at least" if c.constraint.operator == ">=" else "at most"
                 promise = f", on new data {word} {c.promised:.4g} with {100 * self.confidence:g} % confidence"
             asked = f"(asked for {c.constraint.operator} {c.constraint.bound:g})"
-            lines.append(f"{c.constraint.metric} = {c.value:.4g} {asked}{promise}")
+            name = f"spread({c.constraint.metric})" if c.constraint.spread else str(c.constraint.metric)
+            where = (
+                ""
+                if c.groups is None
+                else f" in {c.constraint.within}: "
+                + ", ".join(f"{group} {value:.4g}" for group, value in c.groups.items())
+            )
+            lines.append(f"{name} = {c.value:.4g} {asked}{promise}{where}")
         return "\n".join(lines)
 
 
