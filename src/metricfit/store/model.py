@@ -18,6 +18,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -64,11 +65,6 @@ class SavedModel:
     missing: tuple[str, ...]
 
     @property
-    def gaps(self) -> tuple[str, ...]:
-        """Texts that stand for a missing value."""
-        return (*GAPS, *self.missing)
-
-    @property
     def notes(self) -> dict[str, Any]:
         """What the run that trained it noted."""
         return dict(self.description["notes"])
@@ -85,7 +81,7 @@ class SavedModel:
         """The rows of a file that have a label, read as the rows of training were.
 
         Args:
-            data: A CSV, CSV.gz or Parquet file; ``-`` for standard input.
+            data: A file as for :func:`metricfit.data.read_table`; ``-`` for standard input.
             target: The columns of the true labels; those of training if empty.
             weight: The column of weights.
             reading: ``separator`` and ``encoding`` of a CSV file.
@@ -108,7 +104,9 @@ class SavedModel:
     def probabilities(self, data: str | TableFile, **reading: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Probabilities (rows, classes) of a file's rows before the decision rule; the file needs no labels."""
         file = self._opened(data, **reading)
-        parts = [self.classifier.predict_raw_proba(X) for X, _ in file.frames(self.formats, gaps=self.gaps)]
+        parts = [
+            self.classifier.predict_raw_proba(X) for X, _ in file.frames(self.formats, gaps=(*GAPS, *self.missing))
+        ]
         return np.concatenate(parts) if parts else np.empty((0, len(self.classifier.classes_)))
 
     def predictions(
@@ -131,7 +129,7 @@ class SavedModel:
         if clash := [name for name in keep if name in (*decided, *probable)]:
             raise BadArgumentError("keep", f"{clash[0]!r} is the name of a result; rename the column.")
         frame = None
-        for X, rows in file.frames(self.formats, keep, self.gaps):
+        for X, rows in file.frames(self.formats, keep, (*GAPS, *self.missing)):
             proba = classifier.predict_raw_proba(X)
             folded = proba if rule.kind == "argmax" else rule.fold(proba)
             found = {name: rows.column(name).to_pandas() for name in keep}
@@ -193,14 +191,19 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
 
 
 @contextmanager
-def writer(out: str | os.PathLike[str] | None, *, lines: bool = False) -> Iterator[Callable[[pd.DataFrame], None]]:
+def writer(
+    out: str | os.PathLike[str] | None, *, lines: bool = False, escape: bool = False
+) -> Iterator[Callable[[pd.DataFrame], None]]:
     """A function that writes frames one after another to one file.
 
     Args:
         out: A .csv, .csv.gz, .parquet or .jsonl file; standard output if it is None.
         lines: Whether to write JSON lines whatever the name.
+        escape: Whether CSV text that a spreadsheet would take for a formula (it starts with =, +, - or @) gets a ``'``.
     """
     suffix = "" if out is None else Path(out).suffix
+    if suffix not in ("", ".csv", ".gz", ".txt", ".parquet", ".jsonl", ".ndjson"):
+        raise BadArgumentError("out", f"expected a .csv, .csv.gz, .parquet or .jsonl file, got {suffix!r} in {out}.")
     header, parquet = iter([True]), list[Any]()
     with ExitStack() as opened:
         path = None if out is None else opened.enter_context(written_whole(out))
@@ -217,9 +220,14 @@ def writer(out: str | os.PathLike[str] | None, *, lines: bool = False) -> Iterat
                     parquet.append(opened.enter_context(pq.ParquetWriter(path, table.schema)))
                 parquet[0].write_table(table.cast(parquet[0].schema))
             elif not lines and suffix not in (".jsonl", ".ndjson"):
+                frame = frame.map(_escaped).rename(columns=_escaped) if escape else frame
                 frame.to_csv(stream, index=False, header=next(header, False), lineterminator="\n")
             elif len(frame):
                 frame.to_json(stream, orient="records", lines=True, force_ascii=False, double_precision=15)
 
         yield write
         stream.flush()
+
+
+def _escaped(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and re.match(r"[=@\t\r]|[+-](?![\d.,]+$)", cell) else cell

@@ -86,9 +86,10 @@ class MemberObjective(nn.Module):
         )
         weights = None if recipe.balance == "none" else class_weights(prior, recipe.balance)
         self.register_buffer("class_weights", weights, persistent=False)
-        self.surrogate_loss = _surrogate(recipe, self.metric, task, members)
         # The surrogate is of positives against negatives; the metric names which class is which.
         self._positive = 1 if getattr(self.metric, "label", None) != labels[0] else 0
+        share = prior[:, 1] if task == "multilabel" else prior[self._positive]
+        self.surrogate_loss = _surrogate(recipe, self.metric, task, members, share)
 
     @property
     def temperature(self) -> Tensor:
@@ -215,7 +216,9 @@ def _with_numbers(metric: Metric, labels: tuple[Hashable, ...]) -> tuple[Metric,
     return metric, labels
 
 
-def _surrogate(recipe: Recipe, metric: Metric, task: Task, members: int) -> SurrogateFBetaLoss | None:
+def _surrogate(
+    recipe: Recipe, metric: Metric, task: Task, members: int, positive_share: Tensor
+) -> SurrogateFBetaLoss | None:
     if recipe.objective != "surrogate_fbeta":
         return None
     if task == "multiclass":
@@ -226,7 +229,8 @@ def _surrogate(recipe: Recipe, metric: Metric, task: Task, members: int) -> Surr
     beta = metric.beta if isinstance(metric, FBeta) else 1.0
     if not isinstance(beta, int | float):
         raise ValueError(f"recipe: 'surrogate_fbeta' has one beta for all classes, got {metric}; use another recipe.")
-    return SurrogateFBetaLoss(beta, task=task, members=members, validate=False)
+    share = positive_share.clamp(1e-6, 1 - 1e-6)  # a label that no row has, or every row, has no odds
+    return SurrogateFBetaLoss(beta, task=task, members=members, positive_share=share, validate=False)
 
 
 class Scores(NamedTuple):
