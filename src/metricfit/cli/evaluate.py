@@ -11,8 +11,6 @@ from metricfit.cli.output import Output, UsageError, interval, number
 if TYPE_CHECKING:
     from metricfit.metrics import Metric
 
-__all__ = ["command"]
-
 _USUAL = ("accuracy", "balanced_accuracy", "mcc", "precision", "recall", "f1", "auroc")
 _OF_CLASSES = ("precision", "recall", "f1")
 _SHOWN = 12

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
     from metricfit.data import LabelledTable, Roles
 
-__all__ = ["command"]
-
 _SETTINGS = "train.toml"
 _NOT_KEPT = ("training", "config", "resume", "overwrite", "output")
 _FREE_TO_CHANGE = ("time_limit",)

@@ -92,7 +92,7 @@ def render(
         "notices": notices,
         "lost": lost,
         "earlier": [] if found["scores"] else _measured_rows(description),
-        "leaderboard": tables.leaderboard(classifier),
+        "leaderboard": classifier.leaderboard_.to_dict(orient="records"),
         "training": tables.training(classifier),
         "unlabelled": predictions,
         "columns": tables.columns_of(classifier, description),
