@@ -361,3 +361,49 @@ def test_a_step_is_saved_by_its_spec_and_a_function_is_refused(tmp_path):
     own = MetricClassifier("mcc", recipe=Recipe(step=lambda p, tau: p, min_updates=20, max_epochs=1), **quick)
     with pytest.raises(ValueError, match="recipe: its step is a Python function"):
         save(own.fit(X, y), tmp_path / "own")
+
+
+def test_the_same_run_gives_the_same_bytes_but_for_times(table, tmp_path):
+    """Objects lie elsewhere in memory in the second process, and it runs at another time."""
+    script = """
+import sys
+import pandas as pd
+from metricfit import save
+from tests.helper import make_classifier
+padding = [object() for _ in range(int(sys.argv[2]))]
+table = pd.DataFrame({"x": [k % 7 for k in range(60)], "c": list("ab") * 30})
+options = {"cv": 2, "baseline": False, "min_updates": 20, "max_epochs": 1, "random_state": 0, "verbose": False}
+classifier = make_classifier("f1", models=["boosting", "forest"], **options).fit(table, table["x"] > 3)
+save(classifier, sys.argv[1])
+"""
+    for name in ("one", "two"):
+        words = [sys.executable, "-c", script, str(tmp_path / name), "1" if name == "one" else "100000"]
+        subprocess.run(words, check=True)
+    first, second = ({f.name: f.read_bytes() for f in (tmp_path / n).iterdir()} for n in ("one", "two"))
+    assert first.keys() == second.keys()
+    free = {"times.json", "report.html", "README.md"}
+    assert [name for name in first if first[name] != second[name] and name not in free] == []
+
+
+def test_times_come_back_and_a_file_without_them_is_the_same_model(fitted, saved, table):
+    assert load(saved).fit_seconds_ == fitted.fit_seconds_
+    pd.testing.assert_frame_equal(load(saved).leaderboard_, fitted.leaderboard_, check_dtype=False)
+    (saved / "times.json").write_text("[[1], 2")
+    back = load(saved)
+    assert np.isnan(back.fit_seconds_)
+    assert (back.predict(table) == fitted.predict(table)).all()
+
+
+def test_files_of_a_folder_have_plain_names(fitted, tmp_path):
+    with pytest.raises(ValueError, match="files: expected plain names"):
+        save(fitted, tmp_path / "model", files={"../train.toml": b""})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_compresses_beyond_the_limit_is_written_uncompressed_and_read_again():
+    from metricfit import objects
+
+    zeros = [np.zeros(2**22) for _ in range(2)]
+    content = objects.to_bytes(zeros, [], "zeros")
+    assert len(content) > 2**25
+    assert all((one == other).all() for one, other in zip(objects.from_bytes(content, [], "zeros"), zeros, strict=True))

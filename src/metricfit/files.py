@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["write_synced", "written_whole"]
+__all__ = ["names_the_file", "write_synced", "written_whole"]
 
 
 @contextmanager
@@ -20,12 +20,22 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent)
     os.close(handle)
     try:
-        yield Path(name)
-        os.chmod(name, 0o644)
-        os.replace(name, place)
-    except BaseException as error:
+        with names_the_file(place):
+            yield Path(name)
+            os.chmod(name, 0o644)
+            os.replace(name, place)
+    except BaseException:
         Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        raise
+
+
+@contextmanager
+def names_the_file(place: Path) -> Iterator[None]:
+    """An error of the disk, full or over a limit, names the file that could not be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS):
             raise OSError(error.errno, error.strerror, str(place)) from error
         raise
 

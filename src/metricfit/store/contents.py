@@ -26,7 +26,7 @@ from metricfit.data import TablePreprocessor
 from metricfit.decisions import DecisionRule
 from metricfit.ensemble import LEADERBOARD_COLUMNS
 from metricfit.models import EstimatorModel, Model, NetworkModel
-from metricfit.store.folder import DESCRIPTION, ModelFolderError, check_replaceable, read_folder, write_folder
+from metricfit.store.folder import DESCRIPTION, TIMES, check_replaceable, read_folder, refused, write_folder
 from metricfit.training.loop import EpochRecord
 from metricfit.training.recipes import Recipe
 
@@ -69,13 +69,18 @@ def save(
     """
     path = Path(folder)
     check_replaceable(path, overwrite=overwrite)
-    described = description_of(classifier, notes)
+    described, history = description_of(classifier, notes), _records(classifier.history_)
+    times = [
+        [{key: row.pop(key) for key in [*row] if key.endswith("seconds")} for row in rows]
+        for rows in ([described["fitted"]], described["leaderboard"], history)
+    ]
     models = zip(described["models"], classifier.models_.values(), strict=True)
     contents = {
         **(files or {}),
         DESCRIPTION: json.dumps(described, allow_nan=False).encode(),
         **{_file(description): model.to_bytes() for description, model in models},
-        _HISTORY: json.dumps(_records(classifier.history_)).encode(),
+        _HISTORY: json.dumps(history).encode(),
+        TIMES: json.dumps(times).encode(),
     }
     if classifier.preprocessor_ is not None:
         contents[_PREPROCESSING] = objects.to_bytes(classifier.preprocessor_, TRUSTED, "preprocess: the transformer")
@@ -103,11 +108,8 @@ def load(folder: str | os.PathLike[str]) -> MetricClassifier:
 def load_described(path: Path) -> tuple[MetricClassifier, dict[str, Any]]:
     """The classifier of a folder, and the content of its ``model.json``."""
     description, contents = read_folder(path)
-    try:
+    with refused(path):
         return _rebuild(description, contents), description
-    except Exception as error:
-        # Whatever a crafted file makes a reader trip over, the user gets one clear error.
-        raise ModelFolderError(f"{path}: the files of this model do not fit together ({error}).") from error
 
 
 def description_of(classifier: MetricClassifier, notes: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -140,7 +142,12 @@ def description_of(classifier: MetricClassifier, notes: dict[str, Any] | None = 
 
 
 def _rebuild(description: dict[str, Any], contents: dict[str, bytes]) -> MetricClassifier:
-    fitted, columns = description["fitted"], description["columns"]
+    fitted, columns, history = description["fitted"], description["columns"], json.loads(contents[_HISTORY])
+    fitted["fit_seconds"] = math.nan
+    with suppress(Exception):  # times are for people, and not protected
+        parts = zip(([fitted], description["leaderboard"], history), json.loads(contents[TIMES]), strict=True)
+        for row, more in (pair for rows, times in parts for pair in zip(rows, times, strict=True)):
+            row |= {k: value for k, value in more.items() if k.endswith("seconds") and isinstance(value, float)}
     # A newer minor version may know further parts; their absence here is their default there.
     recipe = Recipe().with_parts(description["recipe"]).complete()
     metric, parameters = metrics.get(description["metric"]), dict(description["parameters"])
@@ -164,10 +171,12 @@ def _rebuild(description: dict[str, Any], contents: dict[str, bytes]) -> MetricC
     classifier.n_features_in_, classifier.n_network_inputs_ = columns["count"], fitted["inputs"]
     if columns["names"] is not None:
         classifier.feature_names_in_ = np.array(columns["names"], dtype=object)
-    classifier.history_ = _frame(json.loads(contents[_HISTORY]), EpochRecord._fields)
+    classifier.history_ = _frame(history, EpochRecord._fields)
     classifier.validation_report_ = _frame(description["validation_report"], REPORT_COLUMNS)
     classifier.leaderboard_ = _frame(description["leaderboard"], LEADERBOARD_COLUMNS)
     classifier.weights_ = {m["name"]: float(m["weight"]) for m in description["models"]}
+    if not all(0 <= weight <= 1 for weight in classifier.weights_.values()):
+        raise ValueError("weights of models that are not between 0 and 1")
     classifier.models_ = {}
     for saved in description["models"]:
         if saved["outputs"] != len(classifier.classes_):
@@ -194,14 +203,24 @@ def _classes_to_json(classes: NDArray[Any]) -> dict[str, Any]:
     values = classes.tolist()
     if any(not isinstance(value, str | int | float) for value in values):
         raise ValueError(f"classes: only text, numbers and truth values can be saved, got {values[0]!r}.")
-    return {"values": values, "dtype": "object" if classes.dtype == object else classes.dtype.str}
+    dtype = classes.dtype
+    if dtype.kind == "U" and dtype.itemsize > 4 * _widest(values):
+        dtype = np.dtype(f"<U{_widest(values)}")
+    return {"values": values, "dtype": "object" if dtype.kind == "O" else dtype.str}
+
+
+def _widest(values: list[Any]) -> int:
+    """The most characters that the type of text classes may have."""
+    return max(1000, *(len(value) for value in values))
 
 
 def _classes_from_json(saved: dict[str, Any]) -> NDArray[Any]:
-    dtype = np.dtype(saved["dtype"])
-    if dtype.kind not in "biufUO":
-        raise ValueError(f"classes of type {dtype}")
-    return np.array(saved["values"], dtype=dtype)
+    dtype, values = np.dtype(saved["dtype"]), saved["values"]
+    if not isinstance(values, list) or any(not isinstance(value, str | int | float) for value in values):
+        raise ValueError("classes that are not text, numbers or truth values")
+    if dtype.kind not in "biufUO" or (dtype.kind == "U" and dtype.itemsize > 4 * _widest([str(v) for v in values])):
+        raise ValueError(f"classes of type {saved['dtype']!r:.100}")
+    return np.array(values, dtype=dtype)
 
 
 def _columns(classifier: MetricClassifier) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from metricfit.choices import Choice
 from metricfit.data import GAPS, BadArgumentError, ColumnFormat, LabelledTable, TableFile
 from metricfit.files import written_whole
 from metricfit.store.contents import load_described
-from metricfit.store.folder import ModelFolderError
+from metricfit.store.folder import ModelFolderError, refused
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
@@ -182,13 +182,14 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
     """
     path = Path(folder)
     classifier, description = load_described(path)
-    given, preprocessor = description["notes"].get("input", {}), classifier.preprocessor_
-    formats = preprocessor.formats_ if isinstance(preprocessor, tables.TablePreprocessor) else {}
-    if "formats" in given:
-        formats = {name: ColumnFormat(**how) for name, how in given["formats"].items()}
-    names = description["columns"]["names"] or ()
-    used = {name: formats.get(name, ColumnFormat("number")) for name in names}
-    return SavedModel(path, classifier, description, used, tuple(given.get("missing", ())))
+    with refused(path):
+        given, preprocessor = description["notes"].get("input", {}), classifier.preprocessor_
+        formats = preprocessor.formats_ if isinstance(preprocessor, tables.TablePreprocessor) else {}
+        if "formats" in given:
+            formats = {name: ColumnFormat(**how) for name, how in given["formats"].items()}
+        names = description["columns"]["names"] or ()
+        used = {name: formats.get(name, ColumnFormat("number")) for name in names}
+        return SavedModel(path, classifier, description, used, tuple(map(str, given.get("missing", ()))))
 
 
 @contextmanager
