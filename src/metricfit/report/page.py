@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from metricfit.assess import Assessment, HeldOutScores, Verdict, assess_held_out
 from metricfit.assess.intervals import counted
+from metricfit.assess.verdicts import cautions
 from metricfit.metrics import Metric
 from metricfit.metrics.algebra import named_class
 from metricfit.report import tables
@@ -126,17 +127,15 @@ def answer(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]) -> di
     sentence = f"{name} is {ours.value:.3f}{between} on {count} held-out rows."
     if math.isnan(ours.value):
         sentence = f"{name} has no value on these {count} held-out rows."
-    if model.missed:
-        said, warned = f"On these rows the model does not meet {' and '.join(model.missed)}.", True
-    else:
-        said = verdicts[-1].sentence("that rule, or more rows") if verdicts else ""
-        warned = bool(verdicts) and verdicts[-1].better in ("rival", "level")
+    said, warned = str(verdicts[-1]) if verdicts else "", cautions(model, verdicts)
+    if verdicts and verdicts[-1].better == "level":
+        warned.append(said)
     rows = [_row(model, None), *(_row(v.rival, v) for v in verdicts)]
     _add_bars(rows)
     return {
         "metric": name,
-        "sentence": sentence if warned else f"{sentence} {said}".rstrip(),
-        "warning": said if warned else "",
+        "sentence": sentence if said in warned else f"{sentence} {said}".rstrip(),
+        "warnings": warned,
         "limits": rows[0]["limits"],
         "rows": rows,
     }
