@@ -90,19 +90,7 @@ class HeldOutScores:
 
     def take(self, rows: NDArray[Any]) -> HeldOutScores:
         """Some of the rows."""
-        names = [
-            "truth",
-            "proba",
-            "decided",
-            "baseline",
-            "baseline_tuned",
-            "weight",
-            "rows",
-            "fold",
-            "single",
-            "single_decided",
-        ]
-        parts: dict[str, Any] = {n: None if getattr(self, n) is None else getattr(self, n)[rows] for n in names}
+        parts: dict[str, Any] = {n: part[rows] for n, part in vars(self).items() if isinstance(part, np.ndarray)}
         return replace(self, **parts)
 
     def with_rule(self, rule: DecisionRule) -> HeldOutScores:

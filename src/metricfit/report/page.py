@@ -24,7 +24,7 @@ from metricfit.metrics.algebra import named_class
 from metricfit.report import tables
 from metricfit.report.explorer import explorer, formulas, histogram, in_words
 
-__all__ = ["NO_SCORES", "Unlabelled", "answer", "model_card", "render", "to_script_json"]
+__all__ = ["NO_SCORES", "Unlabelled", "answer", "model_card", "render", "to_script_json", "warnings_of"]
 
 _SCRIPTS = ("metrics.js", "charts.js", "models.js", "explorer.js", "page.js")
 NO_SCORES = (
@@ -194,11 +194,20 @@ def _page(content: dict[str, Any], data: dict[str, Any]) -> str:
     return template.render(**content, **trusted, **hashes, data=to_script_json(data))
 
 
-def model_card(description: dict[str, Any]) -> str:
-    """The model card as Markdown, from a description, see :func:`metricfit.store.description_of`."""
+def warnings_of(classifier: Any) -> list[str]:
+    """What to know before a fitted classifier is used: a missed constraint, a better rival, a fold that collapsed."""
+    if classifier.held_out_ is None:
+        return []
+    return cautions(*assess_held_out(classifier.metric_, classifier.held_out_, tuple(classifier.classes_.tolist())))
+
+
+def model_card(description: dict[str, Any], warnings: Sequence[str] = ()) -> str:
+    """The model card as Markdown, from a description, see :func:`metricfit.store.description_of`, and warnings."""
     classes = [str(value) for value in description["classes"]["values"]]
     template = _environment(html=False).get_template("card.md")
-    return template.render({**description, "classes": classes, "rows": _measured_rows(description)})
+    return template.render(
+        {**description, "classes": classes, "rows": _measured_rows(description), "warnings": warnings}
+    )
 
 
 def _measured_rows(description: dict[str, Any]) -> list[dict[str, Any]]:
