@@ -47,17 +47,9 @@ class TemperatureAnnealer:
     """
 
     def __init__(
-        self,
-        loss: HasTemperature | Iterable[HasTemperature],
-        *,
-        factor: float = 0.9,
-        mode: Mode = "plateau",
-        patience: int = 10,
-        min_delta: float = 0.0,
-        max_fruitless: int = 3,
-        every: int = 1,
-        minimum: float = 1e-3,
-    ) -> None:
+        self, loss: HasTemperature | Iterable[HasTemperature], *, factor: float = 0.9, mode: Mode = "plateau",
+        patience: int = 10, min_delta: float = 0.0, max_fruitless: int = 3, every: int = 1, minimum: float = 1e-3,
+    ) -> None:  # fmt: skip
         self.losses = list(loss) if isinstance(loss, Iterable) else [loss]
         if not self.losses or any(getattr(one, "temperature", None) is None for one in self.losses):
             raise ValueError("loss: expected a MetricLoss with a temperature, that is step='annealed'.")

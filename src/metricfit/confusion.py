@@ -195,16 +195,10 @@ class ConfusionMatrix:
 
     @classmethod
     def from_codes(
-        cls,
-        true: Tensor | ArrayLike,
-        predicted: Tensor | ArrayLike,
-        classes: int,
-        weight: Tensor | ArrayLike | None = None,
-        *,
-        task: Task | None = None,
-        labels: tuple[Hashable, ...] | None = None,
-        absent: Absent = "count",
-    ) -> ConfusionMatrix:
+        cls, true: Tensor | ArrayLike, predicted: Tensor | ArrayLike, classes: int,
+        weight: Tensor | ArrayLike | None = None, *, task: Task | None = None,
+        labels: tuple[Hashable, ...] | None = None, absent: Absent = "count",
+    ) -> ConfusionMatrix:  # fmt: skip
         """Count predicted against true class codes, exactly, in float64.
 
         Args:
@@ -237,13 +231,9 @@ class ConfusionMatrix:
 
     @classmethod
     def from_labels(
-        cls,
-        y_true: ArrayLike,
-        y_pred: ArrayLike,
-        *,
-        labels: Sequence[Hashable] | None = None,
+        cls, y_true: ArrayLike, y_pred: ArrayLike, *, labels: Sequence[Hashable] | None = None,
         sample_weight: ArrayLike | None = None,
-    ) -> ConfusionMatrix:
+    ) -> ConfusionMatrix:  # fmt: skip
         """The exact confusion matrix of predicted labels; (n,) labels or (n, L) 0/1 indicators.
 
         Classes are those that occur in either array, in sorted order, unless ``labels`` gives them. Two classes
@@ -261,14 +251,9 @@ class ConfusionMatrix:
 
     @classmethod
     def from_scores(
-        cls,
-        y_true: ArrayLike,
-        score: ArrayLike,
-        *,
-        thresholds: Sequence[float] | None = None,
-        labels: Sequence[Hashable] | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> ConfusionMatrix:
+        cls, y_true: ArrayLike, score: ArrayLike, *, thresholds: Sequence[float] | None = None,
+        labels: Sequence[Hashable] | None = None, sample_weight: ArrayLike | None = None,
+    ) -> ConfusionMatrix:  # fmt: skip
         """The matrices at *every* distinct cut-off of the scores, from high to low, or at given thresholds.
 
         Binary: scores (n,) of the second class, or one column for each of the two, of which the second counts.
@@ -289,37 +274,21 @@ class ConfusionMatrix:
         """The same task, labels and averaging around another tensor."""
         return replace(self, matrix=matrix)
 
-    def detach(self) -> ConfusionMatrix:
-        """The same counts without their history."""
-        return self.with_matrix(self.matrix.detach())
-
     def __add__(self, other: ConfusionMatrix) -> ConfusionMatrix:
         """Counts of two disjoint sets of samples together."""
         if not isinstance(other, ConfusionMatrix):
             return NotImplemented
-        if (other.task, other.num_classes) != (self.task, self.num_classes):
-            raise ValueError(
-                f"cannot add a {other.task} matrix of {other.num_classes} classes to a {self.task} matrix of "
-                f"{self.num_classes}."
-            )
-        if None not in (self.labels, other.labels) and self.labels != other.labels:
-            raise ValueError(f"cannot add matrices of different classes, {self.labels} and {other.labels}.")
+        kinds = [(cm.task, cm.num_classes, cm.labels or self.labels or other.labels) for cm in (self, other)]
+        if kinds[0] != kinds[1]:
+            raise ValueError(f"cannot add matrices of different tasks or classes, {kinds[0]} and {kinds[1]}.")
         return self.with_matrix(self.matrix + other.matrix)
 
 
 def soft_confusion_matrix(
-    input: Tensor,
-    target: Tensor,
-    *,
-    step: Step | None = None,
-    threshold: Tensor | float = 0.5,
-    thresholds: Sequence[float] | None = None,
-    sample_weight: Tensor | None = None,
-    detach_threshold: bool = False,
-    labels: tuple[Hashable, ...] | None = None,
-    absent: Absent = "count",
-    **options: Unpack[InputOptions],
-) -> ConfusionMatrix:
+    input: Tensor, target: Tensor, *, step: Step | None = None, threshold: Tensor | float = 0.5,
+    thresholds: Sequence[float] | None = None, sample_weight: Tensor | None = None, detach_threshold: bool = False,
+    labels: tuple[Hashable, ...] | None = None, absent: Absent = "count", **options: Unpack[InputOptions],
+) -> ConfusionMatrix:  # fmt: skip
     """The differentiable confusion matrix of a batch. Its cells always sum to the weights of the samples.
 
     Args:
@@ -353,16 +322,10 @@ def soft_confusion_matrix(
 
 
 def hard_confusion_matrix(
-    input: Tensor,
-    target: Tensor,
-    *,
-    threshold: Tensor | float = 0.5,
-    thresholds: Sequence[float] | None = None,
-    sample_weight: Tensor | None = None,
-    labels: tuple[Hashable, ...] | None = None,
-    absent: Absent = "count",
+    input: Tensor, target: Tensor, *, threshold: Tensor | float = 0.5, thresholds: Sequence[float] | None = None,
+    sample_weight: Tensor | None = None, labels: tuple[Hashable, ...] | None = None, absent: Absent = "count",
     **options: Unpack[InputOptions],
-) -> ConfusionMatrix:
+) -> ConfusionMatrix:  # fmt: skip
     """The exact confusion matrix of arg max (multiclass) or ``p >= threshold`` predictions, in float64.
 
     Arguments as in :func:`soft_confusion_matrix`.
@@ -379,15 +342,9 @@ def hard_confusion_matrix(
 
 
 def hard_matrix(
-    samples: Samples,
-    task: Task,
-    *,
-    threshold: Tensor | float = 0.5,
-    thresholds: Sequence[float] | None = None,
-    from_probabilities: bool = False,
-    labels: tuple[Hashable, ...] | None = None,
-    absent: Absent = "count",
-) -> ConfusionMatrix:
+    samples: Samples, task: Task, *, threshold: Tensor | float = 0.5, thresholds: Sequence[float] | None = None,
+    from_probabilities: bool = False, labels: tuple[Hashable, ...] | None = None, absent: Absent = "count",
+) -> ConfusionMatrix:  # fmt: skip
     """The exact matrix of samples that are flattened already; arguments as in :func:`soft_confusion_matrix`."""
     scores = samples.scores.detach()
     target = samples.target.double() if samples.target.is_floating_point() else samples.target
@@ -446,16 +403,10 @@ def probabilities(scores: Tensor, task: Task, from_probabilities: bool = False) 
 
 
 def count_samples(
-    samples: Samples,
-    task: Task,
-    step: Step,
-    *,
-    threshold: Tensor | float = 0.5,
-    thresholds: Sequence[float] | None = None,
-    detach_threshold: bool = False,
-    from_probabilities: bool = False,
+    samples: Samples, task: Task, step: Step, *, threshold: Tensor | float = 0.5,
+    thresholds: Sequence[float] | None = None, detach_threshold: bool = False, from_probabilities: bool = False,
     each_class: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The soft counts (…, d, d) at a dynamic threshold, else (…, L, 2, 2); a grid of thresholds leads all.
 
     ``each_class`` gives (d, 2, 2) counts of each class against the rest at the dynamic threshold, for class indices as

@@ -95,13 +95,9 @@ def values_can_be_inspected() -> bool:
 
 
 def flatten_inputs(
-    input: Tensor,
-    target: Tensor,
-    sample_weight: Tensor | None = None,
-    *,
-    allow_empty: bool = False,
+    input: Tensor, target: Tensor, sample_weight: Tensor | None = None, *, allow_empty: bool = False,
     **options: Unpack[InputOptions],
-) -> Samples:
+) -> Samples:  # fmt: skip
     """Check shapes, dtypes and values, then flatten; ignored positions get a weight of zero.
 
     Args:

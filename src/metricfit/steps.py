@@ -66,10 +66,7 @@ class Step(ABC):
 class FivePoints(Step):
     """Linear between (0, 0), (tau - w/2, delta), (tau, 1/2), (tau + w/2, 1 - delta) and (1, 1) (btg eq. 5)."""
 
-    @property
-    @abstractmethod
-    def knots(self) -> tuple[float | Tensor, float | Tensor]:
-        """The height delta, and the middle width w in units of min(tau, 1 - tau)."""
+    _knots: Any  # the height delta, and the middle width w in units of min(tau, 1 - tau)
 
     def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
         """The three lines."""
@@ -77,7 +74,7 @@ class FivePoints(Step):
         margin = max(THRESHOLD_MARGIN, torch.finfo(p.dtype).eps)  # in half precision 1 - 1e-6 is 1
         tau = tau.clamp(margin, 1 - margin)
         smallest = max(SMALLEST_WIDTH, torch.finfo(p.dtype).tiny)
-        delta, factor = (x.to(p.dtype) if isinstance(x, Tensor) and x.ndim else x for x in self.knots)
+        delta, factor = (x.to(p.dtype) if isinstance(x, Tensor) and x.ndim else x for x in self._knots)
         width = (factor * torch.minimum(tau, 1 - tau)).clamp_min(smallest)
         # Each segment is written so that it neither cancels at small widths nor divides by zero where it is not used
         # (at T = 0.4 the outer segments have no length). Segments are distinguished by p - tau, which is exact near
@@ -109,10 +106,7 @@ class Annealed(FivePoints):
         if not isinstance(self.temperature, Tensor):  # to look at a tensor's value would wait for its device
             object.__setattr__(self, "temperature", check_temperature(self.temperature))
 
-    @property
-    def knots(self) -> tuple[float | Tensor, float | Tensor]:
-        """T and 5 T."""
-        return self.temperature, 5 * self.temperature
+    _knots = property(lambda self: (self.temperature, 5 * self.temperature))
 
 
 @dataclass(frozen=True)
@@ -133,10 +127,7 @@ class Linear(FivePoints):
         if not 0 < _number("delta", self.delta) < 0.5:
             raise ValueError(f"delta: expected a number in (0, 0.5), got {self.delta}.")
 
-    @property
-    def knots(self) -> tuple[float, float]:
-        """Delta and 1."""
-        return self.delta, 1.0
+    _knots = property(lambda self: (self.delta, 1.0))
 
 
 @dataclass(frozen=True)

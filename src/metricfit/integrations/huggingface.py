@@ -16,9 +16,6 @@ with needed("transformers", "huggingface"):
 
 __all__ = ["TemperatureAnnealing", "compute_loss_func"]
 
-IGNORED = -100
-"""The label that the Trainer leaves out when it counts the items of a batch."""
-
 STATE = "metricfit.TemperatureAnnealing"
 """Where the schedule is kept in ``trainer_state.json``, among the states of callbacks."""
 
@@ -61,7 +58,13 @@ class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that 
             raise ValueError(
                 "labels: the batch has none; name the column 'labels', or set TrainingArguments.label_names."
             )
-        logits = _logits_of(outputs)
+        logits = outputs.get("logits") if isinstance(outputs, dict) else getattr(outputs, "logits", outputs)
+        if isinstance(logits, tuple | list):
+            logits = next((one for one in logits if isinstance(one, Tensor)), None)
+        if not isinstance(logits, Tensor):
+            raise TypeError(
+                f"outputs: the model returned no logits but {type(outputs).__name__}; use a classification model."
+            )
         if getattr(self.loss, "task", "multiclass") != "binary":
             logits = logits.movedim(self.class_dim, 1) if logits.ndim > 1 else logits
         elif logits.ndim == labels.ndim + 1 and logits.shape[-1] == 1:
@@ -71,7 +74,7 @@ class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that 
         return value if num_items_in_batch is None else value * self._share(labels, num_items_in_batch, training)
 
     def _share(self, labels: Tensor, num_items_in_batch: Tensor | int, training: bool) -> Tensor:
-        own = labels.ne(IGNORED).sum().double()
+        own = labels.ne(-100).sum().double()  # as the Trainer counts them
         # Under DataParallel the same number comes once per device.
         step = torch.as_tensor(num_items_in_batch, device=own.device).double().flatten()[0]
         # The loss of several processes is one loss of all their samples, so its share is that of all their labels.
@@ -80,17 +83,6 @@ class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that 
         group = group_of(getattr(self.loss, "sync", False), training)
         own, step = sum_over_processes([own, step], group)
         return torch.where(step > 0, own / step, torch.zeros_like(own)).float()
-
-
-def _logits_of(outputs: Any) -> Tensor:
-    found = outputs.get("logits") if isinstance(outputs, dict) else getattr(outputs, "logits", outputs)
-    if isinstance(found, tuple | list):
-        found = next((one for one in found if isinstance(one, Tensor)), None)
-    if not isinstance(found, Tensor):
-        raise TypeError(
-            f"outputs: the model returned no logits but {type(outputs).__name__}; use a classification model."
-        )
-    return found
 
 
 class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
@@ -131,12 +123,11 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         """Go on from a checkpoint, or start afresh."""
         self._training = True
         saved = state.stateful_callbacks.get(STATE) if state.global_step else self._first
-        if saved is None:
-            return
-        self.annealer.load_state_dict(dict(saved["schedule"]))
-        tensors = {name: torch.tensor(values) for name, values in saved["loss"].items()}
-        self.module.load_state_dict(tensors, strict=False)
-        self._keep(state)
+        if saved is not None:
+            self.annealer.load_state_dict(dict(saved["schedule"]))
+            tensors = {name: torch.tensor(values) for name, values in saved["loss"].items()}
+            self.module.load_state_dict(tensors, strict=False)
+            self._keep(state)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Evaluations after this one are no part of the schedule."""
@@ -155,12 +146,10 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_: Any) -> None:
         """Give the evaluation loss to the schedule."""
-        if not self._training:
-            return
-        missing = f"the evaluation did not give {self.schedule.monitor!r} but {{}}; name one of these."
-        if self.schedule.observe(metrics or {}, missing):
-            control.should_training_stop = True
-        self._keep(state)
+        if self._training:
+            missing = f"the evaluation did not give {self.schedule.monitor!r} but {{}}; name one of these."
+            control.should_training_stop |= self.schedule.observe(metrics or {}, missing)
+            self._keep(state)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Add the temperature to what is logged, and to the history, which has its copy of the logs already."""

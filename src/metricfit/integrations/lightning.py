@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from metricfit.annealing import TemperatureAnnealer
 from metricfit.integrations._annealing import AnnealingMode, Schedule, losses_of, needed
 
 with needed("lightning", "lightning"):
@@ -12,9 +11,6 @@ with needed("lightning", "lightning"):
         from lightning.pytorch import Callback
     except ImportError:
         from pytorch_lightning import Callback
-
-if TYPE_CHECKING:
-    import lightning.pytorch as pl
 
 __all__ = ["TemperatureAnnealing"]
 
@@ -53,17 +49,16 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         self._saved: dict[str, Any] = {}
 
     @property
-    def annealer(self) -> TemperatureAnnealer | None:
-        """The annealer, once training has begun."""
-        found: TemperatureAnnealer | None = self.schedule.annealer
-        return found
+    def annealer(self) -> Any:
+        """The :class:`metricfit.TemperatureAnnealer`, None before training."""
+        return self.schedule.annealer
 
     @property
     def state_key(self) -> str:
         """Distinguishes several of these callbacks in a checkpoint."""
         return str(self._generate_state_key(monitor=self.schedule.monitor, mode=self.schedule.mode, loss=self.loss))
 
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Find the losses, before a checkpoint is restored."""
         if stage != "fit":
             return
@@ -73,12 +68,12 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         self.schedule.attach(losses_of(chosen))
         self.load_state_dict(self._saved)
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Cool by the clock, and log the temperature of the epoch."""
         self.schedule.reach(trainer.current_epoch)
         pl_module.log("temperature", self.schedule.annealer.temperature)
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Give the validation loss to the schedule."""
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return

@@ -41,12 +41,8 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         monitor: The column of the history that ``mode="plateau"`` watches, ``"valid_loss"`` by default.
         mode: ``"plateau"`` cools when the validation loss has stopped falling; ``"epoch"`` every ``every`` epochs.
         stop: Whether to end training once further cooling is pointless (``mode="plateau"``).
-        factor: r; this and the following as in :class:`metricfit.TemperatureAnnealer`, whose defaults ``None`` means.
-        patience: Epochs without a decrease that make a plateau.
-        min_delta: A smaller decrease does not count.
-        max_fruitless: Coolings without improvement after which training ends.
-        every: Epochs between two coolings (``mode="epoch"``).
-        minimum: The temperature is not lowered below this.
+        factor, patience, min_delta, max_fruitless, every, minimum: As in :class:`metricfit.TemperatureAnnealer`, whose
+            defaults ``None`` means.
 
     Example:
         ``NeuralNetClassifier(…, callbacks=[TemperatureAnnealing(patience=5)])``; see ``examples/with_skorch.py``.
@@ -74,9 +70,9 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
 
     def initialize(self) -> TemperatureAnnealing:
         """Check the options and forget the schedule: the net starts afresh."""
-        names = ("factor", "patience", "min_delta", "max_fruitless", "every", "minimum")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        self.schedule_ = Schedule(self.mode, self.monitor, "valid_loss", self.stop, given)
+        options = {name: value for name, value in self.get_params().items() if value is not None}
+        mode, stop, monitor = options.pop("mode"), options.pop("stop"), options.pop("monitor", None)
+        self.schedule_ = Schedule(mode, monitor, "valid_loss", stop, options)
         return self
 
     def on_epoch_begin(self, net: Any, **_: Any) -> None:

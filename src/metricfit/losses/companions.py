@@ -36,13 +36,9 @@ def class_weights(prior: Tensor, balance: Balance) -> Tensor:
 
 
 def cross_entropy_sums(
-    samples: Samples,
-    *,
-    task: Task,
-    balance: Balance = "none",
-    weights: Tensor | None = None,
+    samples: Samples, *, task: Task, balance: Balance = "none", weights: Tensor | None = None,
     from_probabilities: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The sums over samples of weighted losses and of weights, (2, …); they can be added over batches and processes.
 
     ``weights`` are :func:`class_weights`, (C,) or (L, 2). Where the batch's own shares balance the classes instead,

@@ -86,7 +86,6 @@ class LossOptions:
         check_ignore_index(self.ignore_index)
         _check_threshold_matters(metric, step, self.task, threshold, self.detach_threshold)
         grids = tuple(sorted(metric.grids(), key=lambda grid: grid or ()))
-        shares = None if prior is None else _vector("prior", prior)
         found: dict[str, Any] = {
             "metric": metric,
             "step": None if isinstance(step, Annealed) else step,
@@ -98,8 +97,7 @@ class LossOptions:
                 "temperature": self.checked_temperature(temperature if self.step is None else step),
                 "threshold": _checked_threshold(threshold),
                 "weight": None if weight is None else _vector("weight", weight),
-                "prior": shares,
-                "class_weights": None if shares is None else self._class_weights(shares),
+                "class_weights": None if prior is None else self._class_weights(_vector("prior", prior)),
             },
         }
         for name, value in found.items():
@@ -183,12 +181,12 @@ def _vector(name: str, values: Any) -> Tensor:
     return weights if weights.is_floating_point() else weights.float()
 
 
-def _check_sizes(task: Task, columns: int, threshold: Tensor, prior: Tensor | None) -> None:
+def _check_sizes(task: Task, columns: int, threshold: Tensor, class_weights: Tensor | None) -> None:
     if threshold.ndim and len(threshold) != columns:
         raise ValueError(f"threshold: expected one number or {columns}, one per label, got {len(threshold)}.")
-    size = 2 if task == "binary" else columns
-    if prior is not None and len(prior) != size:
-        raise ValueError(f"prior: expected {size} shares or counts, got {len(prior)}.")
+    wanted = 2 if task == "binary" else columns
+    if class_weights is not None and (got := class_weights.shape[-1 if task == "binary" else 0]) != wanted:
+        raise ValueError(f"prior: expected {wanted} shares or counts, got {got}.")
 
 
 @dataclass(slots=True)
@@ -201,8 +199,7 @@ class Batch:
     temperature: Tensor | None  # a scalar or one per member; None for steps without
     threshold: Tensor  # of binary and multi-label tasks
     weight: Tensor | None
-    prior: Tensor | None
-    class_weights: Tensor | None  # of the cross-entropy, following from the prior
+    class_weights: Tensor | None  # of the cross-entropy, from the prior: (C,), (1, 2) or (L, 2)
     memories: Sequence[ConfusionMemory] = ()  # one per grid of the metric, used and updated
     group: Any = None  # the processes whose statistics are added up
 
@@ -254,14 +251,10 @@ class Batch:
 
     def metric_alone(self, remembered: Sequence[Tensor], input: Tensor) -> Tensor:
         """The metric's part along the plain formulas, with the memories as they were then: for second derivatives."""
-        past = [memory.matrix for memory in self.memories]
-        try:
-            for memory, matrix in zip(self.memories, remembered, strict=True):
-                memory.matrix = matrix
-            return self._plain_loss(input, None, 0.0)
-        finally:
-            for memory, matrix in zip(self.memories, past, strict=True):
-                memory.matrix = matrix
+        memories = [type(memory)(memory.decay) for memory in self.memories]
+        for memory, matrix in zip(memories, remembered, strict=True):
+            memory.matrix = matrix
+        return replace(self, memories=memories)._plain_loss(input, None, 0.0)
 
     def samples(self, input: Tensor) -> Samples:
         """The checked and flattened samples."""
@@ -271,7 +264,7 @@ class Batch:
             weight=self.weight, ignore_index=options.ignore_index, from_probabilities=options.from_probabilities,
             validate=options.validate, members=options.members,
         )  # fmt: skip
-        _check_sizes(options.task, samples.scores.shape[-1], self.threshold, self.prior)
+        _check_sizes(options.task, samples.scores.shape[-1], self.threshold, self.class_weights)
         return samples
 
     def counts(self, samples: Samples, grid: Grid) -> Tensor:
@@ -369,32 +362,18 @@ class MetricLoss(nn.Module):
 
     temperature: Tensor | None
     weight: Tensor | None
-    prior: Tensor | None
     threshold: Tensor
+    class_weights: Tensor | None
 
     def __init__(
-        self,
-        metric: MetricLike,
-        *,
-        average: str | int | None = None,
-        task: Task = "multiclass",
-        step: StepLike | None = None,
-        temperature: float | Sequence[float] = 0.2,
-        threshold: float | Sequence[float] | Tensor = 0.5,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        absent: Absent = "skip",
-        labels: Sequence[Hashable] | None = None,
-        detach_threshold: bool = False,
-        from_probabilities: bool = False,
-        cross_entropy: float = 0.0,
-        balance: Balance = "none",
-        prior: Tensor | None = None,
-        memory: float = 0.0,
-        members: int | None = None,
-        sync: Sync = "auto",
+        self, metric: MetricLike, *, average: str | int | None = None, task: Task = "multiclass",
+        step: StepLike | None = None, temperature: float | Sequence[float] = 0.2,
+        threshold: float | Sequence[float] | Tensor = 0.5, weight: Tensor | None = None, ignore_index: int = -100,
+        absent: Absent = "skip", labels: Sequence[Hashable] | None = None, detach_threshold: bool = False,
+        from_probabilities: bool = False, cross_entropy: float = 0.0, balance: Balance = "none",
+        prior: Tensor | None = None, memory: float = 0.0, members: int | None = None, sync: Sync = "auto",
         validate: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         given: Any = {
             "average": average, "task": task, "step": step, "ignore_index": ignore_index, "absent": absent,
@@ -407,7 +386,7 @@ class MetricLoss(nn.Module):
             keeps = name == "temperature"
             self.register_buffer(name, value.clone() if keeps and value is not None else value, persistent=keeps)
         if task == "binary":
-            _check_sizes(task, 1, self.threshold, self.prior)
+            _check_sizes(task, 1, self.threshold, self.class_weights)
         self.memories: nn.ModuleList | None = None
         if memory:
             from metricfit.losses.companions import ConfusionMemory
@@ -434,7 +413,7 @@ class MetricLoss(nn.Module):
         remember = self.training if remember is None else remember
         return Batch(
             self.options, target, sample_weight, buffers["temperature"], cast("Tensor", buffers["threshold"]),
-            buffers["weight"], buffers["prior"], buffers["class_weights"],
+            buffers["weight"], buffers["class_weights"],
             cast("Any", self.memories) if remember and self.memories is not None else (),
             group_of(self.sync, self.training),
         )  # fmt: skip
@@ -476,13 +455,9 @@ class MetricLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """The metric and the options that differ from the defaults."""
-        options = self.options
-        parts = [f"metric={options.metric}", f"task={options.task!r}"]
-        if self.temperature is None:
-            parts.append(f"step={str(options.step)!r}")
-        else:
-            shown = self.temperature.tolist()
-            parts.append("temperature=" + (f"{shown:.4g}" if isinstance(shown, float) else str(shown)))
+        options, shown = self.options, None if self.temperature is None else self.temperature.tolist()
+        how = f"step={str(options.step)!r}" if shown is None else f"temperature={shown}"
+        how = f"temperature={shown:.4g}" if isinstance(shown, float) else how
         if options.cross_entropy:
-            parts.append(f"cross_entropy={options.cross_entropy:g}, balance={options.balance!r}")
-        return ", ".join(parts)
+            how += f", cross_entropy={options.cross_entropy:g}, balance={options.balance!r}"
+        return f"metric={options.metric}, task={options.task!r}, {how}"

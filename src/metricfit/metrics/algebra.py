@@ -56,10 +56,7 @@ class Constant(Metric):
         if not math.isfinite(self.value):
             raise ValueError(f"a metric combines with finite numbers, got {self.value}.")
 
-    @property
-    def range(self) -> tuple[float, float]:  # type: ignore[override]
-        """The number itself, twice."""
-        return (self.value, self.value)
+    range = property(lambda self: (self.value, self.value), doc="The number itself, twice.")
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
         """The number, in the matrix's dtype and batch shape."""
@@ -120,8 +117,7 @@ class Combination(Metric):
     @property
     def perfect(self) -> float:
         """The combination of the parts' best values."""
-        best: float = _NUMBERS[self.operator](self.left.perfect, self.right.perfect)
-        return best
+        return float(_NUMBERS[self.operator](self.left.perfect, self.right.perfect))
 
     @property
     def range(self) -> tuple[float, float]:  # type: ignore[override]
@@ -233,6 +229,7 @@ class Constrained(DerivedMetric):
     objective: Metric
     constraints: tuple[Constraint, ...]
     penalty: float = field(default=10.0, kw_only=True)
+    _inner = property(lambda self: self.objective)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "constraints", tuple(self.constraints))
@@ -245,10 +242,6 @@ class Constrained(DerivedMetric):
             raise ValueError("subject_to: the objective is constrained already; give all constraints at once.")
         if not self.penalty > 0:
             raise ValueError(f"penalty: expected a number > 0, got {self.penalty}.")
-
-    @property
-    def _inner(self) -> Metric:
-        return self.objective
 
     def violations(self, source: MatrixSource) -> list[Tensor]:
         """The violation of each constraint."""

@@ -34,15 +34,10 @@ def _load_all() -> None:
 
 
 def metric(
-    *,
-    reference: str,
-    range: tuple[float, float] | Callable[[Any], tuple[float, float]] = (0.0, 1.0),
-    greater_is_better: bool = True,
-    name: str | None = None,
-    title: str | Callable[[Any], str] | None = None,
-    aliases: Aliases = (),
-    check: Callable[[Any], None] | None = None,
-) -> Callable[[Callable[..., Any]], type[FormulaMetric]]:
+    *, reference: str, range: tuple[float, float] | Callable[[Any], tuple[float, float]] = (0.0, 1.0),
+    greater_is_better: bool = True, name: str | None = None, title: str | Callable[[Any], str] | None = None,
+    aliases: Aliases = (), check: Callable[[Any], None] | None = None,
+) -> Callable[[Callable[..., Any]], type[FormulaMetric]]:  # fmt: skip
     """Make a metric of a function of the counts, and register it.
 
     The function is given :class:`metricfit.metrics.Symbols`: ``c.tp``, ``c.fp``, ``c.fn``, ``c.tn`` and ``c.n`` of a
@@ -76,18 +71,13 @@ def metric(
         own = function.__name__
         short = len(own) <= 3
         namespace = {
-            "__doc__": function.__doc__ or "",
-            "__module__": function.__module__,
+            "__doc__": function.__doc__ or "", "__module__": function.__module__,
             "__qualname__": function.__qualname__,  # where pickle finds it
-            "range": property(range) if callable(range) else range,
-            "greater_is_better": greater_is_better,
-            "reference": reference,
-            "name": name or own,
+            "range": property(range) if callable(range) else range, "greater_is_better": greater_is_better,
             "title": property(title) if callable(title) else title or (own.upper() if short else own.replace("_", " ")),
-            "program": program,
-            "whole": program.whole,
+            "reference": reference, "name": name or own, "program": program, "whole": program.whole,
             "check_parameters": check,
-        }
+        }  # fmt: skip
         cls = make_dataclass(
             own.upper() if short else "".join(word.capitalize() for word in own.split("_")),
             [(key, Any, field(default=default, kw_only=True)) for key, default in parameters.items()],

@@ -171,26 +171,6 @@ def _not_again(folds: Folds, rows: int) -> Any:
     raise ValueError("models: a model that was loaded cannot be fitted; fit the classifier.")
 
 
-def _check_fit(estimator: Any, outputs: int) -> None:
-    """Refuse what a file may hold but no fit gives: trees that point out of themselves, or in circles."""
-    trees: list[tuple[Any, Any, Any, Any]] = []
-    if isinstance(estimator, HistGradientBoostingClassifier):
-        for nodes in (predictor.nodes for step in estimator._predictors for predictor in step):
-            trees.append((nodes["left"], nodes["right"], nodes["feature_idx"], nodes["is_leaf"] == 0))
-    elif isinstance(estimator, RandomForestClassifier | ExtraTreesClassifier):
-        for tree in (each.tree_ for each in estimator.estimators_):
-            trees.append((tree.children_left, tree.children_right, tree.feature, tree.children_left != -1))
-    elif not (0 <= estimator < max(2, outputs) if isinstance(estimator, int) else hasattr(estimator, "predict_proba")):
-        raise ValueError("an estimator that gives no probabilities of these classes")
-    for left, right, feature, inner in trees:
-        at = np.flatnonzero(inner)
-        for child in (left[at].astype(np.int64), right[at].astype(np.int64)):
-            if (child <= at).any() or (child >= len(inner)).any():
-                raise ValueError("a tree whose branches lead nowhere, or in circles")
-        if len(at) and not (feature[at].min() >= 0 and feature[at].max() < estimator.n_features_in_):
-            raise ValueError("a tree that splits a column which is not there")
-
-
 class EstimatorModel(Model):
     """One estimator per fold.
 
@@ -299,9 +279,6 @@ class EstimatorModel(Model):
 
     def _read(self, content: bytes) -> None:
         self.fits = objects.from_bytes(content, TRUSTED, self.name)
-        for fitted in self.fits:
-            for each in fitted:
-                _check_fit(each, self.outputs)
 
     def _parallel(self, work: int) -> Parallel:
         jobs = 1 if work < SMALL_WORK else effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)

@@ -27,6 +27,7 @@ from metricfit.decisions import DecisionRule
 from metricfit.ensemble import LEADERBOARD_COLUMNS
 from metricfit.models import EstimatorModel, Model, NetworkModel
 from metricfit.store.folder import DESCRIPTION, TIMES, check_replaceable, read_folder, refused, write_folder
+from metricfit.store.trees import check_fit
 from metricfit.training.loop import EpochRecord
 from metricfit.training.recipes import Recipe
 
@@ -183,7 +184,10 @@ def _rebuild(description: dict[str, Any], contents: dict[str, bytes]) -> MetricC
         if saved["outputs"] != len(classifier.classes_):
             raise ValueError(f"{len(classifier.classes_)} classes for a model of {saved['outputs']} outputs")
         kind, content = _MODELS[saved["kind"]], contents[_file(saved)]
-        classifier.models_[saved["name"]] = kind.restored(saved["name"], saved, content, classifier.task_, recipe)
+        model = kind.restored(saved["name"], saved, content, classifier.task_, recipe)
+        for estimator in [each for fits in getattr(model, "fits", []) for each in fits]:
+            check_fit(estimator, max(2, len(classifier.classes_)))
+        classifier.models_[saved["name"]] = model
     # Nothing may have been held out.
     classifier.held_out_ = scores_from(contents[_SCORES]) if _SCORES in contents else None
     return classifier
@@ -204,22 +208,20 @@ def _classes_to_json(classes: NDArray[Any]) -> dict[str, Any]:
     values = classes.tolist()
     if any(not isinstance(value, str | int | float) for value in values):
         raise ValueError(f"classes: only text, numbers and truth values can be saved, got {values[0]!r}.")
-    dtype = classes.dtype
-    if dtype.kind == "U" and dtype.itemsize > 4 * _widest(values):
-        dtype = np.dtype(f"<U{_widest(values)}")
+    dtype = classes.dtype if _narrow(classes.dtype, values) else classes.astype(str).dtype
     return {"values": values, "dtype": "object" if dtype.kind == "O" else dtype.str}
 
 
-def _widest(values: list[Any]) -> int:
-    """The most characters that the type of text classes may have."""
-    return max(1000, *(len(value) for value in values))
+def _narrow(dtype: np.dtype[Any], values: list[Any]) -> bool:
+    """Whether a type of text has no more than 1,000 characters, or than its values need."""
+    return dtype.kind != "U" or dtype.itemsize <= 4 * max(1000, *(len(str(value)) for value in values))
 
 
 def _classes_from_json(saved: dict[str, Any]) -> NDArray[Any]:
     dtype, values = np.dtype(saved["dtype"]), saved["values"]
     if not isinstance(values, list) or any(not isinstance(value, str | int | float) for value in values):
         raise ValueError("classes that are not text, numbers or truth values")
-    if dtype.kind not in "biufUO" or (dtype.kind == "U" and dtype.itemsize > 4 * _widest([str(v) for v in values])):
+    if dtype.kind not in "biufUO" or not _narrow(dtype, values):
         raise ValueError(f"classes of type {saved['dtype']!r:.100}")
     return np.array(values, dtype=dtype)
 

@@ -126,22 +126,20 @@ def read_folder(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 def _parsed(file: Path, content: bytes) -> dict[str, Any]:
     """The description, if it is one of this format and unchanged."""
     try:
-        description = json.loads(content.decode(), parse_constant=_no_number)
+        description: Any = json.loads(content.decode(), parse_constant=_no_number)
     except (ValueError, RecursionError):
         raise ModelFolderError(f"{file}: damaged, it is not valid JSON; get the original folder.") from None
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
+    version = description.get("version") if isinstance(description, dict) else None
+    if type(version) is not int or version < 1 or description["format"] != FORMAT:
         raise ModelFolderError(f"{file}: not the description of a metricfit model.")
-    version = description.get("version")
-    if version != VERSION or isinstance(version, bool):
-        if not isinstance(version, int) or version < 1:
-            raise ModelFolderError(f"{file}: damaged, its format version is no positive number.")
+    if version != VERSION:
         advice = "train the model again" if version < VERSION else "upgrade metricfit"
         raise ModelFolderError(
             f"{file}: written in format version {version}, this metricfit reads {VERSION}; {advice}."
         )
     if description.get("checksum") != _checksum(description):
         raise ModelFolderError(f"{file}: changed since it was written; get the original folder.")
-    return description
+    return dict(description)
 
 
 def _read(file: Path, size: int | None = None) -> bytes | None:

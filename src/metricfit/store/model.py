@@ -64,11 +64,6 @@ class SavedModel:
     missing: tuple[str, ...]
 
     @property
-    def gaps(self) -> tuple[str, ...]:
-        """Texts that stand for a missing value."""
-        return (*GAPS, *self.missing)
-
-    @property
     def notes(self) -> dict[str, Any]:
         """What the run that trained it noted."""
         return dict(self.description["notes"])
@@ -108,7 +103,9 @@ class SavedModel:
     def probabilities(self, data: str | TableFile, **reading: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Probabilities (rows, classes) of a file's rows before the decision rule; the file needs no labels."""
         file = self._opened(data, **reading)
-        parts = [self.classifier.predict_raw_proba(X) for X, _ in file.frames(self.formats, gaps=self.gaps)]
+        parts = [
+            self.classifier.predict_raw_proba(X) for X, _ in file.frames(self.formats, gaps=(*GAPS, *self.missing))
+        ]
         return np.concatenate(parts) if parts else np.empty((0, len(self.classifier.classes_)))
 
     def predictions(
@@ -131,7 +128,7 @@ class SavedModel:
         if clash := [name for name in keep if name in (*decided, *probable)]:
             raise BadArgumentError("keep", f"{clash[0]!r} is the name of a result; rename the column.")
         frame = None
-        for X, rows in file.frames(self.formats, keep, self.gaps):
+        for X, rows in file.frames(self.formats, keep, (*GAPS, *self.missing)):
             proba = classifier.predict_raw_proba(X)
             folded = proba if rule.kind == "argmax" else rule.fold(proba)
             found = {name: rows.column(name).to_pandas() for name in keep}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
@@ -19,19 +19,21 @@ from metricfit.data.encoders import STANDARD_LIMIT, CategoryEncoder, DateEncoder
 from metricfit.decisions import DecisionRule
 from metricfit.files import written_whole
 from metricfit.models import NetworkModel
+from metricfit.store.trees import KNOWN, Nodes, trees_of
 from metricfit.training.networks import MemberLinear, MemberMLP
 
 __all__ = ["onnx_inputs", "to_onnx"]
 
 _OPSETS, _IR_VERSION = {"": 17, "ai.onnx.ml": 2}, 8
-_TYPES = {"float": "FLOAT", "double": "DOUBLE", "int64": "INT64", "bool": "BOOL", "text": "STRING"}
+_TYPES = {"float": 1, "int64": 7, "text": 8, "bool": 9, "double": 11}
+"""The numbers of ONNX's TensorProto.DataType."""
 _FLOAT_LIMIT = float(np.finfo(np.float32).max)
 _JUST_OVER_HALF = float(np.nextafter(0.5, 1))
 _DAYS_TO_MARCH_OF_YEAR_0 = 730_425.0
 _SATURDAY = 5.0
 """2000-01-01, day 0 of the features, was one; Monday is 0."""
-_EXPORTABLE = (RandomForestClassifier, ExtraTreesClassifier, HistGradientBoostingClassifier, int)
-_BOOSTING_FIELDS = {"threshold": "num_threshold", "left": "left", "right": "right", "gap_left": "missing_go_to_left"}
+_ONNX_NODES = {"featureids": "feature", "values": "threshold", "truenodeids": "left", "falsenodeids": "right",
+               "missing_value_tracks_true": "gap_left"}  # fmt: skip
 _CODES = 256
 """Codes of a category in a tree, with the last for gaps."""
 
@@ -64,9 +66,6 @@ class _Graph:
         self.parts[0].append(self.onnx.helper.make_node(operator, names, [name], domain=domain, **attributes))
         return _Value(self, name)
 
-    def type(self, kind: str) -> int:
-        return int(getattr(self.onnx.TensorProto, _TYPES[kind]))
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Check the graph and write it in one step."""
         helper, (nodes, *parts) = self.onnx.helper, self.parts
@@ -81,14 +80,14 @@ class _Graph:
         name, array = self._name("constant"), np.asarray(value)
         if array.dtype == object:
             encoded = [str(v).encode() for v in array.ravel()]
-            tensor = self.onnx.helper.make_tensor(name, self.type("text"), array.shape, encoded)
+            tensor = self.onnx.helper.make_tensor(name, _TYPES["text"], array.shape, encoded)
         else:
             tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
         self.parts[3].append(tensor)
         return name
 
     def _info(self, name: str, kind: str, shape: list[Any]) -> Any:
-        return self.onnx.helper.make_tensor_value_info(name, self.type(kind), shape)
+        return self.onnx.helper.make_tensor_value_info(name, _TYPES[kind], shape)
 
     def _name(self, kind: str) -> str:
         # Inputs are named by columns: a name of ours must not be one of theirs.
@@ -122,7 +121,7 @@ class _Value:
         return self.to("Max", low).to("Min", high)
 
     def cast(self, kind: str) -> _Value:
-        return self.to("Cast", to=self.graph.type(kind))
+        return self.to("Cast", to=_TYPES[kind])
 
     def normalised(self) -> _Value:
         """Rows divided by their sums."""
@@ -179,15 +178,14 @@ def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]
         return {"X": np.asarray(X, dtype=np.float32)}
     frame, found = preprocessor.typed_frame(X), {}
     for column in preprocessor.columns_:
-        if not column.encoder.suffixes:
-            continue
         values: Any = frame[column.name]
         if isinstance(column.encoder, CategoryEncoder):
-            values = values.astype(object).fillna("")
+            values = values.astype(object).fillna("").to_numpy(object)
         elif isinstance(column.encoder, DateEncoder):
             values = calendar_parts(values.to_numpy())["days"]
-        found[column.name] = np.asarray(values, dtype=object if isinstance(column.encoder, CategoryEncoder) else float)
-    return {name: values[:, None] for name, values in found.items()}
+        if column.encoder.suffixes:
+            found[column.name] = np.asarray(values, dtype=None if values.dtype == object else float)[:, None]
+    return found
 
 
 def _features(graph: _Graph, classifier: MetricClassifier) -> dict[str, _Value]:
@@ -299,7 +297,7 @@ def _probabilities(model: Any, table: dict[str, _Value], several: bool) -> _Valu
     """A model's probabilities, (rows, classes), or of ``several`` labels (rows, labels); double."""
     if isinstance(model, NetworkModel):
         return _networks(model.result.network, table["dense"], several)
-    wrong = next((each for fits in model.fits for each in fits if not isinstance(each, _EXPORTABLE)), None)
+    wrong = next((each for fits in model.fits for each in fits if not isinstance(each, (*KNOWN, int))), None)
     if wrong is not None:
         raise ValueError(
             f"models: {model.name} ({type(wrong).__name__}) cannot be exported, only the built-in networks and "
@@ -351,17 +349,13 @@ def _of_estimator(estimator: Any, x: _Value, outputs: int) -> _Value:
 
 def _forest(forest: Any, x: _Value, outputs: int) -> _Value:
     trees = []
-    for tree in (each.tree_ for each in forest.estimators_):
+    for tree, nodes in trees_of(forest):
         if forest.n_outputs_ > 1:
             labels = [tree.value[:, j, : len(known)] @ (known == 1) for j, known in enumerate(forest.classes_)]
             value = np.stack(labels, axis=1)
         else:
             value = tree.value[:, 0] @ np.eye(outputs)[forest.classes_]
-        trees.append({
-            "feature": np.maximum(tree.feature, 0), "threshold": tree.threshold, "left": tree.children_left,
-            "right": tree.children_right, "gap_left": tree.missing_go_to_left, "leaf": tree.children_left < 0,
-            "value": value / len(forest.estimators_),
-        })  # fmt: skip
+        trees.append(nodes | {"value": value / len(forest.estimators_)})
     return _sum_of_trees(x, trees, outputs)
 
 
@@ -378,14 +372,12 @@ def _boosting(estimator: Any, x: _Value) -> _Value:
     known = estimator._preprocess_X(np.where(category, codes[:, None], 0.0), reset=False)
     right: dict[int, list[NDArray[np.bool_]]] = {}
     trees, splits = [], []
-    for predictor in (predictor for step in estimator._predictors for predictor in step):
-        nodes = predictor.nodes
-        tree = {name: nodes[field].copy() for name, field in _BOOSTING_FIELDS.items()}
-        tree |= {"feature": order[nodes["feature_idx"]], "leaf": nodes["is_leaf"].astype(bool)}
-        tree["value"] = nodes["value"][:, None]
+    for predictor, tree in trees_of(estimator):
+        nodes, feature = predictor.nodes, tree["feature"]
+        tree |= {"feature": order[feature], "value": nodes["value"][:, None]}
         trees.append(tree)
         for at in np.flatnonzero(nodes["is_categorical"] & ~tree["leaf"]):
-            code = known[:, nodes["feature_idx"][at]]
+            code = known[:, feature[at]]
             whole = np.nan_to_num(code).astype(np.int64)
             bits = predictor.raw_left_cat_bitsets[nodes["bitset_idx"][at]]
             left = np.where(np.isnan(code), tree["gap_left"][at], bits[whole // 32] >> whole % 32 & 1)
@@ -404,11 +396,11 @@ def _boosting(estimator: Any, x: _Value) -> _Value:
     return _sum_of_trees(x.graph.node("Concat", *parts, axis=1), trees, estimator.n_trees_per_iteration_)
 
 
-def _sum_of_trees(x: _Value, trees: list[dict[str, NDArray[Any]]], outputs: int) -> _Value:
+def _sum_of_trees(x: _Value, trees: list[Nodes], outputs: int) -> _Value:
     """The sum of the leaves that the rows come to, (rows, outputs); double.
 
-    A tree is arrays with one entry per node; a leaf has a ``value``, (nodes, outputs) or (nodes, 1). ONNX gives the
-    places of the leaves only: it would add up their values in float.
+    A leaf has a ``value``, (nodes, outputs) or (nodes, 1). ONNX gives the places of the leaves only: it would add up
+    their values in float.
     """
     sizes = [len(tree["leaf"]) for tree in trees]
     joined = {name: np.concatenate([tree[name] for tree in trees]) for name in trees[0]}
@@ -420,26 +412,16 @@ def _sum_of_trees(x: _Value, trees: list[dict[str, NDArray[Any]]], outputs: int)
     tree_ids = np.repeat(np.arange(len(trees)), sizes)
     node_ids = np.concatenate([np.arange(size) for size in sizes])
 
-    def inner(values: NDArray[Any]) -> list[Any]:
-        return list(np.where(leaf, 0, values).tolist())
-
-    place = x.to(
-        "TreeEnsembleRegressor",
-        domain="ai.onnx.ml",
-        n_targets=len(trees),
-        nodes_treeids=tree_ids.tolist(),
-        nodes_nodeids=node_ids.tolist(),
-        nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
-        nodes_featureids=inner(joined["feature"]),
-        nodes_values=inner(rounded),
-        nodes_truenodeids=inner(joined["left"]),
-        nodes_falsenodeids=inner(joined["right"]),
-        nodes_missing_value_tracks_true=inner(joined["gap_left"]),
-        target_treeids=tree_ids[leaf].tolist(),
-        target_nodeids=node_ids[leaf].tolist(),
-        target_ids=tree_ids[leaf].tolist(),
-        target_weights=node_ids[leaf].astype(np.float32).tolist(),
-    )
+    inner = {
+        name: np.where(leaf, 0, values) for name, values in (joined | {"threshold": rounded}).items() if name != "value"
+    }
+    nodes = {"treeids": tree_ids, "nodeids": node_ids, "modes": np.where(leaf, "LEAF", "BRANCH_LEQ")}
+    nodes |= {name: inner[field] for name, field in _ONNX_NODES.items()}
+    target = {"treeids": tree_ids[leaf], "nodeids": node_ids[leaf], "ids": tree_ids[leaf]}
+    target["weights"] = node_ids[leaf].astype(np.float32)
+    attributes = {f"{kind}_{name}": values.tolist() for kind, part in (("nodes", nodes), ("target", target))
+                  for name, values in part.items()}  # fmt: skip
+    place = x.to("TreeEnsembleRegressor", domain="ai.onnx.ml", n_targets=len(trees), **attributes)
     values = x.graph.node("Gather", joined["value"], place.cast("int64") + np.cumsum([0, *sizes[:-1]]), axis=0)
     rounds = values.to("Reshape", np.array([-1, len(trees) * joined["value"].shape[1] // outputs, outputs]))
     return rounds.to("ReduceSum", np.array([1]), keepdims=0)
