@@ -185,11 +185,24 @@ def test_gaps_are_those_of_pandas_and_the_question_mark() -> None:
         (["0,125", "1,234"], "decimal_comma"),
         (["1,234", "5678"], "decimal_comma"),
         (["1,5", "2,25"], "decimal_comma"),
+        (["1.234,50", "7", "0,5"], "points"),
+        (["1.234.567", "12"], "points"),
+        (["35.000", "12"], "point"),
+        (["35.000", "12.5"], ""),
     ],
 )
 def test_what_a_comma_means_follows_from_the_values_alone(values: list[str], style: str) -> None:
     assert find_format(pd.Series(values)).style == style
     assert find_format(strings(*values)).style == style
+
+
+def test_points_between_thousands_are_read_or_explained() -> None:
+    values = strings("1.234,50", "-2.000", "0,5")
+    assert read_column(values, find_format(values)).tolist() == [1234.5, -2000, 0.5]
+    values = strings("35.000", "12")
+    how = find_format(values)
+    assert how.reason == "35.000 is read as the number 35; remove the points if they separate thousands"
+    assert read_column(values, how).tolist() == [35, 12]
 
 
 def test_a_malformed_number_is_not_read_as_a_larger_one() -> None:

@@ -149,7 +149,7 @@ def check_free(out: Path, overwrite: bool) -> None:
         raise UsageError(f"--out: {str(error).removeprefix('folder: ')} (--overwrite replaces a model.)") from None
 
 
-Data = Annotated[str, argument("DATA", "A CSV, CSV.gz or Parquet file; - for standard input.")]
+Data = Annotated[str, argument("DATA", "A CSV, JSON Lines, Parquet or Excel file; - for standard input.")]
 Model = Annotated[Path, argument("MODEL", "A model folder that 'metricfit train' wrote.")]
 Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of everything random.")]
 Overwrite = Annotated[bool, switch("--overwrite", "Replace what is there.")]

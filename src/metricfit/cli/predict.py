@@ -24,6 +24,9 @@ def command(
         list[str] | None, opt.option("Columns to pass through: --keep id name, or --keep id,name.", "COL…")
     ] = None,
     raw: Annotated[bool, opt.switch("--raw", "Probabilities before the decision rule is folded in.")] = False,
+    escape: Annotated[
+        bool, opt.switch("--escape", "Put ' before CSV text that a spreadsheet takes for a formula.")
+    ] = False,
     overwrite: opt.Overwrite = False,
 ) -> None:
     """Predict labels and probabilities for the rows of a table.
@@ -39,7 +42,7 @@ def command(
 
     loaded, file = open_model(model), reading.open(data)
     count = 0
-    with writer(out, lines=output.json) as write:
+    with writer(out, lines=output.json, escape=escape) as write:
         for frame in loaded.predictions(file, keep=opt.columns_of(keep, file.columns), raw=raw):
             count += len(frame)
             write(frame)

@@ -50,6 +50,8 @@ _UTC_OFFSET = r"([T ]\d{2}[\d:.,]*) ?(?:Z|[+-]\d{2}(?::?\d{2})?)$"
 _DECIMAL_COMMA = r"^[+-]?\d*(,\d+)?([eE][+-]?\d+)?$"
 _GROUPED = r"^[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?$"
 _THOUSANDS = rf"{_GROUPED}|^[+-]?\d{{1,3}}(\.\d+)?$"
+_POINTS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})*(,\d+)?$|^[+-]?0(,\d+)?$"
+_POINT_OR_DECIMAL = r"^[+-]?[1-9]\d{0,2}(\.\d{3})?$"
 _CODE = r"^0\d+$"
 _FLAG = r"(?i)^(true|false)$"
 _LENIENT_SHARE, _LENIENT_DISTINCT = 0.9, 20
@@ -64,7 +66,8 @@ class BadValueError(ValueError):
     """A value, and its row, that a column cannot hold."""
 
     def __init__(self, row: int, value: Any, expected: str) -> None:
-        super().__init__(f"expected {expected}, got {value!r}")
+        shown = repr(value)
+        super().__init__(f"expected {expected}, got {shown if len(shown) < 100 else shown[:80] + '…'}")
         self.row, self.value = row, value
 
 
@@ -123,8 +126,9 @@ class ColumnFormat:
 
     Attributes:
         kind: ``"number"``, ``"flag"`` (true or false), ``"date"``, ``"category"`` or ``"empty"``.
-        style: Of numbers ``"decimal_comma"``, ``"thousands"`` or ``"lenient"`` (what is no number is a gap); of dates
-            the format, if it is not ISO 8601; of categories ``"code"`` for digits with leading zeros.
+        style: Of numbers ``"decimal_comma"``, ``"thousands"`` (commas), ``"points"`` (1.234,5), ``"point"`` (35.000,
+            read as 35) or ``"lenient"`` (what is no number is a gap); of dates the format, if it is not ISO 8601; of
+            categories ``"code"`` for digits with leading zeros.
         text: Whether it was text.
         reason: Why it was taken for that, in words.
     """
@@ -255,7 +259,7 @@ def labels_of(values: pa.ChunkedArray, how: ColumnFormat | None = None) -> pd.Se
     if not how.text:
         labels = values.to_pandas()
         labels = labels.astype(object) if isinstance(labels.dtype, pd.CategoricalDtype) else labels
-    elif how.kind not in ("number", "flag") or how.style:
+    elif how.kind not in ("number", "flag") or how.style not in ("", "point"):
         return pd.Series(_without_gaps(values, LABEL_GAPS).to_pandas(), dtype=object)
     else:
         labels = pd.Series(typed(read_column(values, how, LABEL_GAPS), how))
@@ -382,6 +386,10 @@ def _text_format(present: pa.ChunkedArray) -> tuple[Kind, str, str]:
     if _cast(present) is not None:
         if _any(pc.match_substring_regex(present, _CODE)):
             return "category", "code", "digits with leading zeros, taken as codes"
+        if _any(pc.match_substring(present, ".")) and _all_match(present, _POINT_OR_DECIMAL):
+            first = present.filter(pc.match_substring(present, "."))[0].as_py()
+            advice = "remove the points if they separate thousands"
+            return "number", "point", f"{first} is read as the number {float(first):g}; {advice}"
         return "number", "", "text in which every value is a number"
     if _all_match(present, _FLAG):
         return "flag", "", "truth values"
@@ -391,6 +399,8 @@ def _text_format(present: pa.ChunkedArray) -> tuple[Kind, str, str]:
             return "number", "thousands", "numbers with commas between thousands"
         if _all_match(present, _DECIMAL_COMMA):
             return "number", "decimal_comma", "numbers with a decimal comma"
+    if _all_match(present, _POINTS):
+        return "number", "points", "numbers with points between thousands"
     if _all_match(present, _ISO_DATE) and not np.isnat(_text_dates(present, "")).any():
         return "date", "", "text in which every value is an ISO date"
     if date := _date_style(present):
@@ -427,7 +437,9 @@ def _text_values(clean: pa.ChunkedArray, how: ColumnFormat) -> NDArray[Any]:
 
 def _text_numbers(clean: pa.ChunkedArray, style: str) -> NDArray[np.float64]:
     """Each text as a number, NaN where it is none."""
-    if style == "decimal_comma":
+    if style == "points":
+        clean = pc.replace_substring(clean, ".", "")
+    if style in ("points", "decimal_comma"):
         clean = pc.replace_substring(clean, ",", ".")
     elif style == "thousands":
         # "12,5" is no number here, and must not become 125.

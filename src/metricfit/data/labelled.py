@@ -28,7 +28,8 @@ __all__ = [
 ]  # fmt: skip
 
 _MANY_CLASSES = 100
-_INDICATORS = {"0": 0, "false": 0, "1": 1, "true": 1}
+_MANY_NUMBERS = 30
+_INDICATORS = {"0": 0, "false": 0, "no": 0, "1": 1, "true": 1, "yes": 1}
 _HELD_OUT_SHARE = 0.2
 _FOLDS = 5
 _PROGRAM = 7.2e8
@@ -318,6 +319,10 @@ def read_classes(rows: Rows, name: str, task: str, choices: list[Choice]) -> tup
             f"{column} has {len(classes)} distinct values, such as {', '.join(map(repr, classes[:3]))}: a quantity or "
             "an identifier, no class. Choose another target, or group its values into classes."
         )
+    if y.dtype.kind in "iu" and len(classes) > _MANY_NUMBERS and task == "auto":
+        held = f"{name!r} holds {len(classes)} distinct numbers, {classes[0]} to {classes[-1]}"
+        advice = "group its values into classes, or say 'multiclass' to take each number as a class"
+        raise BadArgumentError("task", f"{held}: is it a quantity, for a regression? If not, {advice}.")
     kind = "binary" if len(classes) == 2 else "multiclass"
     if task == "multilabel":
         raise BadArgumentError("task", "multilabel needs several 0/1 columns as the target.")
@@ -367,7 +372,7 @@ def _shares(names: Sequence[Any], shares: NDArray[np.float64]) -> str:
 
 def indicators_of_rows(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """0/1 columns of the rows that have a value in each of them (present, columns), and which rows these are."""
-    expected = "0 or 1, as one of several target columns"
+    expected = "0 or 1, as one of several target columns (or false and true, no and yes)"
     columns = np.stack([_matched(rows, name, _INDICATORS, expected) for name in names], axis=1)
     present = np.asarray(~pd.isna(columns).any(axis=1))
     return columns[present].astype(np.int64), present

@@ -18,6 +18,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -80,7 +81,7 @@ class SavedModel:
         """The rows of a file that have a label, read as the rows of training were.
 
         Args:
-            data: A CSV, CSV.gz or Parquet file; ``-`` for standard input.
+            data: A file as for :func:`metricfit.data.read_table`; ``-`` for standard input.
             target: The columns of the true labels; those of training if empty.
             weight: The column of weights.
             reading: ``separator`` and ``encoding`` of a CSV file.
@@ -190,14 +191,19 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
 
 
 @contextmanager
-def writer(out: str | os.PathLike[str] | None, *, lines: bool = False) -> Iterator[Callable[[pd.DataFrame], None]]:
+def writer(
+    out: str | os.PathLike[str] | None, *, lines: bool = False, escape: bool = False
+) -> Iterator[Callable[[pd.DataFrame], None]]:
     """A function that writes frames one after another to one file.
 
     Args:
         out: A .csv, .csv.gz, .parquet or .jsonl file; standard output if it is None.
         lines: Whether to write JSON lines whatever the name.
+        escape: Whether CSV text that a spreadsheet would take for a formula (it starts with =, +, - or @) gets a ``'``.
     """
     suffix = "" if out is None else Path(out).suffix
+    if suffix not in ("", ".csv", ".gz", ".txt", ".parquet", ".jsonl", ".ndjson"):
+        raise BadArgumentError("out", f"expected a .csv, .csv.gz, .parquet or .jsonl file, got {suffix!r} in {out}.")
     header, parquet = iter([True]), list[Any]()
     with ExitStack() as opened:
         path = None if out is None else opened.enter_context(written_whole(out))
@@ -214,9 +220,14 @@ def writer(out: str | os.PathLike[str] | None, *, lines: bool = False) -> Iterat
                     parquet.append(opened.enter_context(pq.ParquetWriter(path, table.schema)))
                 parquet[0].write_table(table.cast(parquet[0].schema))
             elif not lines and suffix not in (".jsonl", ".ndjson"):
+                frame = frame.map(_escaped).rename(columns=_escaped) if escape else frame
                 frame.to_csv(stream, index=False, header=next(header, False), lineterminator="\n")
             elif len(frame):
                 frame.to_json(stream, orient="records", lines=True, force_ascii=False, double_precision=15)
 
         yield write
         stream.flush()
+
+
+def _escaped(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and re.match(r"[=@\t\r]|[+-](?![\d.,]+$)", cell) else cell
