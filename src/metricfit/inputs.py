@@ -100,12 +100,8 @@ def flatten_inputs(
 ) -> Samples:  # fmt: skip
     """Check shapes, dtypes and values, then flatten; ignored positions get a weight of zero.
 
-    Args:
-        input: Logits: (N, C, …) multiclass, (N, …) binary, (N, L, …) multi-label; with members (M, N, …).
-        target: See :class:`metricfit.MetricLoss`.
-        sample_weight: Shape (N,) or one weight per position; with members (M, N) or (M, N, …).
-        allow_empty: Whether a batch may have no samples, because other processes have some.
-        options: See :class:`InputOptions`.
+    Shapes are as in :class:`metricfit.MetricLoss`, with members (M, N, …). A batch may have no samples, where other
+    processes have some (``allow_empty``).
     """
     task, members = options.get("task", "multiclass"), options.get("members")
     ignore_index, lead = options.get("ignore_index", -100), 0 if members is None else 1
@@ -172,18 +168,16 @@ def _without_channel(input: Tensor, target: Tensor, task: Task, lead: int) -> tu
 def _check_input_shape(input: Tensor, task: Task, allow_empty: bool, members: int | None) -> None:
     lead = 0 if members is None else 1
     layout = {"multiclass": "N, C, …", "binary": "N, …", "multilabel": "N, L, …"}[task]
-    shape = tuple(input.shape)
+    shape, hint = tuple(input.shape), "" if task == "binary" else "; for one logit per sample use task='binary'"
     if input.ndim < lead + (1 if task == "binary" else 2) or (members is not None and shape[0] != members):
         wanted = f"({layout})" if members is None else f"({members}, {layout}) for {members} members"
-        hint = "; for one logit per sample use task='binary'" if task != "binary" and input.ndim == lead + 1 else ""
+        hint = hint if input.ndim == lead + 1 else ""
         raise ValueError(f"input: a {task} task expects shape {wanted}, got {shape}{hint}.")
     if input.numel() == 0 and not allow_empty:
         raise ValueError(f"input: the batch is empty, shape {shape}; skip batches without samples.")
     if task == "multiclass" and shape[lead + 1] < 2:
-        raise ValueError(
-            f"input: a multiclass task needs at least 2 classes in dimension {lead + 1}, got shape {shape}; "
-            "for one logit per sample use task='binary'."
-        )
+        needs = f"a multiclass task needs at least 2 classes in dimension {lead + 1}"
+        raise ValueError(f"input: {needs}, got shape {shape}{hint}.")
 
 
 def _target_error(input: Tensor, target: Tensor, positions: torch.Size, task: Task) -> Exception:

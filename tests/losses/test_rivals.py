@@ -120,17 +120,107 @@ def eq_25(f, y, beta, p, q):
     return (1 - f**q) / q if y else ((beta**2 * p / (1 - p) + f) ** q - 1) / q
 
 
+def slope_of(f, y, beta, p, q):
+    """The derivative of eq. 20 or 25 with respect to the logit, whose sigmoid f is."""
+    reached = beta**2 * p / (1 - p) + f
+    by_f = (-1 / f if y else 1 / reached) if q is None else (-(f ** (q - 1)) if y else reached ** (q - 1))
+    return by_f * f * (1 - f)
+
+
 @pytest.mark.parametrize("q", [None, 0.3, 1.0])
-def test_surrogate_fbeta_is_eq_20_and_25_class_balanced_by_eq_2(q):
-    beta, share, n = 2.0, 4 / 14, 14
-    f, y = BINARY.detach().sigmoid().tolist(), LABEL.tolist()
-    each = [eq_20(a, b, beta, share) if q is None else eq_25(a, b, beta, share, q) for a, b in zip(f, y, strict=True)]
-    balanced = sum(v * (n / (4 if b else 10)) for v, b in zip(each, y, strict=True)) / n
-    loss = losses.SurrogateFBetaLoss(beta, q=q)
-    # Eq. 2 sums both classes' means; here they are averaged, hence the factor.
-    assert 2 * loss(BINARY, LABEL).item() == pytest.approx(balanced)
-    plain = losses.SurrogateFBetaLoss(beta, q=q, class_balanced=False)
-    assert plain(BINARY, LABEL).item() == pytest.approx(sum(each) / n)
+@pytest.mark.parametrize("balanced", [True, False])
+@pytest.mark.parametrize("share", [None, 0.1, 0.6])
+def test_surrogate_fbeta_is_a_loop_over_eq_20_25_and_2(q, balanced, share):
+    """The training set's p in the odds and in w_y = n / n_y, in value and gradient; by default the batch's."""
+    beta, n = 2.0, len(LABEL)
+    p = 4 / 14 if share is None else share
+    value, gradient = 0.0, []
+    for f, y in zip(BINARY.detach().sigmoid().tolist(), LABEL.tolist(), strict=True):
+        weight = (1 / p if y else 1 / (1 - p)) if balanced else 1.0
+        value += weight * (eq_20(f, y, beta, p) if q is None else eq_25(f, y, beta, p, q)) / n
+        gradient.append(weight * slope_of(f, y, beta, p, q) / n)
+    given = None if share is None else torch.tensor(share, dtype=torch.float64)
+    found = losses.SurrogateFBetaLoss(beta, q=q, class_balanced=balanced, positive_share=given)(BINARY, LABEL)
+    assert found.item() == pytest.approx(value, rel=1e-12)
+    assert torch.autograd.grad(found, BINARY)[0].tolist() == pytest.approx(gradient, rel=1e-9, abs=1e-15)
+
+
+def test_the_balanced_surrogate_is_the_sum_of_both_classes_means():
+    """The third line of eq. 21: with the p of the very samples, each class counts by its mean."""
+    f = BINARY.detach().sigmoid()
+    means = [
+        np.mean([eq_20(a, y, 1.0, 4 / 14) for a, b in zip(f.tolist(), LABEL, strict=True) if b == y]) for y in (0, 1)
+    ]
+    assert losses.SurrogateFBetaLoss()(BINARY, LABEL).item() == pytest.approx(sum(means))
+
+
+def test_batches_of_the_surrogate_average_to_the_training_set_with_its_share():
+    """With the training set's p the loss is a mean over samples, so equal batches have the mean of the whole."""
+    halves = [[0, 3, 7, 1, 2, 4, 5], [10, 6, 8, 9, 11, 12, 13]]  # with three positives, and with one
+
+    def mean_of_halves(loss):
+        return sum(loss(BINARY[half], LABEL[half]) for half in halves) / 2
+
+    loss = losses.SurrogateFBetaLoss(2.0, positive_share=torch.tensor(4 / 14, dtype=torch.float64))
+    torch.testing.assert_close(mean_of_halves(loss), loss(BINARY, LABEL))
+    assert (mean_of_halves(losses.SurrogateFBetaLoss(2.0)) - loss(BINARY, LABEL)).abs() > 0.01
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 3.0])
+def test_soft_fbeta_is_a_loop_over_eq_7_and_24(beta):
+    f, y, n = BINARY.detach().sigmoid().tolist(), LABEL.tolist(), len(LABEL)
+    p = sum(y) / n
+    q0 = sum(1 - a for a, b in zip(f, y, strict=True) if b) / sum(y)
+    q1 = sum(a for a, b in zip(f, y, strict=True) if not b) / (n - sum(y))
+    below = p * (beta**2 + 1 - q0 - q1) + q1
+    found = losses.SoftFBetaLoss(beta, task="binary").double()(BINARY, LABEL)
+    assert found.item() == pytest.approx(1 - (1 + beta**2) * p * (1 - q0) / below, rel=1e-12)
+    by_q0 = (1 + beta**2) * p * (below - p * (1 - q0)) / below**2
+    by_q1 = (1 + beta**2) * p * (1 - q0) * (1 - p) / below**2
+    slopes = [(-by_q0 / sum(y) if b else by_q1 / (n - sum(y))) * a * (1 - a) for a, b in zip(f, y, strict=True)]
+    assert torch.autograd.grad(found, BINARY)[0].tolist() == pytest.approx(slopes, rel=1e-9)
+
+
+def proportions(theta, x, y):
+    """The smoothed proportions of eq. 7 of a linear classifier, and their gradients with respect to its parameters."""
+    f = (x @ theta).sigmoid()
+    q0, q1 = (1 - f)[y == 1].mean(), f[y == 0].mean()
+    return (q0, torch.autograd.grad(q0, theta, retain_graph=True)[0]), (q1, torch.autograd.grad(q1, theta)[0])
+
+
+@pytest.mark.parametrize("beta", [0.5, 2.0])
+def test_gradient_conditions_of_the_surrogate_cross_entropy_and_mae(beta):
+    """Where all positives, and all negatives, look alike, Jensen's approximation is exact, and so are the conditions.
+
+    The gradients of the balanced losses are then q0' / (1 - q0) + q1' / (β² p / (1 - p) + q1) (eq. 22; that of log Fβ
+    vanishes at the same points, eq. 12), q0' / (1 - q0) + q1' / (1 - q1) (eq. 17) and 2 q0' + 2 q1' (eq. 19).
+    """
+    generator = torch.Generator().manual_seed(0)
+    y = torch.tensor([1] * 3 + [0] * 9)
+    alike = torch.randn(2, 4, generator=generator, dtype=torch.float64)
+    x, p = alike[y], 0.25
+    theta = torch.randn(4, generator=generator, dtype=torch.float64, requires_grad=True)
+    (q0, by_q0), (q1, by_q1) = proportions(theta, x, y)
+    odds = beta**2 * p / (1 - p)
+
+    def gradient(loss):
+        return torch.autograd.grad(loss, theta)[0]
+
+    logits = x @ theta
+    surrogate = losses.SurrogateFBetaLoss(beta, positive_share=p)(logits, y)
+    torch.testing.assert_close(gradient(surrogate), by_q0 / (1 - q0) + by_q1 / (odds + q1))
+    below = p * (beta**2 + 1 - q0 - q1) + q1  # z of eq. 11 without its factor 1 - q0
+    log_score = -by_q0 * (beta**2 * p - p * q1 + q1) + by_q1 * (p - p * q0 - 1 + q0)
+    log_score = log_score / ((1 - q0) * below)
+    soft = 1 - losses.SoftFBetaLoss(beta, task="binary").double()(x @ theta, y)
+    torch.testing.assert_close(gradient(soft.log()), log_score)  # eq. 11
+    ratio = log_score / -(by_q0 / (1 - q0) + by_q1 / (odds + q1))
+    torch.testing.assert_close(ratio, ratio[0].expand(4))  # the same critical points, hence eq. 12 and 22
+    balanced = torch.tensor([1 / (1 - p), 1 / p], dtype=torch.float64)
+    mae = losses.MAELoss(task="binary", weight=balanced)(x @ theta, y)  # divided by the sum of the weights, 2 n
+    torch.testing.assert_close(2 * gradient(mae), 2 * by_q0 + 2 * by_q1)
+    plain = losses.FocalLoss(gamma=0.0, task="binary", weight=balanced)(x @ theta, y)  # cross-entropy
+    torch.testing.assert_close(2 * gradient(plain), by_q0 / (1 - q0) + by_q1 / (1 - q1))
 
 
 def test_surrogate_fbeta_tends_to_eq_20_and_to_mae():

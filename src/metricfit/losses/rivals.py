@@ -191,18 +191,20 @@ class SurrogateFBetaLoss(SampleLoss):
     """-y log f + (1 - y) log(β² p / (1 - p) + f), f the probability and p the share of positives (eq. 20).
 
     With ``q`` the noise-robust form of eq. 25: y (1 - f^q) / q + (1 - y) ((β² p / (1 - p) + f)^q - 1) / q. As in the
-    paper samples are weighted by n / n_y (eq. 2), which here makes both classes count one half.
+    paper each sample counts n / n_y times (eq. 2), that is 1 / p or 1 / (1 - p): the mean over the training set is the
+    sum of both classes' means (eq. 21).
 
     Args:
         beta: Recall counts beta times as much as precision.
         q: Robustness in (0, 1]; ``None`` is eq. 20, the limit q → 0.
-        positive_share: p of the training set, one number, or one per label; by default the batch's.
-        class_balanced: Weigh the classes equally.
+        class_balanced: Whether samples are weighted by eq. 2; otherwise each counts once.
+        positive_share: p of the training set, one number, or one per label. Give it: by default it is the batch's,
+            which changes from batch to batch.
         options: As in :class:`SampleLoss`; the task is "binary" or "multilabel". With members one loss per member.
 
     >>> loss = SurrogateFBetaLoss(beta=1.0, positive_share=0.5)
-    >>> loss(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))  # (log 2 + log 1.5) / 2
-    tensor(0.5493)
+    >>> loss(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))  # log 2 + log 1.5
+    tensor(1.0986)
     """
 
     tasks = ("binary", "multilabel")
@@ -217,7 +219,7 @@ class SurrogateFBetaLoss(SampleLoss):
             raise ValueError(f"beta: expected a number > 0, got {beta}.")
         if q is not None and not 0 < q <= 1:
             raise ValueError(f"q: expected a number in (0, 1], or None for eq. 20, got {q}.")
-        share = None if positive_share is None else torch.as_tensor(positive_share, dtype=torch.float32)
+        share = None if positive_share is None else torch.as_tensor(positive_share)
         if share is not None and not bool(((share > 0) & (share < 1)).all()):
             raise ValueError(f"positive_share: expected shares strictly between 0 and 1, got {positive_share}.")
         if share is not None and (share.ndim > 1 or (self.task == "binary" and share.numel() != 1)):
@@ -226,34 +228,34 @@ class SurrogateFBetaLoss(SampleLoss):
         self.register_buffer("positive_share", share, persistent=False)
 
     def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
-        """Eq. 20 or 25, averaged over samples (within each class where balanced), then over labels."""
-        positive, negative = samples.weight * samples.target, samples.weight * (1 - samples.target)
-        masses = [part.sum(dim=-2) for part in (positive, negative, samples.weight)]
-        of_positive, of_negative, of_all = sum_over_processes(masses, self.group)
-        share = self.positive_share
-        if share is None:
-            share = safe_divide(of_positive, of_all)
-        elif share.ndim and len(share) not in (1, p.shape[-1]):
+        """Eq. 20 or 25, weighted by eq. 2 where balanced; the mean over samples, then over labels."""
+        y, weight, smallest = samples.target, samples.weight, torch.finfo(p.dtype).tiny
+        positives, total = sum_over_processes([(weight * y).sum(dim=-2), weight.sum(dim=-2)], self.group)
+        share = (
+            safe_divide(positives, total)[..., None, :] if self.positive_share is None else self.positive_share.to(p)
+        )
+        if self.positive_share is not None and share.ndim and len(share) not in (1, p.shape[-1]):
             raise ValueError(f"positive_share: expected one number for each of {p.shape[-1]} labels, got {len(share)}.")
         # A batch without negatives has p = 1: eq. 20 is then infinite, but no sample asks for it.
-        odds = self.beta**2 * safe_divide(share, 1 - share).to(p)
-        odds = odds if odds.ndim < 2 else odds[..., None, :]
-        smallest = torch.finfo(p.dtype).tiny
+        reached = self.beta**2 * safe_divide(share, 1 - share) + p
         if self.q is None:
             missed = -p.clamp_min(smallest).log() if self._from_probabilities else F.softplus(-samples.scores)
-            alarm = (odds + p).clamp_min(smallest).log()
+            alarm = reached.clamp_min(smallest).log()
         else:
             missed = (1 - p.clamp_min(smallest) ** self.q) / self.q
-            alarm = ((odds + p).clamp_min(smallest) ** self.q - 1) / self.q
-        sums = [(positive * missed).sum(dim=-2), (negative * alarm).sum(dim=-2)]
-        missed, alarm = sum_over_processes(sums, self.group)
-        if not self.class_balanced:
-            return safe_divide(missed + alarm, of_all).mean(dim=-1)
-        return ((safe_divide(missed, of_positive) + safe_divide(alarm, of_negative)) / 2).mean(dim=-1)
+            alarm = (reached.clamp_min(smallest) ** self.q - 1) / self.q
+        if self.class_balanced:
+            one = torch.ones_like(share)
+            missed, alarm = missed * safe_divide(one, share), alarm * safe_divide(one, 1 - share)
+        (losses,) = sum_over_processes([(weight * (y * missed + (1 - y) * alarm)).sum(dim=-2)], self.group)
+        return safe_divide(losses, total).mean(dim=-1)
 
 
 class SoftFBetaLoss(MetricLoss):
-    """One minus the macro soft F-beta score: the F-score of raw probabilities (surrogate-fbeta eq. 23-24).
+    """One minus the soft F-beta score: the F-score of raw probabilities.
+
+    With ``task="binary"`` and no class weights it is surrogate-fbeta's eq. 23-24, the F-score of the positive class;
+    otherwise the macro average.
 
     Args:
         beta: Recall counts beta times as much as precision; one number, or one per class.

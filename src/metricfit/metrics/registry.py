@@ -152,17 +152,14 @@ def get(spec: MetricLike) -> Metric:
 
         return parse(spec)
     if isinstance(spec, type):
-        raise TypeError(
-            f"metric: expected a metric or a function, got the class {spec.__name__}; write {spec.__name__}()."
-        )
+        name = spec.__name__
+        raise TypeError(f"metric: expected a metric or a function, got the class {name}; write {name}().")
     if callable(spec):
         from metricfit.metrics.algebra import CallableMetric
 
         return CallableMetric(spec)
-    raise TypeError(
-        f"metric: expected a name, an expression, a Metric or a function of the confusion matrix, got "
-        f"{type(spec).__name__}."
-    )
+    wanted = "a name, an expression, a Metric or a function of the confusion matrix"
+    raise TypeError(f"metric: expected {wanted}, got {type(spec).__name__}.")
 
 
 def resolve(spec: MetricLike, labels: tuple[Any, ...], task: Task) -> tuple[Metric, str]:
@@ -203,12 +200,8 @@ def _resolve(name: str) -> tuple[str, dict[str, Any]]:
     if name.endswith("_samples"):
         raise ValueError(f"metric: {name!r} averages over samples; it is no function of a confusion matrix.")
     # scikit-learn's names of averages, for every metric that is an average unless told otherwise.
-    averages = {
-        f"{base}_{average}": (base, {"average": average})
-        for base, cls in _CLASSES.items()
-        for average in ("macro", "micro", "weighted")
-        if issubclass(cls, FormulaMetric) and not cls.whole
-    }
+    bases = [base for base, cls in _CLASSES.items() if issubclass(cls, FormulaMetric) and not cls.whole]
+    averages = {f"{base}_{a}": (base, {"average": a}) for base in bases for a in ("macro", "micro", "weighted")}
     if name in averages:
         return averages[name]
     known = [*_CLASSES, *_ALIASES, *averages]

@@ -32,15 +32,8 @@ __all__ = ["MemberObjective", "Multipliers", "Scores", "Validation"]
 class MemberObjective(nn.Module):
     """The loss of every member of an ensemble, as the recipe says; its state goes into checkpoints.
 
-    A network for two classes has two logits: to :class:`metricfit.MetricLoss` that is a problem of two classes.
-
-    Args:
-        recipe: Complete: objective, step, temperature, memory, weights.
-        metric: The metric.
-        task: ``"binary"`` (two logits), ``"multiclass"`` or ``"multilabel"``.
-        members: Ensemble members.
-        prior: Class shares (d,), or (L, 2) shares of negatives and positives, for the class weights.
-        labels: Class names for the metric.
+    A network for two classes has two logits: to :class:`metricfit.MetricLoss` that is a problem of two classes. The
+    prior, for class weights, are class shares (d,), or (L, 2) shares of negatives and positives.
     """
 
     class_weights: Tensor | None
@@ -86,9 +79,10 @@ class MemberObjective(nn.Module):
         )
         weights = None if recipe.balance == "none" else class_weights(prior, recipe.balance)
         self.register_buffer("class_weights", weights, persistent=False)
-        self.surrogate_loss = _surrogate(recipe, self.metric, task, members)
         # The surrogate is of positives against negatives; the metric names which class is which.
         self._positive = 1 if getattr(self.metric, "label", None) != labels[0] else 0
+        share = prior[:, 1] if task == "multilabel" else prior[self._positive]
+        self.surrogate_loss = _surrogate(recipe, self.metric, task, members, share)
 
     @property
     def temperature(self) -> Tensor:
@@ -101,10 +95,6 @@ class MemberObjective(nn.Module):
         self.group = self.loss.sync = group
         if self.surrogate_loss is not None:
             self.surrogate_loss.group = group
-
-    def set_temperature(self, member: int, temperature: float) -> None:
-        """Change one member's T."""
-        self.temperature[member] = temperature
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """Losses (members,) of logits (members, n, d), target (members, n) or (members, n, L), weight (members, n)."""
@@ -151,13 +141,8 @@ class Multipliers(nn.Module):
     The two-player scheme of Cotter et al. (2019): the network sees differentiable (soft) constraint values, the
     multipliers rise and fall with the hard ones. The update is a projected gradient ascent of three lines on a
     (members, constraints) tensor; a library that owns one model and one optimiser could not batch the members.
-
-    Args:
-        metric: Objective and constraints.
-        members: Ensemble members.
-        memory: Decay of the memory of the hard confusion matrix, from which violations are taken.
-        rate: Step size of the multipliers.
-        ceiling: They do not rise above this, so that a constraint nobody can meet does not drown the objective.
+    Violations are taken from a memory of the hard matrix. Multipliers do not rise above the ceiling, so that a
+    constraint nobody can meet does not drown the objective.
     """
 
     value: Tensor
@@ -215,7 +200,9 @@ def _with_numbers(metric: Metric, labels: tuple[Hashable, ...]) -> tuple[Metric,
     return metric, labels
 
 
-def _surrogate(recipe: Recipe, metric: Metric, task: Task, members: int) -> SurrogateFBetaLoss | None:
+def _surrogate(
+    recipe: Recipe, metric: Metric, task: Task, members: int, positive_share: Tensor
+) -> SurrogateFBetaLoss | None:
     if recipe.objective != "surrogate_fbeta":
         return None
     if task == "multiclass":
@@ -226,25 +213,18 @@ def _surrogate(recipe: Recipe, metric: Metric, task: Task, members: int) -> Surr
     beta = metric.beta if isinstance(metric, FBeta) else 1.0
     if not isinstance(beta, int | float):
         raise ValueError(f"recipe: 'surrogate_fbeta' has one beta for all classes, got {metric}; use another recipe.")
-    return SurrogateFBetaLoss(beta, task=task, members=members, validate=False)
+    share = positive_share.clamp(1e-6, 1 - 1e-6)  # a label that no row has, or every row, has no odds
+    return SurrogateFBetaLoss(beta, task=task, members=members, positive_share=share, validate=False)
 
 
 class Scores(NamedTuple):
-    """Each member on its validation rows, all of shape (members,).
+    """Each member on its validation rows, all of shape (members,)."""
 
-    Attributes:
-        soft: The soft metric at the selection temperature.
-        hard: The exact metric of its decisions.
-        log_loss: Cross-entropy.
-        key: What the selection compares; more is better.
-        loss: The loss as trained, at the current temperature.
-    """
-
-    soft: Tensor
-    hard: Tensor
+    soft: Tensor  # the metric at the selection temperature
+    hard: Tensor  # the exact metric of the decisions
     log_loss: Tensor
-    key: Tensor
-    loss: Tensor
+    key: Tensor  # what the selection compares; more is better
+    loss: Tensor  # as trained, at the current temperature
 
 
 class Validation:
@@ -252,11 +232,6 @@ class Validation:
 
     Weights that were picked on some rows look better on them than they are. The rows are therefore dealt into two
     halves, and ``held_out`` keeps for each half the probabilities at the checkpoint that the *other* half would pick.
-
-    Args:
-        data: All rows.
-        rows: Validation rows of each member.
-        outputs: Columns of the probabilities.
     """
 
     def __init__(self, data: TrainingData, rows: Sequence[NDArray[np.intp]], outputs: int) -> None:
