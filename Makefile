@@ -11,9 +11,9 @@ ifneq ($(wildcard ../shared/data),)
 export METRICFIT_DATA ?= $(realpath ../shared/data)
 endif
 
-# Options of the benchmark suite, e.g. make bench-suite SUITE="--budget 30m --jobs 2".
+# Options of the benchmark suite, e.g. make bench-suite SUITE="--budget 30m --splits 3 --methods portfolio catboost".
 SUITE ?=
-SUITE_SMALL := keel winequality_red abalone cocktail_party ann_thyroid mammography
+SUITE_RUN := METRICFIT_AUTOGLUON=$(abspath $(VENV))/autogluon/bin/python OMP_NUM_THREADS=1 $(VENV)/bench/bin/python -m benchmarks.suite
 
 # Options of the papers' experiments, e.g. make bench-papers PAPERS="--budget 2h --jobs 2".
 PAPERS ?=
@@ -86,17 +86,16 @@ format: $(VENV)/.installed-dev  ## Fix what ruff can fix and format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench-suite: $(VENV)/.installed-bench  ## Compare with cross-entropy and trees on 21 data sets (hours; resumes)
+bench-suite: $(VENV)/.installed-bench $(VENV)/.installed-autogluon  ## Compare with strong rivals on 20 tables (days; resumes)
 	@echo "==> Benchmark suite; what is in benchmarks/suite/results is kept"
-	@$(BIN)/python -m benchmarks.suite run --datasets $(SUITE_SMALL) $(SUITE)
-	@$(BIN)/python -m benchmarks.suite run --datasets krkopt adult shuttle --max-train-rows 10000 $(SUITE)
-	@$(BIN)/python -m benchmarks.suite run --datasets creditcard --max-train-rows 60000 $(SUITE) --splits 3
-	@$(BIN)/python -m benchmarks.suite table
+	@$(SUITE_RUN) run $(SUITE)
+	@$(SUITE_RUN) table
 
-bench-suite-smoke: $(VENV)/.installed-bench  ## The same on two tiny sets, into a temporary folder
+bench-suite-smoke: $(VENV)/.installed-bench  ## The same on two tiny tables, into a temporary folder
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
-	$(BIN)/python -m benchmarks.suite run --datasets smoke --splits 2 --results $$folder/results --cache $$folder/cache && \
-	$(BIN)/python -m benchmarks.suite table --results $$folder/results --docs $$folder/docs
+	$(SUITE_RUN) run --tables iris breast_cancer --splits 1 --results $$folder/results --cache $$folder/cache \
+	  --methods portfolio network network_ce forest extra_trees boosting logistic catboost lightgbm xgboost xgb_td && \
+	$(SUITE_RUN) table --results $$folder/results --docs $$folder/docs
 
 bench-papers: $(VENV)/.installed-dev  ## The papers' experiments beside their published numbers (days; resumes)
 	@echo "==> Tables at full size, images at reduced size; what is in benchmarks/papers/results is kept"
@@ -145,6 +144,17 @@ $(VENV)/.installed-integrations: $(VENV)/.installed-dev
 	@$(INSTALL) -e '.[dev,lightning,huggingface,skorch,torchmetrics]' tensorboard mlflow-skinny wandb
 	@touch $@
 
+# The suite's rivals likewise, and the packages that carry its tables; AutoGluon needs other versions, and all of its own.
 $(VENV)/.installed-bench: $(VENV)/.installed-dev
-	@$(INSTALL) xgboost-cpu
+	@$(BIN)/python -m venv $(VENV)/bench
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $(VENV)/bench.pth
+	@echo $(CURDIR)/src >> $(VENV)/bench.pth
+	@cp $(VENV)/bench.pth "$$($(VENV)/bench/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/"
+	@$(VENV)/bench/bin/python -m pip install -q -c constraints.txt lightgbm xgboost-cpu catboost pytabkit
+	@$(VENV)/bench/bin/python -m benchmarks.suite tables
+	@touch $@
+
+$(VENV)/.installed-autogluon: | $(BIN)/python
+	@$(BIN)/python -m venv $(VENV)/autogluon
+	@$(VENV)/autogluon/bin/python -m pip install -q -c constraints.txt 'autogluon.tabular[lightgbm,catboost,xgboost,fastai]'
 	@touch $@

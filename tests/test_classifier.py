@@ -366,7 +366,7 @@ def test_few_groups_are_enough_and_wrong_ones_are_told(binary):
     assert "One hold-out of one of the 3 groups, as asked for" in one.explain()
     rows = [0, 1, 2, 19, 20, 21]
     for cv in ("auto", [([0, 1, 3, 4], [2, 5])]):
-        with pytest.raises(ValueError, match="groups: expected one group a row"):
+        with pytest.raises(ValueError, match="groups: expected one group per row"):
             make_classifier(**QUICK | {"cv": cv}).fit(X[rows], y[rows], groups=[1, 2])
 
 

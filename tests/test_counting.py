@@ -298,7 +298,7 @@ class TestEquivalences:
         order = torch.randperm(8, generator=generator())
         close(soft_confusion_matrix(logits[order], target[order], task=task).matrix, whole.matrix, 1e-12)
         first = soft_confusion_matrix(logits[:3], target[:3], task=task)
-        close((first + soft_confusion_matrix(logits[3:], target[3:], task=task)).matrix, whole.matrix, 1e-12)
+        close(first.matrix + soft_confusion_matrix(logits[3:], target[3:], task=task).matrix, whole.matrix, 1e-12)
 
     def test_integer_weights_equal_repeated_samples(self):
         logits, target = batch("multiclass", (5, 3))

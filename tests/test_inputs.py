@@ -40,6 +40,24 @@ def test_positions_become_rows_in_order(shape, task, rows):
     assert not samples.ignored
 
 
+@pytest.mark.parametrize("members", [None, 2])
+@pytest.mark.parametrize(("task", "input_channel", "target_channel"), [
+    ("binary", True, False), ("binary", False, True), ("binary", True, True), ("multiclass", False, True),
+])  # fmt: skip
+def test_a_channel_of_one_is_dropped_where_the_shapes_allow_one_reading(task, input_channel, target_channel, members):
+    lead = () if members is None else (members,)
+    dimension = len(lead) + 1
+    input, target = torch.randn(*lead, 3, 4, 5), torch.randint(0, 2, (*lead, 3, 4, 5))
+    if task == "multiclass":
+        input = torch.stack([input, -input], dim=dimension)
+    plain = flatten(input, target, task, members=members)
+    input = input.unsqueeze(dimension) if input_channel else input
+    target = target.unsqueeze(dimension) if target_channel else target
+    found = flatten(input, target, task, members=members)
+    for name in ("scores", "target", "weight"):
+        assert torch.equal(getattr(found, name), getattr(plain, name))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("task", ["multiclass", "binary", "multilabel"])
 def test_everything_is_float32_or_better(dtype, task):
@@ -156,6 +174,8 @@ BAD = {
     "integer logits": (TypeError, "input: .*floating-point.*int64", {"input": LOGITS.long()}),
     "no ignored index": (TypeError, "ignore_index: expected a whole number, got None", {"ignore_index": None}),
     "no class dimension": (ValueError, r"input: .*\(N, C, …\).*\(4,\)", {"input": BINARY}),
+    "one logit per sample": (ValueError, r"input: .*got \(4,\); .*task='binary'", {"input": BINARY}),
+    "one logit per mask": (ValueError, "input: .*task='binary'", {"input": torch.zeros(2, 1, 3, 3)}),
     "one class": (ValueError, "input: .*at least 2 classes.*task='binary'", {"input": LOGITS[:, :1]}),
     "empty batch": (ValueError, r"input: the batch is empty.*\(0, 3\)", {"input": LOGITS[:0], "target": INDICES[:0]}),
     "scalar": (ValueError, "input: ", {"input": torch.tensor(1.0), "target": torch.tensor(1.0), "task": "binary"}),
@@ -183,8 +203,17 @@ BAD = {
     "logits as probabilities": (ValueError, r"input: .*\[0, 1\].*-1", {"from_probabilities": True}),
     "unnormalised": (ValueError, "input: .*sum to 1", {"input": LOGITS.sigmoid(), "from_probabilities": True}),
     "binary target shape": (
-        ValueError, r"target: .*shape of input, \(4,\).*\(4, 1\)",
-        {"input": BINARY, "target": INDICES[:, None], "task": "binary"},
+        ValueError, r"target: .*shape of input, \(4,\).*\(4, 2\)",
+        {"input": BINARY, "target": INDICES[:, None].expand(4, 2), "task": "binary"},
+    ),
+    "binary task, two logits": (
+        ValueError, r"target: .*shape of input, \(4, 3\), got \(4,\).*task='multiclass'", {"task": "binary"},
+    ),
+    "labels without a task": (
+        TypeError, "target: .*task='multilabel'", {"input": MULTILABEL, "target": (MULTILABEL > 0).long()},
+    ),
+    "float labels without a task": (
+        ValueError, "target: .*sum to 1.*task='multilabel'", {"target": torch.ones(4, 3)},
     ),
     "binary label 2": (
         ValueError, r"target: .*\[0, 1\].*got 2", {"input": BINARY, "target": INDICES, "task": "binary"},

@@ -110,7 +110,9 @@ def test_without_preprocessing_and_with_a_scaler_of_scikit_learn(tmp_path):
         assert (back.predict_proba(X) == classifier.predict_proba(X)).all()
 
 
-@pytest.mark.parametrize("name", ["model.json", "network.safetensors", "preprocessing.skops", "history.parquet"])
+@pytest.mark.parametrize(
+    "name", ["model.json", "network.safetensors", "preprocessing.skops", "history.json", "scores.safetensors"]
+)
 @pytest.mark.parametrize("damage", ["truncated", "changed", "missing", "empty"])
 def test_a_damaged_folder_is_one_clear_error(saved, name, damage):
     file = saved / name
@@ -145,8 +147,8 @@ def rewrite(path, **changes):
 
 
 def test_a_newer_format_asks_for_an_upgrade(saved):
-    rewrite(saved, version=4)
-    with pytest.raises(ModelFolderError, match=r"format version 4.*upgrade metricfit"):
+    rewrite(saved, version=folder.VERSION + 1)
+    with pytest.raises(ModelFolderError, match=rf"format version {folder.VERSION + 1}.*upgrade metricfit"):
         load(saved)
 
 
@@ -199,7 +201,8 @@ def test_a_type_outside_the_list_is_named(saved):
         {"recipe": {"unknown": 1}},
         {"network.safetensors": b"no tensors"},
         {"preprocessing.skops": b"no zip"},
-        {"history.parquet": b"no parquet"},
+        {"history.json": b"[1]"},
+        {"scores.safetensors": b"no tensors"},
     ],
     ids=lambda changes: next(iter(changes)),
 )  # fmt: skip
@@ -240,7 +243,7 @@ def test_a_failure_at_any_write_leaves_the_old_folder(fitted, saved, monkeypatch
     before = {file.name: file.read_bytes() for file in saved.iterdir()}
     if not exchange:
         monkeypatch.setattr(folder, "_exchange", lambda first, second: False)
-    real = folder._write_file
+    real = folder.write_synced
     for failing in range(len(before)):
         calls = []
 
@@ -250,12 +253,12 @@ def test_a_failure_at_any_write_leaves_the_old_folder(fitted, saved, monkeypatch
                 raise OSError(28, "No space left on device")
             real(path, content)
 
-        monkeypatch.setattr(folder, "_write_file", write)
+        monkeypatch.setattr(folder, "write_synced", write)
         with pytest.raises(OSError, match="No space left"):
             save(fitted, saved, overwrite=True, notes={"new": 1})
         assert {file.name: file.read_bytes() for file in saved.iterdir()} == before
         assert [file.name for file in saved.parent.iterdir()] == ["model"]
-    monkeypatch.setattr(folder, "_write_file", real)
+    monkeypatch.setattr(folder, "write_synced", real)
     save(fitted, saved, overwrite=True, notes={"new": 1})
     assert describe(saved)["notes"] == {"new": 1}
     assert [file.name for file in saved.parent.iterdir()] == ["model"]
@@ -268,7 +271,7 @@ from pathlib import Path
 from metricfit.store.folder import write_folder
 path = Path(sys.argv[1])
 for i in range(10**9):
-    write_folder(path, {"model.json": b'{"format": "metricfit.model", "version": 3}', "big": str(i).encode() * 1000})
+    write_folder(path, {"model.json": b'{}', "big": str(i).encode() * 1000})
     if i == 0:
         print("started", flush=True)
 """
@@ -358,3 +361,49 @@ def test_a_step_is_saved_by_its_spec_and_a_function_is_refused(tmp_path):
     own = MetricClassifier("mcc", recipe=Recipe(step=lambda p, tau: p, min_updates=20, max_epochs=1), **quick)
     with pytest.raises(ValueError, match="recipe: its step is a Python function"):
         save(own.fit(X, y), tmp_path / "own")
+
+
+def test_the_same_run_gives_the_same_bytes_but_for_times(table, tmp_path):
+    """Objects lie elsewhere in memory in the second process, and it runs at another time."""
+    script = """
+import sys
+import pandas as pd
+from metricfit import save
+from tests.helper import make_classifier
+padding = [object() for _ in range(int(sys.argv[2]))]
+table = pd.DataFrame({"x": [k % 7 for k in range(60)], "c": list("ab") * 30})
+options = {"cv": 2, "baseline": False, "min_updates": 20, "max_epochs": 1, "random_state": 0, "verbose": False}
+classifier = make_classifier("f1", models=["boosting", "forest"], **options).fit(table, table["x"] > 3)
+save(classifier, sys.argv[1])
+"""
+    for name in ("one", "two"):
+        words = [sys.executable, "-c", script, str(tmp_path / name), "1" if name == "one" else "100000"]
+        subprocess.run(words, check=True)
+    first, second = ({f.name: f.read_bytes() for f in (tmp_path / n).iterdir()} for n in ("one", "two"))
+    assert first.keys() == second.keys()
+    free = {"times.json", "report.html", "README.md"}
+    assert [name for name in first if first[name] != second[name] and name not in free] == []
+
+
+def test_times_come_back_and_a_file_without_them_is_the_same_model(fitted, saved, table):
+    assert load(saved).fit_seconds_ == fitted.fit_seconds_
+    pd.testing.assert_frame_equal(load(saved).leaderboard_, fitted.leaderboard_, check_dtype=False)
+    (saved / "times.json").write_text("[[1], 2")
+    back = load(saved)
+    assert np.isnan(back.fit_seconds_)
+    assert (back.predict(table) == fitted.predict(table)).all()
+
+
+def test_files_of_a_folder_have_plain_names(fitted, tmp_path):
+    with pytest.raises(ValueError, match="files: expected plain names"):
+        save(fitted, tmp_path / "model", files={"../train.toml": b""})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_compresses_beyond_the_limit_is_written_uncompressed_and_read_again():
+    from metricfit import objects
+
+    zeros = [np.zeros(2**22) for _ in range(2)]
+    content = objects.to_bytes(zeros, [], "zeros")
+    assert len(content) > 2**25
+    assert all((one == other).all() for one, other in zip(objects.from_bytes(content, [], "zeros"), zeros, strict=True))

@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 
 from metricfit import metrics
 from metricfit.decisions import DecisionRule, best_offsets
-from metricfit.decisions.problem import REGULARISATION
+from metricfit.decisions.coordinates import REGULARISATION
 
 HERE = Path(__file__).parent
 SETS = {

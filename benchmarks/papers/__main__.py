@@ -43,10 +43,13 @@ def _run(options: argparse.Namespace) -> int:
 
 def _table(options: argparse.Namespace) -> int:
     from benchmarks.papers.report import write_all, write_one
+    from benchmarks.papers.verdicts import write_page
 
     if options.all:
         for path in write_all(options.results, options.out or options.results, options.images):
             print(path)
+        if options.results == RESULTS:
+            write_page(ROOT / "docs" / "papers.md", options.results)
         return 0
     if not options.names:
         raise ValueError("names: say which table, or --all; python -m benchmarks.papers list shows them.")

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricfit import MetricLoss
-from metricfit.losses import AnyLoss, AUROCLoss, DiceLoss, MAELoss, SoftFBetaLoss, SurrogateFBetaLoss, WMWLoss
-from metricfit.metrics import FBeta, Metric, ThresholdMean, get
+from metricfit.losses import AnyLoss, DiceLoss, MAELoss, SoftFBetaLoss, SurrogateFBetaLoss, WMWLoss
+from metricfit.metrics import AUROC, FBeta, Metric, ThresholdMean, get
 from metricfit.steps import Linear, Sigmoid
 
 __all__ = ["NAMES", "Approximation", "Built", "build"]
@@ -264,7 +264,7 @@ class _Kind:
 _BUILDERS: dict[str, _Kind] = {
     "bce": _Kind(_cross_entropy),
     "ce": _Kind(_cross_entropy),
-    "auroc": _Kind(lambda o: AUROCLoss(grid=AUROC_THRESHOLDS, **o.binary, **o.step), binary=True),
+    "auroc": _Kind(lambda o: MetricLoss(AUROC(grid=AUROC_THRESHOLDS), **o.binary, **o.step), binary=True),
     "wmw_auroc": _Kind(lambda o: WMWLoss(**WMW, **o.binary), binary=True),  # type: ignore[arg-type]
     "adversarial_f1": _Kind(_adversarial_f1, binary=True, batch_size=20, weighted=False),
     "dice": _Kind(lambda o: _dice(o, raw=True), raw=True),

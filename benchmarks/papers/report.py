@@ -10,9 +10,11 @@ import pandas as pd
 from benchmarks.papers.config import Config, names, protocol, read
 from benchmarks.papers.figures import figure
 from benchmarks.papers.plots import beside
+from benchmarks.papers.published import of_table
 from benchmarks.papers.results import KEY, done
 from benchmarks.papers.results import read as read_rows
 from benchmarks.papers.tables import lines, markdown
+from benchmarks.papers.verdicts import verdicts
 
 __all__ = ["overview", "write_all", "write_one"]
 
@@ -43,11 +45,16 @@ def write_one(name: str, results: Path, out: Path | None, images: Path | None) -
 
 
 def write_all(results: Path, out: Path, images: Path | None) -> Iterator[Path]:
-    """All tables and figures, what was chosen by the grid searches, and the overview."""
+    """All tables and figures, what was chosen by the grid searches, the overview and the verdicts."""
     for name in names():
         write_one(name, results, out, images)
         yield out / f"{name}.md"
-    for name, text in (("grid", chosen_values(results)), ("overview", f"# How much is there\n\n{overview(results)}")):
+    pages = {
+        "grid": chosen_values(results),
+        "overview": f"# How much is there\n\n{overview(results)}",
+        "verdicts": f"# Every claim with a verdict\n\n{verdicts(results)}",
+    }
+    for name, text in pages.items():
         (out / f"{name}.md").write_text(text + "\n")
         yield out / f"{name}.md"
 
@@ -98,14 +105,8 @@ def _share(config: Config, size: str, there: dict) -> str:
 def _answered(config: Config, rows: pd.DataFrame) -> str:
     if config.kind != "table" or not config.table:
         return ""
-    printed = [line for line in lines(config, rows) if line.theirs is not None]
-    # A number counts once, whatever the encodings.
-    cells = {(e.dataset, e.method, e.approximation, e.batch, m, c) for e, m, c in _keys(printed)}
-    found = {(e.dataset, e.method, e.approximation, e.batch, m, c) for e, m, c in _keys(printed, ours=True)}
-    return f"{len(found)} of {len(cells)}"
-
-
-def _keys(printed: list, *, ours: bool = False) -> Iterator[tuple]:
-    for line in printed:
-        if line.ours is not None or not ours:
-            yield line.experiment, line.metric, line.of_class
+    answered = [line for line in lines(config, rows) if line.theirs is not None and line.ours is not None]
+    # A number counts once, whatever the encodings; those of data sets that were not to be had count as printed.
+    found = {(e.dataset, e.method, e.approximation, e.batch, line.metric, line.of_class) for line in answered
+             for e in [line.experiment]}  # fmt: skip
+    return f"{len(found)} of {len(list(of_table(config)))}"

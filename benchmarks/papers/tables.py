@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from benchmarks.papers.config import Config, Experiment, Method
-from benchmarks.papers.published import Cell, Question, method_of, of_table, question
+from benchmarks.papers.published import Cell, Question, method_of, metric_of, of_table, question
 
 __all__ = ["Line", "Mean", "difference", "lines", "markdown", "shown_size"]
 
@@ -112,7 +112,7 @@ def lines(config: Config, rows: pd.DataFrame) -> Iterator[Line]:
     """All lines of a table in its order, data set by data set."""
     theirs: dict[tuple[str, Method, str, str, str], Mean] = {}
     for cell in of_table(config):
-        key = (cell.dataset, method_of(cell, config), cell.batch_size, cell.evaluated_on, cell.of_class)
+        key = (cell.dataset, method_of(cell, config), cell.batch_size, metric_of(cell), cell.of_class)
         theirs[key] = printed(cell)
     summary = _summary(rows)
     for dataset in config.datasets:

@@ -41,7 +41,7 @@ def _table(name: str) -> tuple[pd.DataFrame, NDArray[np.intp], list[Any]]:
     X, y = load_table(name)
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
     frame = frame.reset_index(drop=True)
-    return frame, np.unique(np.asarray(y), return_inverse=True)[1], list(splits(name))
+    return frame, np.unique(np.asarray(y), return_inverse=True)[1], list(splits(name, 10_000))
 
 
 def capped(y: NDArray[np.intp], rows: NDArray[np.intp], most: int, seed: int) -> NDArray[np.intp]:

@@ -1,4 +1,4 @@
-"""Probabilities on disk, so that a change of the decision rule costs no training."""
+"""Probabilities on disk, outside the repository, so that rules and ensembles can be studied without training."""
 
 from __future__ import annotations
 
@@ -6,50 +6,44 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.suite.methods import Prediction
+from benchmarks.suite.fits import Prediction
+from benchmarks.suite.tables import CACHE as HOME
 
-__all__ = ["CACHE", "Cached", "forget", "keep", "recall"]
+__all__ = ["CACHE", "forget", "keep", "recall"]
 
-CACHE = Path(__file__).parent / "cache"
-
-Cached = tuple[Prediction, float, float, str]
-"""The prediction, wall and processor seconds of its fit, and the commit it was made by."""
+CACHE = HOME / "predictions"
 
 
-def path(folder: Path, dataset: str, configuration: str, split: int, fit: str, metric: str) -> Path:
-    """The file of one fit; ``metric`` is empty where all metrics share it."""
-    name = f"{fit}-{metric}" if metric else fit
-    return folder / dataset.replace("/", "--") / configuration.replace("<=", "-at-most-") / f"{split}-{name}.npz"
+def path(folder: Path, table: str, split: int, fit: str) -> Path:
+    """The file of one fit."""
+    return folder / table / str(split) / f"{fit}.npz"
 
 
-def keep(file: Path, made: Cached) -> None:
-    """Write a prediction; a killed write leaves nothing behind that could be read."""
-    prediction, seconds, cpu_seconds, commit = made
-    arrays = {"test": prediction.test.astype(np.float32), "cost": np.array([seconds, cpu_seconds])}
-    if prediction.out_of_fold is not None and prediction.rows is not None:
-        arrays |= {"rows": prediction.rows.astype(np.int32), "out_of_fold": prediction.out_of_fold.astype(np.float32)}
+def keep(file: Path, made: Prediction, commit: str) -> None:
+    """Write a prediction as it is; a killed write leaves nothing behind that could be read."""
+    arrays = {"test": made.test, "held_out": made.held_out, "cpu_seconds": np.array(made.cpu_seconds)}
+    if made.decided is not None:
+        arrays["decided"] = made.decided
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_suffix(".tmp")
     with fresh.open("wb") as stream:
-        np.savez_compressed(stream, commit=np.array(commit), **arrays)
+        np.savez(stream, commit=np.array(commit), **arrays)
     fresh.replace(file)
 
 
-def recall(file: Path) -> Cached | None:
-    """Read a prediction, if there is one."""
+def recall(file: Path) -> tuple[Prediction, str] | None:
+    """A prediction and the commit it was made by, if there is one."""
     if not file.exists():
         return None
     with np.load(file, allow_pickle=False) as stored:
-        held = "rows" in stored
-        prediction = Prediction(
-            stored["test"], stored["rows"] if held else None, stored["out_of_fold"] if held else None
-        )
-        return prediction, float(stored["cost"][0]), float(stored["cost"][1]), str(stored["commit"])
+        decided = stored.get("decided")
+        made = Prediction(stored["test"], stored["held_out"], decided, float(stored["cpu_seconds"]))
+        return made, str(stored["commit"])
 
 
-def forget(folder: Path, datasets: list[str], configuration: str, fits: set[str]) -> None:
+def forget(folder: Path, tables: list[str], fits: set[str]) -> None:
     """Remove the predictions of some fits, to make them again."""
-    for dataset in datasets:
-        for file in path(folder, dataset, configuration, 0, "any", "").parent.glob("*.npz"):
-            if file.stem.split("-")[1] in fits:
+    for table in tables:
+        for file in (folder / table).glob("*/*.npz"):
+            if file.stem in fits:
                 file.unlink()

@@ -1,12 +1,11 @@
-"""The methods: what is fitted, and which decisions are taken from it.
+"""The methods: which fits they need, and how they decide.
 
-A fit gives probabilities; several methods may share it (arg max and tuned rule), and unless it is trained on the
-metric, all metrics share it too. Every library's model has its default parameters, as ``MetricClassifier`` has.
+A method that is fitted on folds decides by the package's rule, tuned for the metric on its held-out probabilities. The
+careful user's pick is no method of its own: it is computed from the rows of the others (see ``summary``).
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,175 +13,125 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import StratifiedKFold
-from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 
-from benchmarks.suite.datasets import Part
-from metricfit.data import TablePreprocessor
+from benchmarks.suite.fits import Part, Prediction
+from metricfit import metrics
+from metricfit.ensemble import HeldOut, choose_ensemble, decided_by_others, mean_of
 
-__all__ = ["METHODS", "METRICS", "Fit", "Method", "Prediction"]
+__all__ = ["CANDIDATES", "METHODS", "PICK", "PORTFOLIO", "Method", "Scored", "needs", "scored", "title"]
 
-METRICS = ("f1", "mcc", "balanced_accuracy")
-"""``f1`` is the positive class's with two classes and the macro average with more."""
+PORTFOLIO, PICK = "portfolio", "pick"
 
-FOLDS = 5
-
-Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What a fit knows.
-
-    Attributes:
-        test: Probabilities of the test rows.
-        rows: Training rows that have out-of-fold probabilities.
-        out_of_fold: Those probabilities, by models that were not trained on the row.
-    """
-
-    test: Array
-    rows: NDArray[np.intp] | None = None
-    out_of_fold: Array | None = None
-
-
-@dataclass(frozen=True)
-class Fit:
-    """One training on one split.
-
-    Attributes:
-        name: Its name.
-        run: ``(part, seed, threads, metric) -> Prediction``.
-        per_metric: Whether it is trained on the metric, and so once for each.
-    """
-
-    name: str
-    run: Callable[[Part, int, int, str], Prediction]
-    per_metric: bool = False
+MEMBERS = ("boosting", "extra_trees", "forest", "network_ce", "network")
+"""Of ``MetricClassifier(models="auto")``, in its order."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A fit and a way to decide.
+    """Fits and a way to decide.
 
     Attributes:
         title: What tables call it.
-        fit: The fit it needs.
-        tuned: Whether the rule is tuned on the out-of-fold probabilities; else it is arg max.
-        family: For the order and the colours of tables and plots.
+        fits: The fits that it needs; ``network`` and ``autogluon`` are one per metric.
+        family: For the colours of pictures.
+        tuned: Whether its rule is tuned; otherwise it is arg max, or its own.
     """
 
     title: str
-    fit: Fit
-    tuned: bool
-    family: str
+    fits: tuple[str, ...]
+    family: str = "other libraries"
+    tuned: bool = True
 
 
-def _metric_classifier(
-    part: Part, seed: int, threads: int, metric: str, recipe: str = "default", **parts: Any
-) -> Prediction:
-    from metricfit import MetricClassifier, Recipe
+METHODS: dict[str, Method] = {
+    PORTFOLIO: Method("MetricClassifier", MEMBERS, "metricfit"),
+    "network": Method('MetricClassifier, models="network"', ("network",), "metricfit", tuned=False),
+    "catboost": Method("CatBoost", ("catboost",)),
+    "lightgbm": Method("LightGBM", ("lightgbm",)),
+    "forest": Method("random forest", ("forest",)),
+    "extra_trees": Method("extra trees", ("extra_trees",)),
+    "boosting": Method("HistGradientBoosting", ("boosting",)),
+    "network_ce": Method("network, cross-entropy", ("network_ce",)),
+    "logistic": Method("logistic regression", ("logistic",)),
+    "xgboost": Method("XGBoost", ("xgboost",)),
+    "lgbm_td": Method("LGBM-TD", ("lgbm_td",)),
+    "xgb_td": Method("XGB-TD", ("xgb_td",)),
+    "catboost_td": Method("CatBoost-TD", ("catboost_td",)),
+    "realmlp_td": Method("RealMLP-TD", ("realmlp_td",)),
+    "tabm_d": Method("TabM-D", ("tabm_d",)),
+    "autogluon": Method("AutoGluon, good quality", ("autogluon",), tuned=False),
+}
+"""All methods by name, those that are run first at the front."""
 
-    # The validation report's cross-entropy baseline is no part of the model, and would double the time.
-    model = MetricClassifier(
-        metric, recipe=Recipe(recipe, **parts), baseline=False, verbose=False, random_state=seed, device="cpu"
+CANDIDATES = ("catboost", "lightgbm", "xgboost", "forest", "extra_trees", "boosting", "network_ce", "logistic")
+"""Whom a careful user chooses from: the best by the metric out of fold, each with its tuned rule."""
+
+_BY_METRIC = ("network", "autogluon")
+
+
+def title(name: str) -> str:
+    """What tables call a method, or the careful user's pick."""
+    return "the careful user's pick" if name == PICK else METHODS[name].title
+
+
+def needs(method: str, metric: str) -> dict[str, str]:
+    """The fits of a method for a metric, by the name of the model."""
+    return {fit: f"{fit}_{metric}" if fit in _BY_METRIC else fit for fit in METHODS[method].fits}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a method reaches.
+
+    Attributes:
+        value: The metric of its decisions of the test rows.
+        held_out: The same of the training rows, each fold decided by weights and a rule chosen on the others.
+        arg_max: The metric on the test rows if arg max decided.
+    """
+
+    value: float
+    held_out: float
+    arg_max: float
+
+
+def scored(method: str, metric: str, part: Part, made: dict[str, Prediction]) -> Scored:
+    """Decide, and score the decisions.
+
+    Args:
+        method: The method.
+        metric: The metric.
+        part: The split.
+        made: Its fits, by the name of the model.
+    """
+    judge = metrics.get(metric)
+    labels = part.labels
+
+    def value(truth: NDArray[Any], decided: NDArray[Any]) -> float:
+        return float(judge.score(truth, decided, labels=labels))
+
+    first = next(iter(made.values()))
+    if first.decided is not None:
+        return Scored(value(part.y_test, first.decided), float("nan"), value(part.y_test, first.test.argmax(axis=1)))
+    held = _held_out(part, made)
+    choose: Callable[[HeldOut], Any] = partial(
+        choose_ensemble, metric=metrics.resolve(metric, labels, task(labels))[0], tuned=METHODS[method].tuned
     )
-    model.fit(part.X_train, part.y_train)
-    held = model.held_out_
-    if model.recipe_.rule != "argmax" or held is None:
-        # Should a recipe tune its own rule one day, it is part of the model.
-        return Prediction(model.predict_proba(part.X_test))
-    return Prediction(model.predict_raw_proba(part.X_test), held.rows, held.proba.astype(np.float64))
-
-
-def _mlp(seed: int, threads: int) -> BaseEstimator:
-    return make_pipeline(TablePreprocessor(random_state=seed), MLPClassifier(random_state=seed))
-
-
-def _random_forest(seed: int, threads: int) -> BaseEstimator:
-    indicators = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    columns = make_column_transformer(
-        (indicators, make_column_selector(dtype_include="category")), remainder="passthrough"
+    chosen = choose(held)
+    test = mean_of({name: one.test for name, one in made.items()}, chosen.weights)
+    nested = decided_by_others(held, choose)[1]
+    return Scored(
+        value(part.y_test, chosen.rule.apply(test)),
+        value(held.codes, nested),
+        value(part.y_test, test.argmax(axis=1)),
     )
-    return make_pipeline(columns, RandomForestClassifier(random_state=seed, n_jobs=threads))
 
 
-def _hist_gradient_boosting(seed: int, threads: int) -> BaseEstimator:
-    return HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=seed)
+def task(labels: tuple[int, ...]) -> Any:
+    return "binary" if len(labels) == 2 else "multiclass"
 
 
-def _xgboost(seed: int, threads: int) -> BaseEstimator:
-    from xgboost import XGBClassifier
-
-    return XGBClassifier(enable_categorical=True, random_state=seed, n_jobs=threads)
-
-
-Build = Callable[[int, int], Any]
-
-
-def _plain(build: Build, part: Part, seed: int, threads: int, metric: str) -> Prediction:
-    return Prediction(_fitted(build(seed, threads), part.X_train, part.y_train).predict_proba(part.X_test))
-
-
-def _cross_fitted(build: Build, part: Part, seed: int, threads: int, metric: str) -> Prediction:
-    """An ensemble of one model per fold: test probabilities averaged, each training row predicted by the other four."""
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-    test, rows, held = [], [], []
-    for train, validation in folds.split(part.X_train, part.y_train):
-        model = _fitted(build(seed, threads), part.X_train.iloc[train], part.y_train[train])
-        test.append(model.predict_proba(part.X_test))
-        rows.append(validation)
-        held.append(model.predict_proba(part.X_train.iloc[validation]))
-    return Prediction(np.mean(test, axis=0, dtype=np.float64), np.concatenate(rows), np.concatenate(held))
-
-
-def _fitted(model: Any, X: Any, y: Any) -> Any:
-    with warnings.catch_warnings():
-        # MLPClassifier stops at its 200 epochs, as anyone's default does.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return model.fit(X, y)
-
-
-def _networks() -> dict[str, Method]:
-    def fit(name: str, *, per_metric: bool = False, **options: Any) -> Fit:
-        return Fit(name, partial(_metric_classifier, **options), per_metric)
-
-    default = fit("default", per_metric=True)
-    east = fit("east", per_metric=True, recipe="east")
-    found = {
-        "default": Method("MetricClassifier", default, False, "metricfit"),
-        "east": Method('MetricClassifier, "east"', east, False, "metricfit"),
-    }
-    for name, title, balance in (
-        ("ce", "Cross-entropy", "none"),
-        ("ce_sqrt", "√-weighted cross-entropy", "sqrt"),
-        ("ce_balanced", "Weighted cross-entropy", "full"),
-    ):
-        shared = fit(name, recipe="log_loss", balance=balance)
-        found[name] = Method(title, shared, False, "same network, cross-entropy")
-        found[f"{name}_tuned"] = Method(f"{title}, tuned rule", shared, True, "same network, cross-entropy")
-    return found
-
-
-def _rivals() -> dict[str, Method]:
-    found = {}
-    for name, title, build in (
-        ("mlp", "MLPClassifier", _mlp),
-        ("forest", "Random forest", _random_forest),
-        ("hist", "HistGradientBoosting", _hist_gradient_boosting),
-        ("xgboost", "XGBoost", _xgboost),
-    ):
-        family = "other libraries"
-        found[name] = Method(title, Fit(name, partial(_plain, build)), False, family)
-        folds = Fit(f"{name}_folds", partial(_cross_fitted, build))
-        found[f"{name}_tuned"] = Method(f"{title} × 5, tuned rule", folds, True, family)
-    return found
-
-
-METHODS: dict[str, Method] = _networks() | _rivals()
-"""All methods by name."""
+def _held_out(part: Part, made: dict[str, Prediction]) -> HeldOut:
+    validation = [split.validation for split in part.folds]
+    ends = np.cumsum([len(rows) for rows in validation])[:-1]
+    parts = {name: np.split(one.held_out, ends) for name, one in made.items()}
+    return HeldOut.gather(validation, parts, part.y_train.astype(np.int64), np.ones(len(part.y_train)), part.labels)

@@ -1,4 +1,4 @@
-"""Rows of results: one file a data set, appended to, never half a row."""
+"""Rows of results: one file per table, appended to, never half a row."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 import pandas as pd
 
 from benchmarks.running import cut_half_row
 
-__all__ = ["RESULTS", "Key", "Row", "append", "existing", "machine", "provenance", "read", "remove"]
+__all__ = ["RESULTS", "Row", "append", "commit", "existing", "libraries", "machine", "now", "read", "remove"]
 
 RESULTS = Path(__file__).parent / "results"
 
-Key = tuple[str, str, int, str, str]
+Key = tuple[str, int, str]
 
 
 @dataclass(frozen=True)
@@ -31,64 +33,51 @@ class Row:
     """One score.
 
     Attributes:
-        dataset: The data set.
-        configuration: ``"full"``, or ``"train<=N"`` where the training rows were capped.
+        table: The table.
         split: Number of the split, which is also the seed of the models.
         metric: The metric.
         method: The method.
         value: Its score on the test rows.
-        seconds: Wall time of the fit with its folds, predictions and rule.
-        cpu_seconds: Processor time of the same: what other work on the machine does not change.
+        held_out: Its score on the training rows, each fold decided by a rule chosen on the others; empty if unknown.
+        arg_max: The score on the test rows if arg max decided.
+        cpu_seconds: Processor time of all its fits, predictions and its rule.
         train_rows: Rows trained on.
         test_rows: Rows tested on.
         classes: Number of classes.
-        seed: Seed of the models.
-        version: Version of metricfit.
-        commit: Its commit; ``+`` and a fingerprint of the sources if they differed from it.
+        commit: The commits of metricfit that made fits and rule; ``+`` and a fingerprint if the sources differed.
         libraries: Versions of the libraries that matter.
         machine: Processor, cores, threads used.
         date: When, UTC.
     """
 
-    dataset: str
-    configuration: str
+    table: str
     split: int
     metric: str
     method: str
     value: float
-    seconds: float
+    held_out: float
+    arg_max: float
     cpu_seconds: float
     train_rows: int
     test_rows: int
     classes: int
-    seed: int
-    version: str
     commit: str
     libraries: str
     machine: str
     date: str
 
-    @property
-    def key(self) -> Key:
-        """What a row is the answer to; there is one row a key."""
-        return self.dataset, self.configuration, self.split, self.metric, self.method
-
 
 COLUMNS = [field.name for field in fields(Row)]
 
 
-def _file(dataset: str, folder: Path) -> Path:
-    return folder / f"{dataset.replace('/', '--')}.csv"
-
-
 def append(rows: Iterable[Row], folder: Path) -> None:
     """Add rows, each group in one write, so that a run killed at any moment leaves whole rows and can go on."""
-    by_dataset: dict[str, list[Row]] = {}
+    by_table: dict[str, list[Row]] = {}
     for row in rows:
-        by_dataset.setdefault(row.dataset, []).append(row)
+        by_table.setdefault(row.table, []).append(row)
     folder.mkdir(parents=True, exist_ok=True)
-    for dataset, group in by_dataset.items():
-        with _file(dataset, folder).open("a+b") as file:
+    for table, group in by_table.items():
+        with (folder / f"{table}.csv").open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             cut_half_row(file)
             text = io.StringIO()
@@ -112,22 +101,20 @@ def read(folder: Path) -> pd.DataFrame:
 
 
 def existing(folder: Path) -> set[Key]:
-    """Keys of the rows that are there."""
+    """Table, split and method of what is there; the metrics of one are written together."""
     frame = read(folder)
-    return set(zip(*(frame[c] for c in ("dataset", "configuration", "split", "metric", "method")), strict=True))
+    return set(zip(*(frame[c] for c in ("table", "split", "method")), strict=True))
 
 
-def remove(datasets: Iterable[str], methods: Iterable[str], configuration: str | None, folder: Path) -> int:
+def remove(tables: Iterable[str], methods: Iterable[str], folder: Path) -> int:
     """Take rows out, to compute them again; returns how many."""
     gone = 0
-    for dataset in datasets:
-        path = _file(dataset, folder)
+    for table in tables:
+        path = folder / f"{table}.csv"
         if not path.exists():
             continue
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)
         out = frame["method"].isin(list(methods))
-        if configuration is not None:
-            out &= frame["configuration"] == configuration
         if out.any():
             fresh = path.with_suffix(".tmp")
             frame[~out].to_csv(fresh, index=False, lineterminator="\n")
@@ -149,44 +136,38 @@ def machine(threads: int) -> str:
 
 
 @cache
-def provenance() -> dict[str, str]:
-    """Version, commit and libraries of this process."""
-    import numpy as np
-    import sklearn
-    import torch
+def libraries() -> str:
+    """Versions of what is fitted."""
+    packages = ("scikit-learn", "torch", "numpy", "catboost", "lightgbm", "xgboost-cpu", "pytabkit")
+    found = []
+    for package in packages:
+        with suppress(metadata.PackageNotFoundError):
+            found.append(f"{package}={metadata.version(package)}")
+    return " ".join(found)
 
+
+@cache
+def commit() -> str:
+    """The commit of the package that is imported, which need not be the one these files are in."""
     import metricfit
 
-    libraries = {"scikit-learn": sklearn.__version__, "torch": torch.__version__, "numpy": np.__version__}
-    try:
-        import xgboost
+    source = Path(metricfit.__file__).parents[1]
 
-        libraries["xgboost"] = xgboost.__version__
-    except ImportError:
-        pass
-    return {
-        "version": metricfit.__version__,
-        "commit": _commit(),
-        "libraries": " ".join(f"{name}={version}" for name, version in libraries.items()),
-    }
-
-
-def _commit() -> str:
     def git(*arguments: str) -> str:
-        root = Path(__file__).parents[2]
-        return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+        found = subprocess.run(["git", *arguments], cwd=source, capture_output=True, text=True, check=True)
+        return found.stdout.strip()
 
     try:
-        commit, changed = git("rev-parse", "--short=10", "HEAD"), git("status", "--porcelain", "--", "src")
+        name, changed = git("rev-parse", "--short=10", "HEAD"), git("status", "--porcelain", "--", ".")
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return f"{commit}+{_fingerprint()}" if changed else commit
+        return f"unknown+{_fingerprint(source)}"
+    return f"{name}+{_fingerprint(source)}" if changed else name
 
 
-def _fingerprint() -> str:
+def _fingerprint(source: Path) -> str:
     """Eight digits that change with any source of the package."""
     digest = hashlib.sha256()
-    for path in sorted((Path(__file__).parents[2] / "src").rglob("*.py")):
+    for path in sorted(source.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
 

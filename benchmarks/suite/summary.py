@@ -1,4 +1,4 @@
-"""From rows to means, paired differences and ranks."""
+"""From rows to what is said of them: differences and ranks over tables."""
 
 from __future__ import annotations
 
@@ -7,126 +7,127 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from benchmarks.suite.datasets import DATASETS
-from benchmarks.suite.methods import METHODS, METRICS
+from benchmarks.suite.fits import METRICS
+from benchmarks.suite.methods import CANDIDATES, METHODS, PICK, PORTFOLIO
+from benchmarks.suite.tables import names
 
-__all__ = [
-    "Comparison", "coverage", "differences", "finished_sets", "main_methods", "one_configuration", "ranks", "scores",
-]  # fmt: skip
+__all__ = ["Difference", "Ranks", "behind", "coverage", "difference", "main_methods", "ranks", "values", "with_pick"]
 
-FEWEST_SPLITS = 1
-ENOUGH_SPLITS = 10
-"""What the suite aims at; less is called preliminary."""
-
-PLANNED_SPLITS = {"creditcard": 3}
-"""Fewer where a split takes half an hour."""
-
-REFERENCE = "default"
+UNIT = ["table", "split", "metric"]
 
 
-def one_configuration(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of each data set the configuration with the most rows, so that none counts twice; sets in the suite's order."""
-    sizes = rows.groupby(["dataset", "configuration"]).size()
-    chosen = set(sizes.groupby("dataset").idxmax())
-    kept = rows[[pair in chosen for pair in zip(rows["dataset"], rows["configuration"], strict=True)]]
-    known = [name for name in DATASETS if name in set(kept["dataset"])]
-    order = [*known, *sorted(set(kept["dataset"]) - set(known))]
-    return kept.assign(dataset=pd.Categorical(kept["dataset"], order, ordered=True))
+def with_pick(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows, in points and in the order of the tables, and one more per unit: the careful user's pick.
+
+    It is the candidate with the best value out of fold, where all candidates are there; its processor time is that of
+    all of them.
+    """
+    rows = rows.assign(value=100 * rows["value"], arg_max=100 * rows["arg_max"])
+    some = rows[rows["method"].isin(CANDIDATES)]
+    complete = some[some.groupby(UNIT)["method"].transform("nunique") == len(CANDIDATES)]
+    picked = complete.loc[complete.groupby(UNIT)["held_out"].idxmax()].set_index(UNIT)
+    spent = complete.groupby(UNIT)["cpu_seconds"].sum()
+    picked = picked.assign(method=PICK, picked=picked["method"], cpu_seconds=spent).reset_index()
+    order = [*names(), *sorted(set(rows["table"]) - set(names()))]
+    both = pd.concat([rows, picked], ignore_index=True)
+    return both.assign(table=pd.Categorical(both["table"], order, ordered=True))
 
 
-def scores(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Values, a row for each data set and split, a column for each method (in the order of the table of methods)."""
-    wide = rows[rows["metric"] == metric].pivot_table("value", ["dataset", "split"], "method", observed=True)
-    return wide.reindex(columns=[name for name in METHODS if name in wide.columns])
+def values(rows: pd.DataFrame, metric: str, column: str = "value") -> pd.DataFrame:
+    """One row per table and split, one column per method."""
+    wide = rows[rows["metric"] == metric].pivot_table(column, ["table", "split"], "method", observed=True)
+    return wide.reindex(columns=[name for name in (*METHODS, PICK) if name in wide.columns])
 
 
 def coverage(rows: pd.DataFrame) -> pd.DataFrame:
-    """Splits that have all metrics, by data set and method."""
-    complete = rows.groupby(["dataset", "split", "method"], observed=True)["metric"].nunique() == len(METRICS)
-    table = complete[complete].groupby(["dataset", "method"], observed=True).size().unstack(fill_value=0)
-    table = table.reindex(rows["dataset"].cat.categories, fill_value=0)
-    return table.reindex(columns=[name for name in METHODS if name in table.columns])
+    """Splits that are complete, by table and method."""
+    table = values(rows, METRICS[0]).notna().groupby("table", observed=True).sum()
+    return table.loc[[name for name in table.index if table.loc[name].any()]]
 
 
 def main_methods(rows: pd.DataFrame) -> list[str]:
-    """The methods with at least half of the reference's splits on all of its sets; others would take sets out."""
+    """The methods that have every table of the portfolio; those that have only some are compared separately."""
     counts = coverage(rows)
-    wanted = counts[REFERENCE] if REFERENCE in counts else counts.max(axis=1)
-    sets = counts[wanted > 0].ge((wanted[wanted > 0] / 2).clip(lower=FEWEST_SPLITS), axis=0).sum()
-    return [name for name in sets.index if sets[name] == sets.max()]
-
-
-def finished_sets(rows: pd.DataFrame) -> list[str]:
-    """The sets on which every method has all of its splits."""
-    fewest = coverage(rows).min(axis=1)
-    return [name for name, splits in fewest.items() if splits >= PLANNED_SPLITS.get(str(name), ENOUGH_SPLITS)]
+    counts = counts[counts[PORTFOLIO] > 0]
+    return [name for name in counts if (counts[name] > 0).all()]
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Ranks of methods over the data sets that all of them completed.
+class Difference:
+    """A method less another one, on the splits that both have, in points.
 
     Attributes:
-        ranks: A row for each data set and metric, a column for each method; 1 is best, ties share their mean.
-        splits: How many splits all methods have, by data set.
+        by_table: The mean over splits, by table.
+        errors: Its standard error over splits, by table; NaN for one split.
     """
 
-    ranks: pd.DataFrame
-    splits: pd.Series
+    by_table: pd.Series
+    errors: pd.Series
 
     @property
-    def sets(self) -> list[str]:
-        return list(self.splits.index)
+    def mean(self) -> float:
+        """The mean over tables."""
+        return float(self.by_table.mean())
 
-    def average(self) -> pd.DataFrame:
-        """Average ranks: a row for each method, columns for the metrics and overall, best first."""
-        table = self.ranks.groupby("metric", observed=True).mean().T.reindex(columns=list(METRICS))
-        table["overall"] = self.ranks.mean()
-        return table.sort_values("overall")
+    @property
+    def error(self) -> float:
+        """The standard error over tables."""
+        return float(self.by_table.sem())
 
-    def level_with(self, method: str) -> list[str]:
-        """Methods whose rank differs from this one's by less than two standard errors of the paired difference."""
-        by_set = self.ranks.groupby("dataset", observed=True).mean()
-        gaps = by_set.drop(columns=method).sub(by_set[method], axis=0)
-        return [name for name in gaps if not abs(gaps[name].mean()) > 2 * gaps[name].sem()]
+    def __str__(self) -> str:
+        return f"{self.mean:+.1f} ± {self.error:.1f}" if len(self.by_table) > 1 else f"{self.mean:+.1f}"
+
+
+def difference(rows: pd.DataFrame, metric: str | None, method: str, other: str) -> Difference | None:
+    """Paired, for a metric or (None) the mean of all three; None where the two share no split."""
+    parts = []
+    for one in (metric,) if metric else METRICS:
+        wide = values(rows, one)
+        if method not in wide or other not in wide:
+            return None
+        parts.append((wide[method] - wide[other]).dropna())
+    both = (sum(parts) / len(parts)).dropna().groupby("table", observed=True)
+    found = Difference(both.mean(), both.sem())
+    return found if len(found.by_table) else None
+
+
+def behind(found: Difference, points: float = 3.0) -> dict[str, float]:
+    """The tables on which it is behind by more than so many points, the worst first."""
+    return found.by_table[found.by_table < -points].sort_values().to_dict()
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Ranks of methods over the tables that all of them have.
+
+    Attributes:
+        each: One row per metric and table, one column per method; 1 is best, ties share their mean.
+        splits: How many splits all methods share, by table.
+    """
+
+    each: pd.DataFrame
+    splits: pd.Series
+
+    def mean(self) -> pd.DataFrame:
+        """Mean ranks: one row per method, the best over all metrics first; columns for the metrics and ``all``."""
+        table = self.each.groupby("metric").mean().T.reindex(columns=list(METRICS))
+        table["all"] = self.each.mean()
+        return table.sort_values("all")
 
     def error(self) -> pd.DataFrame:
-        """Standard errors over data sets of the average ranks; overall, of the mean over the metrics."""
-        by_metric = self.ranks.groupby("metric", observed=True).sem().T.reindex(columns=list(METRICS))
-        by_metric["overall"] = self.ranks.groupby("dataset", observed=True).mean().sem()
-        return by_metric
+        """Standard errors over tables of the mean ranks."""
+        table = self.each.groupby("metric").sem().T.reindex(columns=list(METRICS))
+        table["all"] = self.each.groupby("table").mean().sem()
+        return table
 
 
-def ranks(rows: pd.DataFrame, methods: Sequence[str]) -> Comparison:
-    """Rank the methods by their mean over the splits that all of them have, set by set."""
+def ranks(rows: pd.DataFrame, methods: Sequence[str]) -> Ranks:
+    """Rank the methods by their mean over the splits that all of them have, table by table."""
     found, splits = {}, {}
-    common = [_common(scores(rows, metric), methods) for metric in METRICS]
-    for dataset in rows["dataset"].cat.categories:
-        parts = [wide.loc[dataset] for wide in common if dataset in wide.index.get_level_values(0)]
-        if len(parts) < len(METRICS) or min(map(len, parts)) < FEWEST_SPLITS:
-            continue
-        splits[dataset] = min(map(len, parts))
-        for metric, values in zip(METRICS, parts, strict=True):
-            found[dataset, metric] = values.mean().round(6).rank(ascending=False)
-    index = pd.MultiIndex.from_tuples(found, names=["dataset", "metric"]) if found else None
-    return Comparison(
-        pd.DataFrame(list(found.values()), index=index, columns=list(methods)), pd.Series(splits, dtype=int)
-    )
-
-
-def _common(wide: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
-    return wide.reindex(columns=list(methods)).dropna()
-
-
-def differences(rows: pd.DataFrame, metric: str, method: str, reference: str = REFERENCE) -> pd.DataFrame:
-    """Paired differences reference − method by data set: mean, standard error over splits, number of splits."""
-    wide = _common(scores(rows, metric), [reference, method])
-    by_set = (wide[reference] - wide[method]).groupby("dataset", observed=True)
-    table = pd.DataFrame({"mean": by_set.mean(), "error": by_set.sem(), "splits": by_set.size()})
-    return table[table["splits"] >= FEWEST_SPLITS]
-
-
-def verdicts(table: pd.DataFrame) -> tuple[int, int, int]:
-    """Sets on which the reference is better, equal (to a thousandth of a point), worse."""
-    better, worse = int((table["mean"] > 1e-5).sum()), int((table["mean"] < -1e-5).sum())
-    return better, len(table) - better - worse, worse
+    for metric in METRICS:
+        wide = values(rows, metric).reindex(columns=list(methods)).dropna()
+        for table, part in wide.groupby("table", observed=True):
+            found[metric, table] = part.mean().round(4).rank(ascending=False)
+            splits[table] = len(part)
+    each = pd.DataFrame(found).T.rename_axis(["metric", "table"])
+    return Ranks(each, pd.Series(splits, dtype=int))

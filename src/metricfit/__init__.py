@@ -20,20 +20,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "ConfusionMatrix",
-    "MetricClassifier",
-    "MetricLoss",
-    "Recipe",
-    "TemperatureAnnealer",
-    "__version__",
-    "data",
-    "decisions",
-    "load",
-    "losses",
-    "metrics",
-    "plots",
-    "save",
-]
+    "ConfusionMatrix", "MetricClassifier", "MetricLoss", "Recipe", "TemperatureAnnealer", "__version__", "data",
+    "decisions", "load", "losses", "metrics", "plots", "save",
+]  # fmt: skip
 
 # Everything is imported when it is first asked for: a loss alone needs no scikit-learn, and the command line's help
 # no torch.
@@ -43,12 +32,8 @@ _LAZY = {
     "MetricLoss": "metricfit.losses",
     "Recipe": "metricfit.training.recipes",
     "TemperatureAnnealer": "metricfit.annealing",
-    "data": "metricfit.data",
-    "decisions": "metricfit.decisions",
     "load": "metricfit.store",
-    "losses": "metricfit.losses",
-    "metrics": "metricfit.metrics",
-    "plots": "metricfit.plots",
+    **{name: f"metricfit.{name}" for name in ("data", "decisions", "losses", "metrics", "plots")},
 }
 
 

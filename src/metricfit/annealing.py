@@ -47,17 +47,9 @@ class TemperatureAnnealer:
     """
 
     def __init__(
-        self,
-        loss: HasTemperature | Iterable[HasTemperature],
-        *,
-        factor: float = 0.9,
-        mode: Mode = "plateau",
-        patience: int = 10,
-        min_delta: float = 0.0,
-        max_fruitless: int = 3,
-        every: int = 1,
-        minimum: float = 1e-3,
-    ) -> None:
+        self, loss: HasTemperature | Iterable[HasTemperature], *, factor: float = 0.9, mode: Mode = "plateau",
+        patience: int = 10, min_delta: float = 0.0, max_fruitless: int = 3, every: int = 1, minimum: float = 1e-3,
+    ) -> None:  # fmt: skip
         self.losses = list(loss) if isinstance(loss, Iterable) else [loss]
         if not self.losses or any(getattr(one, "temperature", None) is None for one in self.losses):
             raise ValueError("loss: expected a MetricLoss with a temperature, that is step='annealed'.")
@@ -76,12 +68,8 @@ class TemperatureAnnealer:
         self.max_fruitless, self.every, self.minimum = max_fruitless, every, minimum
         # Python floats, so that the schedule T_0 r^k does not collect float32 rounding.
         self.initial_temperature = float(f"{float(self.losses[0].temperature):.7g}")
-        self.coolings = 0
-        self.steps = 0
-        self.fruitless = 0
-        self.best_before = math.inf
-        self.best_here = math.inf
-        self.steps_without_decrease = 0
+        self.coolings = self.steps = self.fruitless = self.steps_without_decrease = 0
+        self.best_before = self.best_here = math.inf
 
     @property
     def temperature(self) -> float:
@@ -95,13 +83,10 @@ class TemperatureAnnealer:
         return self.mode == "plateau" and (self.fruitless >= self.max_fruitless or at_end)
 
     def step(self, validation_loss: float | None = None) -> bool:
-        """Count one epoch (or step) and cool when it is time.
+        """Count one epoch (or step), cool when it is time, and say whether the temperature was lowered.
 
         Args:
             validation_loss: The loss on validation data at the current temperature; needed in mode "plateau".
-
-        Returns:
-            Whether the temperature was lowered.
         """
         self.steps += 1
         if self.mode == "epoch":
@@ -124,15 +109,16 @@ class TemperatureAnnealer:
         return self._cool()
 
     def _cool(self) -> bool:
-        before = self.temperature
-        self.coolings += 1
-        if self.temperature >= before:
-            self.coolings -= 1
+        if self.temperature <= self.minimum:
             return False
+        self.coolings += 1
         self.best_here, self.steps_without_decrease = math.inf, 0
+        self._set_losses()
+        return True
+
+    def _set_losses(self) -> None:
         for loss in self.losses:
             loss.set_temperature(self.temperature)
-        return True
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on later."""
@@ -144,5 +130,4 @@ class TemperatureAnnealer:
         if unknown:
             raise ValueError(f"state: expected the state_dict of a TemperatureAnnealer; differs in {sorted(unknown)}.")
         vars(self).update(state)
-        for loss in self.losses:
-            loss.set_temperature(self.temperature)
+        self._set_losses()

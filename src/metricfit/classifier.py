@@ -9,28 +9,27 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from metricfit.assess.verdicts import PLAIN, TUNED
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
-from metricfit.data.preprocessing import as_dense, columns_in_words, matches_names, warn_of_unused
+from metricfit.data.preprocessing import as_dense, column_choices, matches_names
 from metricfit.decisions.rules import DecisionRule
 from metricfit.distributed import group_of
 from metricfit.ensemble import PORTFOLIO, judge, mean_of
-from metricfit.labels import Target, check_two_dimensions, combined_weights, read_target, read_truth, row_count
+from metricfit.labels import Target, combined_weights, read_target, read_truth, row_count
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.models import FittedModel, Folds, Model, NetworkModel, Table, fit_models, names_of
-from metricfit.models.estimators import estimator_model, named_model
+from metricfit.models.estimators import estimator_model
+from metricfit.processes import agreed, is_first_process, join_processes
 from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
 from metricfit.training.explanation import explain
-from metricfit.training.history import Callback, History, callback_list
-from metricfit.training.loop import Problem, TrainingResult, as_device, draw_seed
-from metricfit.training.processes import agreed, is_first_process, join_processes
+from metricfit.training.loop import Callback, EpochRecord, Problem, TrainingResult, as_device, callback_list, draw_seed
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, choose_cv, given_splits, group_codes, split_rows
 
@@ -170,30 +169,22 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         join_processes()
         self._forget()
-        recipe, names = self._read_recipe(), names_of(self.models)
         validate_data(self, X, y, skip_check_array=True)
-        rows = row_count(X)
-        target = read_target(y, rows)
-        weight, evaluation_weight = combined_weights(target, sample_weight, self.class_weight)
+        target = read_target(y, row_count(X))
+        weight, plain_weight = combined_weights(target, sample_weight, self.class_weight)
         self.metric_, meant = resolve(self.metric, target.labels, target.task)
-        if recipe.rule == "tuned" and self.metric_.judges_scores:
-            raise ValueError(
-                f"rule: {self.metric_} judges scores, so there is no decision to tune for it; use rule='argmax'."
-            )
         seed, fixed = draw_seed(self.random_state)
         if not fixed:
             seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group_of("auto", training=True)))
-        table = self._fit_table(X, target, seed)
         splits, why = self._split(target, groups, seed)
-        folds = Folds(
-            table, target.codes, weight, evaluation_weight, splits, self.metric_, target.task, target.labels, seed
-        )
+        recipe, names = self._read_recipe(), names_of(self.models)
         self.classes_, self.recipe_, self.task_, self.seed_ = target.classes, recipe, target.task, seed
+        table = self._fit_table(X, target, seed)
+        folds = Folds(table, target.codes, weight, plain_weight, splits, self.metric_, target.task, target.labels, seed)
         self.choices_ = [Choice("metric", meant)] if meant else []
-        self.choices_ += [Choice("folds", why), *columns_in_words(self.preprocessor_)]
-        models = self._build(names, recipe, folds, self._identity(recipe, fixed, folds))
-        shown = self.verbose and is_first_process()
-        fitted = fit_models(models, folds, self.time_limit, show=shown)
+        self.choices_ += [Choice("folds", why), *column_choices(self.preprocessor_)]
+        models = self._build(names, folds, fixed)
+        fitted = fit_models(models, folds, self.time_limit, show=self.verbose and is_first_process())
         self._note_missing(models, fitted)
         self._keep(folds, fitted, [name for name, _ in names])
         return self
@@ -208,6 +199,15 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "models_")
         table = self._table(X)
         return mean_of({name: model.predict(table) for name, model in self.models_.items()}, self.weights_)
+
+    def predict_calibrated_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities that can be trusted: the raw ones, calibrated on ``held_out_``."""
+        proba = self.predict_raw_proba(X)
+        if self.held_out_ is None:
+            raise ValueError(
+                "predict_calibrated_proba: needs held-out rows, and no rows were held out; bring more rows."
+            )
+        return self.held_out_.calibration.apply(proba)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (n,), or 0/1 indicators (n, labels)."""
@@ -279,7 +279,12 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.baseline not in (True, False, "auto"):
             raise ValueError(f"baseline: expected True, False or 'auto', got {self.baseline!r}.")
         callback_list(self.callbacks)
-        return recipe.complete()
+        complete = recipe.complete()
+        if complete.rule == "tuned" and self.metric_.judges_scores:
+            raise ValueError(
+                f"rule: {self.metric_} judges scores, so there is no decision to tune for it; use rule='argmax'."
+            )
+        return complete
 
     def _split(self, target: Target, groups: ArrayLike | None, seed: int) -> tuple[list[Split], str]:
         rows = len(target.codes)
@@ -300,11 +305,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             self.preprocessor_ = clone(self.preprocess)
         dense = X if self.preprocessor_ is None else self.preprocessor_.fit_transform(X, target.truth)
-        warn_of_unused(self.preprocessor_, stacklevel=3)
         return self._forms(X, dense)
 
     def _table(self, X: Any) -> Table:
-        check_two_dimensions(X)
+        row_count(X)
         if not hasattr(X, "columns") or not matches_names(self.preprocessor_):
             validate_data(self, X, reset=False, skip_check_array=True)
         made = self._forms(X, X if self.preprocessor_ is None else self.preprocessor_.transform(X))
@@ -317,75 +321,54 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _forms(self, X: Any, features: Any) -> Table:
         dense = as_dense(features, self.__class__.__name__)
-        if sparse.issparse(X):
-            given: Any = X
-            X = given.tocsr()  # rows can be taken
+        if hasattr(X, "tocsr"):
+            X = X.tocsr()  # rows of a sparse matrix can be taken
         elif not hasattr(X, "shape"):
             X = np.asarray(X)
         if not isinstance(self.preprocessor_, TablePreprocessor):
             return Table(dense, dense, np.zeros(dense.shape[1], dtype=bool), X)
         return Table(dense, self.preprocessor_.tree_features(X), self.preprocessor_.tree_categories_, X)
 
-    def _build(
-        self, names: Sequence[tuple[str, Any]], recipe: Recipe, folds: Folds, identity: dict[str, str]
-    ) -> list[Model]:
+    def _build(self, names: Sequence[tuple[str, Any]], folds: Folds, fixed: bool) -> list[Model]:
         """The models to fit: those of the portfolio, and cross-entropy to compare with."""
-        shared = {part: value for part, value in recipe.parts().items() if part not in _BASELINE_DIFFERS}
-        recipes = {"network": recipe, "network_ce": Recipe("log_loss", **shared).complete()}
+        shared = {part: value for part, value in self.recipe_.parts().items() if part not in _BASELINE_DIFFERS}
+        recipes = {"network": self.recipe_, "network_ce": Recipe("log_loss", **shared).complete()}
         if self._needs_baseline([name for name, _ in names], folds):
             names = [*names, ("network_ce", None)]
+        identity = self._identity(folds, fixed)
         models: list[Model] = []
         for name, estimator in names:
             checkpoint = None if self.checkpoint_dir is None else CheckpointFile(self.checkpoint_dir, name, identity)
-            if name in recipes:
-                models.append(
-                    NetworkModel(
-                        name,
-                        recipes[name],
-                        members=self.n_members,
-                        device=as_device(self.device),
-                        checkpoint=checkpoint,
-                        callbacks=callback_list(self.callbacks),
-                        plain=name == "network_ce",
-                    )
-                )
-            elif estimator is None:
-                models.append(named_model(name, self.n_jobs, checkpoint))
-            else:
-                models.append(estimator_model(estimator, name, self.n_jobs, checkpoint))
+            if name not in recipes:
+                models.append(estimator_model(name, estimator, self.n_jobs, checkpoint))
+                continue
+            options: dict[str, Any] = {"device": as_device(self.device), "callbacks": callback_list(self.callbacks)}
+            plain = name == "network_ce"
+            members = self.n_members
+            models.append(
+                NetworkModel(name, recipes[name], members=members, checkpoint=checkpoint, plain=plain, **options)
+            )
         return models
 
     def _needs_baseline(self, names: Sequence[str], folds: Folds) -> bool:
-        auto = isinstance(self.baseline, str)
-        wanted = len(folds.codes) <= BASELINE_ROWS if auto else bool(self.baseline)
         if "network_ce" in names or self._is_plain_cross_entropy(names) or not folds.held_out:
             return False
-        if auto and not wanted:
-            self.choices_.append(
-                Choice(
-                    "baseline",
-                    f"no cross-entropy baseline was trained: there are more than {BASELINE_ROWS:,} rows; "
-                    "baseline=True trains one for the validation report",
-                )
-            )
-        return wanted
+        if self.baseline != "auto" or len(folds.codes) <= BASELINE_ROWS:
+            return bool(self.baseline)
+        why = f"there are more than {BASELINE_ROWS:,} rows; baseline=True trains one for the validation report"
+        self.choices_.append(Choice("baseline", f"no cross-entropy baseline was trained: {why}"))
+        return False
 
     def _note_missing(self, models: Sequence[Model], fitted: Sequence[FittedModel]) -> None:
         """Say which models were not fitted, or not to their end."""
-        missing = [model.name for model in models[len(fitted) :]]
-        if missing:
-            self.choices_.append(
-                Choice("models", f"not fitted, because the time was over: {', '.join(missing)}", ("time_limit",))
-            )
+        if missing := [model.name for model in models[len(fitted) :]]:
+            why = f"not fitted, because the time was over: {', '.join(missing)}"
+            self.choices_.append(Choice("models", why, ("time_limit",)))
         last = fitted[-1].model
         if last.name == "network_ce" and isinstance(last, NetworkModel) and not last.complete:
-            self.choices_.append(
-                Choice(
-                    "baseline",
-                    f"training of the cross-entropy baseline was interrupted after "
-                    f"{len(last.result.history.records)} epochs, so the comparison with it is not fair",
-                )
-            )
+            after = f"after {len(last.result.history)} epochs, so the comparison with it is not fair"
+            why = f"training of the cross-entropy baseline was interrupted {after}"
+            self.choices_.append(Choice("baseline", why))
 
     def _is_plain_cross_entropy(self, names: Sequence[str]) -> bool:
         recipe = self.recipe_
@@ -411,18 +394,17 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.validation_report_, self.leaderboard_, self.held_out_ = found.report, found.leaderboard, found.scores
         networks = [m for m in models.values() if isinstance(m, NetworkModel)]
         trained = next((m for m in networks if m.name in shipped[::-1]), None)
-        self.history_ = (trained.result.history if trained else History()).frame()
+        self.history_ = pd.DataFrame(trained.result.history if trained else [], columns=EpochRecord._fields)
         self.best_epochs_ = trained.result.best_epoch if trained else []
 
     def _keep_network(self, problem: Problem, result: TrainingResult) -> None:
         """Keep networks that were trained elsewhere, such as on a stream of rows."""
         model = NetworkModel("network", self.recipe_)
         model.keep(result, problem.task)
-        dense, codes, weight = (t.cpu().numpy() for t in vars(problem.data).values())
+        dense, codes, weight = (part.cpu().numpy() for part in problem.data)
         table = Table(dense, dense, np.zeros(dense.shape[1], dtype=bool), dense)
-        folds = Folds(
-            table, codes, weight, weight, problem.splits, problem.metric, problem.task, problem.labels, self.seed_
-        )
+        known = (problem.splits, problem.metric, problem.task, problem.labels, self.seed_)
+        folds = Folds(table, codes, weight, weight, *known)
         self._keep(folds, [FittedModel(model, result.validation)], ["network"])
 
     def _network_in_words(self, tuned: bool) -> str:
@@ -438,12 +420,13 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise AttributeError("network_: the classifier has no networks trained on the metric; see models_.")
         return model.result.network
 
-    def _identity(self, recipe: Recipe, fixed: bool, folds: Folds) -> dict[str, str]:
+    def _identity(self, folds: Folds, fixed: bool) -> dict[str, str]:
+        """What a checkpoint is of: settings and data."""
         if self.checkpoint_dir is None:
             return {}
         settings = {
             "metric": [str(self.metric_), in_full(self.metric)],
-            "recipe": recipe.parts(),
+            "recipe": self.recipe_.parts(),
             "seed": self.seed_ if fixed else None,
             "labels": list(map(str, folds.labels)),
         }

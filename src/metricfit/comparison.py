@@ -29,12 +29,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricfit.assess import leaderboard
 from metricfit.classifier import MetricClassifier
-from metricfit.data import TablePreprocessor
-from metricfit.data.errors import BadArgumentError, close_to
+from metricfit.data.reader import BadArgumentError, close_to
 from metricfit.decisions.rules import argmax_rule
-from metricfit.decisions.threshold import tuned_rule
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric, MetricLike, resolve
+from metricfit.models.estimators import BOOSTING_LIBRARIES
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import split_rows
 
@@ -54,11 +53,6 @@ class Part:
     metric: Metric
     seed: int
     max_epochs: int | None
-
-    @property
-    def folds(self) -> int:
-        """Folds within the training rows."""
-        return 5 if self.groups is None else max(2, min(5, len(np.unique(self.groups))))
 
 
 Method = Callable[[Part], tuple[NDArray[Any], NDArray[np.float64]]]
@@ -269,92 +263,39 @@ def _result(everything: Part, task: str, split: int, method: str) -> dict[str, A
     return row
 
 
-def _ours(recipe: Recipe, models: str = "network") -> Method:
+def _method(models: str, recipe: Recipe | None = None, *, tuned: bool = True) -> Method:
+    """Fit models of the portfolio; without ``tuned`` they decide by arg max."""
+
     def fit(part: Part) -> tuple[NDArray[Any], NDArray[np.float64]]:
         shorter: dict[str, Any] = {} if part.max_epochs is None else {"max_epochs": part.max_epochs, "min_updates": 0}
         model = MetricClassifier(
-            part.metric,
-            models=models,
-            recipe=recipe.with_parts(shorter),
-            baseline=False,
-            cv="auto" if part.groups is None else part.folds,
-            verbose=False,
-            random_state=part.seed,
-        )
+            part.metric, models=models, recipe=(recipe or Recipe()).with_parts(shorter), baseline=False, verbose=False,
+            cv="auto" if part.groups is None else max(2, min(5, len(np.unique(part.groups)))), random_state=part.seed,
+        )  # fmt: skip
         target = pd.DataFrame(part.y, columns=part.classes) if part.y.ndim == 2 else part.y
         model.fit(part.X, target, part.weight, part.groups)
         proba = model.predict_raw_proba(part.X_test)
+        rule = model.decision_rule_ if tuned else argmax_rule(part.y, tuple(model.classes_.tolist()))
+        decided = rule.apply(proba)
         if len(model.classes_) < len(part.classes):  # some have no row in this split
             seen, proba = proba, np.zeros((len(proba), len(part.classes)))
             proba[:, np.searchsorted(part.classes, model.classes_)] = seen
-        return model.predict(part.X_test), proba
+        return decided, proba
 
     return fit
-
-
-def _trees(path: str, options: dict[str, Any], *, tuned: bool) -> Method:
-    def build(seed: int) -> Any:
-        module, name = path.rsplit(".", 1)
-        return getattr(import_module(module), name)(random_state=seed, **options)
-
-    def fit(part: Part) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        features = TablePreprocessor(numeric="standard", random_state=part.seed)
-        X = features.fit_transform(part.X, part.y)
-        labels = part.classes.tolist()
-        codes = part.y if part.y.ndim == 2 else np.searchsorted(part.classes, part.y)
-
-        def probabilities(train: Any, X_test: Any) -> NDArray[np.float64]:
-            weight = None if part.weight is None else part.weight[train]
-            if codes.ndim == 1:
-                return _probabilities(build(part.seed), X[train], codes[train], weight, X_test, len(labels))
-            # Trees know one target: a model for each label.
-            each = [_probabilities(build(part.seed), X[train], c[train], weight, X_test, 2) for c in codes.T]
-            return np.column_stack([proba[:, 1] for proba in each])
-
-        proba = probabilities(slice(None), features.transform(part.X_test))
-        rule = argmax_rule(part.y, tuple(labels))
-        if tuned and not part.metric.judges_scores:
-            held = np.zeros((len(X), len(part.classes)))
-            random = np.random.default_rng(part.seed)
-            for split in split_rows(codes, part.folds, groups=part.groups, random=random):
-                held[split.validation] = probabilities(split.train, X[split.validation])
-            rule = tuned_rule(part.y, held, part.metric, labels, part.weight)
-        return rule.apply(proba), proba
-
-    return fit
-
-
-def _probabilities(
-    model: Any, X: Any, codes: NDArray[Any], weight: NDArray[Any] | None, X_test: Any, size: int
-) -> NDArray[np.float64]:
-    """Probabilities of all classes from a model that may have seen only some of them, coded 0, 1, …."""
-    seen, dense = np.unique(codes, return_inverse=True)
-    proba = np.zeros((len(X_test), size))
-    if len(seen) == 1:
-        proba[:, seen[0]] = 1.0
-        return proba
-    model.fit(X, dense, sample_weight=weight)
-    proba[:, seen] = model.predict_proba(X_test)
-    return np.asarray(proba / proba.sum(axis=1, keepdims=True))
 
 
 def _methods() -> Iterator[tuple[str, tuple[str, Method]]]:
-    yield "metricfit", ("", _ours(Recipe(), "auto"))
-    yield "network", ("", _ours(Recipe()))
-    yield "east", ("", _ours(Recipe("east")))
-    yield "cross-entropy", ("", _ours(Recipe("log_loss")))
-    yield "cross-entropy-weighted", ("", _ours(Recipe("log_loss", balance="full")))
-    yield "cross-entropy-tuned", ("", _ours(Recipe("log_loss", rule="tuned")))
-    boosted = {"n_estimators": 300, "learning_rate": 0.1, "n_jobs": 1}
-    for name, package, path, options in (
-        ("random-forest", "", "sklearn.ensemble.RandomForestClassifier",
-         {"n_estimators": 300, "min_samples_leaf": 2, "n_jobs": 1}),
-        ("boosting", "", "sklearn.ensemble.HistGradientBoostingClassifier", {}),
-        ("xgboost", "xgboost", "xgboost.XGBClassifier", {**boosted, "verbosity": 0}),
-        ("lightgbm", "lightgbm", "lightgbm.LGBMClassifier", {**boosted, "verbose": -1}),
-    ):  # fmt: skip
-        yield name, (package, _trees(path, options, tuned=False))
-        yield f"{name}-tuned", (package, _trees(path, options, tuned=True))
+    yield "metricfit", ("", _method("auto"))
+    yield "network", ("", _method("network"))
+    yield "east", ("", _method("network", Recipe("east")))
+    yield "cross-entropy", ("", _method("network", Recipe("log_loss")))
+    yield "cross-entropy-weighted", ("", _method("network", Recipe("log_loss", balance="full")))
+    yield "cross-entropy-tuned", ("", _method("network", Recipe("log_loss", rule="tuned")))
+    for name, model in (("random-forest", "forest"), ("boosting", "boosting"), ("xgboost",) * 2, ("lightgbm",) * 2):
+        package = model if model in BOOSTING_LIBRARIES else ""
+        yield name, (package, _method(model, tuned=False))
+        yield f"{name}-tuned", (package, _method(model))
 
 
 METHODS: dict[str, tuple[str, Method]] = dict(_methods())

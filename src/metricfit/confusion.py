@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, get_args
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from metricfit.inputs import Samples, Task, check_task, flatten_inputs, safe_divide, values_can_be_inspected
+from metricfit.inputs import InputOptions, Samples, Task, check_task, flatten_inputs, safe_divide
+from metricfit.inputs import values_can_be_inspected as can_look
 from metricfit.membership import dynamic_membership, threshold_membership
 from metricfit.steps import Annealed, Heaviside, Step
 
@@ -194,16 +195,10 @@ class ConfusionMatrix:
 
     @classmethod
     def from_codes(
-        cls,
-        true: Tensor | ArrayLike,
-        predicted: Tensor | ArrayLike,
-        classes: int,
-        weight: Tensor | ArrayLike | None = None,
-        *,
-        task: Task | None = None,
-        labels: tuple[Hashable, ...] | None = None,
-        absent: Absent = "count",
-    ) -> ConfusionMatrix:
+        cls, true: Tensor | ArrayLike, predicted: Tensor | ArrayLike, classes: int,
+        weight: Tensor | ArrayLike | None = None, *, task: Task | None = None,
+        labels: tuple[Hashable, ...] | None = None, absent: Absent = "count",
+    ) -> ConfusionMatrix:  # fmt: skip
         """Count predicted against true class codes, exactly, in float64.
 
         Args:
@@ -219,16 +214,15 @@ class ConfusionMatrix:
         tensor([[1., 0.],
                 [1., 1.]], dtype=torch.float64)
         """
-        first, second = torch.broadcast_tensors(torch.as_tensor(true).long(), torch.as_tensor(predicted).long())
         task = task or ("binary" if classes == 2 else "multiclass")
-        sides = 2 if task == "multilabel" else classes
-        cells = first * sides + second
-        cells = cells.transpose(-1, -2) if task == "multilabel" else cells
+        several = task == "multilabel"
+        sides = 2 if several else classes
+        first, second = torch.broadcast_tensors(torch.as_tensor(true).long(), torch.as_tensor(predicted).long())
+        cells = (first * sides + second).mT if several else first * sides + second
         weights = None
         if weight is not None:
             weights = torch.as_tensor(weight, device=cells.device).double()
-            weights = weights[..., None, :] if task == "multilabel" else weights
-            weights = weights.expand(cells.shape).reshape(-1)
+            weights = (weights[..., None, :] if several else weights).expand(cells.shape).reshape(-1)
         lead = cells.shape[:-1]
         rows = torch.arange(lead.numel(), device=cells.device).reshape(*lead, 1)
         flat = (cells + rows * sides**2).reshape(-1)
@@ -237,13 +231,9 @@ class ConfusionMatrix:
 
     @classmethod
     def from_labels(
-        cls,
-        y_true: ArrayLike,
-        y_pred: ArrayLike,
-        *,
-        labels: Sequence[Hashable] | None = None,
+        cls, y_true: ArrayLike, y_pred: ArrayLike, *, labels: Sequence[Hashable] | None = None,
         sample_weight: ArrayLike | None = None,
-    ) -> ConfusionMatrix:
+    ) -> ConfusionMatrix:  # fmt: skip
         """The exact confusion matrix of predicted labels; (n,) labels or (n, L) 0/1 indicators.
 
         Classes are those that occur in either array, in sorted order, unless ``labels`` gives them. Two classes
@@ -261,14 +251,9 @@ class ConfusionMatrix:
 
     @classmethod
     def from_scores(
-        cls,
-        y_true: ArrayLike,
-        score: ArrayLike,
-        *,
-        thresholds: Sequence[float] | None = None,
-        labels: Sequence[Hashable] | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> ConfusionMatrix:
+        cls, y_true: ArrayLike, score: ArrayLike, *, thresholds: Sequence[float] | None = None,
+        labels: Sequence[Hashable] | None = None, sample_weight: ArrayLike | None = None,
+    ) -> ConfusionMatrix:  # fmt: skip
         """The matrices at *every* distinct cut-off of the scores, from high to low, or at given thresholds.
 
         Binary: scores (n,) of the second class, or one column for each of the two, of which the second counts.
@@ -289,61 +274,36 @@ class ConfusionMatrix:
         """The same task, labels and averaging around another tensor."""
         return replace(self, matrix=matrix)
 
-    def detach(self) -> ConfusionMatrix:
-        """The same counts without their history."""
-        return self.with_matrix(self.matrix.detach())
-
     def __add__(self, other: ConfusionMatrix) -> ConfusionMatrix:
         """Counts of two disjoint sets of samples together."""
         if not isinstance(other, ConfusionMatrix):
             return NotImplemented
-        if (other.task, other.num_classes) != (self.task, self.num_classes):
-            raise ValueError(
-                f"cannot add a {other.task} matrix of {other.num_classes} classes to a {self.task} matrix of "
-                f"{self.num_classes}."
-            )
-        if None not in (self.labels, other.labels) and self.labels != other.labels:
-            raise ValueError(f"cannot add matrices of different classes, {self.labels} and {other.labels}.")
+        kinds = [(cm.task, cm.num_classes, cm.labels or self.labels or other.labels) for cm in (self, other)]
+        if kinds[0] != kinds[1]:
+            raise ValueError(f"cannot add matrices of different tasks or classes, {kinds[0]} and {kinds[1]}.")
         return self.with_matrix(self.matrix + other.matrix)
 
 
 def soft_confusion_matrix(
-    input: Tensor,
-    target: Tensor,
-    *,
-    task: Task = "multiclass",
-    step: Step | None = None,
-    threshold: Tensor | float = 0.5,
-    thresholds: Sequence[float] | None = None,
-    weight: Tensor | None = None,
-    sample_weight: Tensor | None = None,
-    ignore_index: int = -100,
-    from_probabilities: bool = False,
-    detach_threshold: bool = False,
-    labels: tuple[Hashable, ...] | None = None,
-    absent: Absent = "count",
-    validate: bool = True,
-    members: int | None = None,
-) -> ConfusionMatrix:
+    input: Tensor, target: Tensor, *, step: Step | None = None, threshold: Tensor | float = 0.5,
+    thresholds: Sequence[float] | None = None, sample_weight: Tensor | None = None, detach_threshold: bool = False,
+    labels: tuple[Hashable, ...] | None = None, absent: Absent = "count", **options: Unpack[InputOptions],
+) -> ConfusionMatrix:  # fmt: skip
     """The differentiable confusion matrix of a batch. Its cells always sum to the weights of the samples.
 
     Args:
         input: Logits (N, C, …), (N, …) or (N, L, …), as the task says.
         target: Indices (N, …) or probabilities (N, C, …); for binary and multi-label tasks 0/1, input's shape.
-        task: "multiclass", "binary" or "multilabel".
         step: The approximation of the Heaviside step, see :mod:`metricfit.steps`; by default ``Annealed()``.
         threshold: Fixed threshold of binary and multi-label tasks; one number, or one per label.
         thresholds: A grid of thresholds instead: the result has a leading dimension, and classes are
             taken one against the rest.
-        weight: Class weights.
         sample_weight: Sample weights.
-        ignore_index: Target value of positions that do not count.
-        from_probabilities: Whether input holds probabilities.
         detach_threshold: Stop the gradient through the dynamic threshold.
         labels: Class names, passed on to the matrix.
         absent: Passed on to the matrix.
-        validate: Look at the values too, not only at the shapes.
-        members: How many ensemble members lead the shapes of input, target and weights; the matrix keeps them.
+        options: task, weight, ignore_index, from_probabilities, validate and members, as in
+            :class:`metricfit.MetricLoss`; the matrix keeps the dimension of the members.
 
     >>> logits = torch.tensor([[9.0, 0.0, 0.0], [0.0, 9.0, 0.0], [0.0, 9.0, 0.0]])
     >>> soft_confusion_matrix(logits, torch.tensor([0, 1, 2])).matrix.round(decimals=1)
@@ -351,37 +311,21 @@ def soft_confusion_matrix(
             [0., 1., 0.],
             [0., 1., 0.]])
     """
-    check_task(task)
-    samples = flatten_inputs(
-        input, target, task=task, weight=weight, sample_weight=sample_weight, ignore_index=ignore_index,
-        from_probabilities=from_probabilities, validate=validate, members=members,
-    )  # fmt: skip
-    _check_thresholds(task, threshold, thresholds, samples.scores.shape[-1])
+    samples, task = _checked_samples(input, target, sample_weight, threshold, thresholds, options)
     if detach_threshold and (task != "multiclass" or thresholds is not None):
         raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
     matrix = count_samples(
         samples, task, step or Annealed(), threshold=threshold, thresholds=thresholds,
-        detach_threshold=detach_threshold, from_probabilities=from_probabilities,
+        detach_threshold=detach_threshold, from_probabilities=options.get("from_probabilities", False),
     )  # fmt: skip
     return as_confusion_matrix(matrix, task, thresholds, labels, absent)
 
 
 def hard_confusion_matrix(
-    input: Tensor,
-    target: Tensor,
-    *,
-    task: Task = "multiclass",
-    threshold: Tensor | float = 0.5,
-    thresholds: Sequence[float] | None = None,
-    weight: Tensor | None = None,
-    sample_weight: Tensor | None = None,
-    ignore_index: int = -100,
-    from_probabilities: bool = False,
-    labels: tuple[Hashable, ...] | None = None,
-    absent: Absent = "count",
-    validate: bool = True,
-    members: int | None = None,
-) -> ConfusionMatrix:
+    input: Tensor, target: Tensor, *, threshold: Tensor | float = 0.5, thresholds: Sequence[float] | None = None,
+    sample_weight: Tensor | None = None, labels: tuple[Hashable, ...] | None = None, absent: Absent = "count",
+    **options: Unpack[InputOptions],
+) -> ConfusionMatrix:  # fmt: skip
     """The exact confusion matrix of arg max (multiclass) or ``p >= threshold`` predictions, in float64.
 
     Arguments as in :func:`soft_confusion_matrix`.
@@ -390,33 +334,22 @@ def hard_confusion_matrix(
     tensor([[1., 1.],
             [0., 1.]], dtype=torch.float64)
     """
-    check_task(task)
-    samples = flatten_inputs(
-        input, target, task=task, weight=weight, sample_weight=sample_weight, ignore_index=ignore_index,
-        from_probabilities=from_probabilities, validate=validate, members=members,
-    )  # fmt: skip
-    samples = replace(samples, scores=samples.scores.detach())
-    _check_thresholds(task, threshold, thresholds, samples.scores.shape[-1])
+    samples, task = _checked_samples(input, target, sample_weight, threshold, thresholds, options)
     return hard_matrix(
-        samples, task, threshold=threshold, thresholds=thresholds, from_probabilities=from_probabilities,
-        labels=labels, absent=absent,
+        samples, task, threshold=threshold, thresholds=thresholds, labels=labels, absent=absent,
+        from_probabilities=options.get("from_probabilities", False),
     )  # fmt: skip
 
 
 def hard_matrix(
-    samples: Samples,
-    task: Task,
-    *,
-    threshold: Tensor | float = 0.5,
-    thresholds: Sequence[float] | None = None,
-    from_probabilities: bool = False,
-    labels: tuple[Hashable, ...] | None = None,
-    absent: Absent = "count",
-) -> ConfusionMatrix:
+    samples: Samples, task: Task, *, threshold: Tensor | float = 0.5, thresholds: Sequence[float] | None = None,
+    from_probabilities: bool = False, labels: tuple[Hashable, ...] | None = None, absent: Absent = "count",
+) -> ConfusionMatrix:  # fmt: skip
     """The exact matrix of samples that are flattened already; arguments as in :func:`soft_confusion_matrix`."""
+    scores = samples.scores.detach()
     target = samples.target.double() if samples.target.is_floating_point() else samples.target
     if task == "multiclass" and thresholds is None:
-        predicted, classes = samples.scores.argmax(dim=-1), samples.scores.shape[-1]
+        predicted, classes = scores.argmax(dim=-1), scores.shape[-1]
         if not target.is_floating_point():
             return ConfusionMatrix.from_codes(
                 target, predicted, classes, samples.weight, task=task, labels=labels, absent=absent
@@ -424,20 +357,15 @@ def hard_matrix(
         rows = indicator(predicted, target) * samples.weight.double()[..., None]
         return ConfusionMatrix(target.mT @ rows, task, labels, absent)
     # Compared in its own dtype, so that a float32 probability of 0.7 reaches a threshold of 0.7; counted in float64.
-    p = probabilities(samples.scores, task, from_probabilities)
+    p = probabilities(scores, task, from_probabilities)
     exact = Samples(p, target, samples.weight.double(), samples.ignored)
-    matrix = count_samples(
-        exact, task, Heaviside(), threshold=threshold, thresholds=thresholds, from_probabilities=True
-    )
+    grid: Any = {"threshold": threshold, "thresholds": thresholds}
+    matrix = count_samples(exact, task, Heaviside(), from_probabilities=True, **grid)
     return as_confusion_matrix(matrix, task, thresholds, labels, absent)
 
 
 def as_confusion_matrix(
-    matrix: Tensor,
-    task: Task,
-    thresholds: Sequence[float] | None,
-    labels: tuple[Hashable, ...] | None,
-    absent: Absent,
+    matrix: Tensor, task: Task, thresholds: Sequence[float] | None, labels: tuple[Hashable, ...] | None, absent: Absent
 ) -> ConfusionMatrix:
     """Counts of samples as a matrix of the task; a multiclass grid is one class against the rest, as many labels."""
     if task == "binary":
@@ -445,21 +373,26 @@ def as_confusion_matrix(
     return ConfusionMatrix(matrix, "multilabel" if thresholds is not None else task, labels, absent)
 
 
-def _check_thresholds(task: Task, threshold: Tensor | float, thresholds: Sequence[float] | None, columns: int) -> None:
+def _checked_samples(
+    input: Tensor, target: Tensor, sample_weight: Tensor | None, threshold: Tensor | float,
+    thresholds: Sequence[float] | None, options: InputOptions,
+) -> tuple[Samples, Task]:  # fmt: skip
+    """The flattened samples and their task; raise an error for thresholds that do not fit."""
+    task = options.setdefault("task", "multiclass")
+    check_task(task)
+    samples = flatten_inputs(input, target, sample_weight, **options)
+    columns = samples.scores.shape[-1]
     values, grid = torch.as_tensor(threshold), torch.as_tensor([0.5] if thresholds is None else thresholds)
-    if grid.ndim != 1 or not len(grid):
+    if grid.ndim != 1 or not len(grid) or (can_look() and not bool(((grid >= 0) & (grid <= 1)).all())):
         raise ValueError(f"thresholds: expected a list of numbers in [0, 1], got {thresholds}.")
     if values.ndim > 1 or (values.ndim == 1 and len(values) != columns):
         shape = tuple(values.shape)
         raise ValueError(f"threshold: expected one number or {columns}, one per label, got shape {shape}.")
-    if not values_can_be_inspected():
-        return
-    if not bool(((grid >= 0) & (grid <= 1)).all()):
-        raise ValueError(f"thresholds: expected a list of numbers in [0, 1], got {thresholds}.")
-    if not bool(((values >= 0) & (values <= 1)).all()):
+    if can_look() and not bool(((values >= 0) & (values <= 1)).all()):
         raise ValueError(f"threshold: expected numbers in [0, 1], got {threshold}.")
-    if task == "multiclass" and not bool((values == 0.5).all()):
+    if can_look() and task == "multiclass" and not bool((values == 0.5).all()):
         raise ValueError("threshold: has no effect with a multiclass task, whose threshold is dynamic.")
+    return samples, task
 
 
 def probabilities(scores: Tensor, task: Task, from_probabilities: bool = False) -> Tensor:
@@ -470,87 +403,49 @@ def probabilities(scores: Tensor, task: Task, from_probabilities: bool = False) 
 
 
 def count_samples(
-    samples: Samples,
-    task: Task,
-    step: Step,
-    *,
-    threshold: Tensor | float = 0.5,
-    thresholds: Sequence[float] | None = None,
-    detach_threshold: bool = False,
-    from_probabilities: bool = False,
-) -> Tensor:
-    """The soft counts (…, d, d) at a dynamic threshold, else (…, L, 2, 2); a grid of thresholds leads all."""
-    count = partial(
-        _count_block,
-        task=task,
-        step=step,
-        threshold=threshold,
-        thresholds=thresholds,
-        detach_threshold=detach_threshold,
-        from_probabilities=from_probabilities,
-    )
-    return _count_in_blocks(count, samples, 1 if thresholds is None else len(thresholds))
+    samples: Samples, task: Task, step: Step, *, threshold: Tensor | float = 0.5,
+    thresholds: Sequence[float] | None = None, detach_threshold: bool = False, from_probabilities: bool = False,
+    each_class: bool = False,
+) -> Tensor:  # fmt: skip
+    """The soft counts (…, d, d) at a dynamic threshold, else (…, L, 2, 2); a grid of thresholds leads all.
 
-
-def count_each_class(
-    samples: Samples, step: Step, *, detach_threshold: bool = False, from_probabilities: bool = False
-) -> Tensor:
-    """The (d, 2, 2) counts of each class against the rest at the dynamic threshold, without the (d, d) matrix.
-
-    For class indices as targets. What metrics that are averages over classes need: 4 d numbers instead of d².
+    ``each_class`` gives (d, 2, 2) counts of each class against the rest at the dynamic threshold, for class indices as
+    targets: 4 d numbers instead of d², which are enough for averages over classes.
     """
-    count = partial(_count_classes, step=step, detach_threshold=detach_threshold, from_probabilities=from_probabilities)
-    return _count_in_blocks(count, samples)
+
+    def count(scores: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+        p = probabilities(scores, task, from_probabilities)
+        if task == "multiclass" and thresholds is None:
+            membership = dynamic_membership(p, step, detach_threshold=detach_threshold)
+            return (_count_classes if each_class else _add_rows)(membership, target, weight)
+        if task == "multiclass":
+            target, weight = _one_against_rest(target, weight, p)
+        grid: Any = threshold
+        if thresholds is not None:
+            grid = torch.as_tensor(thresholds, dtype=p.dtype, device=p.device).reshape(-1, *(1,) * p.ndim)
+        return _count_labels(threshold_membership(p, grid, step), target, weight)
+
+    parts = samples.scores, samples.target, samples.weight
+    elements = samples.scores.numel() * (1 if thresholds is None else len(thresholds))
+    if elements <= WHOLE_ELEMENTS or not can_look():
+        return count(*parts)
+    along = samples.scores.ndim - 2
+    rows = max(1, BLOCK_ELEMENTS * samples.scores.shape[along] // elements)
+    blocks = zip(*(part.split(rows, dim=along) for part in parts), strict=True)
+    again: Callable[..., Tensor] = count
+    if torch.is_grad_enabled() and samples.scores.requires_grad:
+        again = partial(checkpoint, count, use_reentrant=False, preserve_rng_state=False)
+    return reduce(torch.add, (again(*block) for block in blocks))
 
 
-def _count_classes(
-    scores: Tensor, target: Tensor, weight: Tensor, *, step: Step, detach_threshold: bool, from_probabilities: bool
-) -> Tensor:
-    p = probabilities(scores, "multiclass", from_probabilities)
-    membership = dynamic_membership(p, step, detach_threshold=detach_threshold)
+def _count_classes(membership: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     hit = membership.gather(1, target[:, None]).squeeze(1)
     nothing = membership.new_zeros(membership.shape[1])
     tp = nothing.index_add(0, target, weight * hit)
     fn = nothing.index_add(0, target, weight * (1 - hit))
     fp = weight @ membership.scatter(1, target[:, None], 0.0)
     tn = (weight.sum() - tp - fn - fp).clamp_min(0)
-    return torch.stack([torch.stack([tn, fp], dim=-1), torch.stack([fn, tp], dim=-1)], dim=-2)
-
-
-def _count_in_blocks(count: Callable[..., Tensor], samples: Samples, grid: int = 1) -> Tensor:
-    scores, target, weight = samples.scores, samples.target, samples.weight
-    if scores.numel() * grid <= WHOLE_ELEMENTS or not values_can_be_inspected():
-        return count(scores, target, weight)
-    along = scores.ndim - 2
-    rows = max(1, BLOCK_ELEMENTS * scores.shape[along] // (scores.numel() * grid))
-    blocks = zip(*(part.split(rows, dim=along) for part in (scores, target, weight)), strict=True)
-    if torch.is_grad_enabled() and scores.requires_grad:
-        count = partial(checkpoint, count, use_reentrant=False, preserve_rng_state=False)
-    return reduce(torch.add, (count(*block) for block in blocks))
-
-
-def _count_block(
-    scores: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    *,
-    task: Task,
-    step: Step,
-    threshold: Tensor | float,
-    thresholds: Sequence[float] | None,
-    detach_threshold: bool,
-    from_probabilities: bool,
-) -> Tensor:
-    p = probabilities(scores, task, from_probabilities)
-    if task == "multiclass" and thresholds is None:
-        membership = dynamic_membership(p, step, detach_threshold=detach_threshold)
-        return _add_rows(membership, target, weight)
-    if task == "multiclass":
-        target, weight = _one_against_rest(target, weight, p)
-    if thresholds is not None:
-        grid = torch.as_tensor(thresholds, dtype=p.dtype, device=p.device)
-        threshold = grid.reshape(-1, *(1,) * p.ndim)
-    return _count_labels(threshold_membership(p, threshold, step), target, weight)
+    return _two_by_two(tn, fp, fn, tp)
 
 
 def _add_rows(membership: Tensor, target: Tensor, weight: Tensor) -> Tensor:
@@ -581,8 +476,10 @@ def _one_against_rest(target: Tensor, weight: Tensor, p: Tensor) -> tuple[Tensor
 
 def _count_labels(membership: Tensor, positive: Tensor, weight: Tensor) -> Tensor:
     """(…, L, 2, 2) counts of soft predictions (…, n, L) against the share of positive."""
-    positives, negatives = positive * weight, (1 - positive) * weight
-    rejected = 1 - membership
-    tn, fp = (rejected * negatives).sum(dim=-2), (membership * negatives).sum(dim=-2)
-    fn, tp = (rejected * positives).sum(dim=-2), (membership * positives).sum(dim=-2)
+    positives, negatives, rejected = positive * weight, (1 - positive) * weight, 1 - membership
+    parts = ((rejected, negatives), (membership, negatives), (rejected, positives), (membership, positives))
+    return _two_by_two(*((said * true).sum(dim=-2) for said, true in parts))
+
+
+def _two_by_two(tn: Tensor, fp: Tensor, fn: Tensor, tp: Tensor) -> Tensor:
     return torch.stack([torch.stack([tn, fp], dim=-1), torch.stack([fn, tp], dim=-1)], dim=-2)

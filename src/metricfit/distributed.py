@@ -41,35 +41,23 @@ def check_sync(sync: Sync) -> Sync:
 def group_of(sync: Sync, training: bool) -> Any:
     """The group whose statistics are added up, or None where this process is on its own.
 
-    Args:
-        sync: ``"auto"``: all processes while training, where ``torch.distributed`` is initialised. In evaluation mode
-            processes may see different numbers of batches (often only one evaluates), so they do not wait for each
-            other; ``SyncBatchNorm`` draws the same line. A group is always used, ``False`` never.
-        training: Whether the module is in training mode.
-
-    >>> group_of("auto", training=True)  # no process group here
+    ``"auto"`` is all processes while training. In evaluation mode they may see different numbers of batches, so they do
+    not wait for each other; ``SyncBatchNorm`` draws the same line. A group is always used, ``False`` never.
     """
     if sync is False or not distributed.is_available() or not distributed.is_initialized():
         return None
     if sync == "auto":
-        if not training:
-            return None
-        sync = distributed.group.WORLD
-    return sync if distributed.get_world_size(sync) > 1 else None
+        sync = distributed.group.WORLD if training else None
+    return sync if sync is not None and distributed.get_world_size(sync) > 1 else None
 
 
 def sum_over_processes(tensors: Sequence[Tensor], group: Any) -> list[Tensor]:
-    """The sums of several tensors over a group, in one message; see the module for the gradient.
+    """The sums of several tensors over a group, in one message; without a group the tensors as they are.
 
-    Sums are taken in float64: they do not depend on the order of the processes beyond its rounding.
-
-    Args:
-        tensors: Floating-point, of the same shapes in every process, which all have to call this.
-        group: From :func:`group_of`; None returns the tensors as they are.
+    All processes have to call this with the same shapes. Sums are taken in float64: they do not depend on the order of
+    the processes beyond its rounding. See the module for the gradient.
     """
-    if group is None:
-        return list(tensors)
-    return list(_Sum.apply(group, *tensors))  # type: ignore[no-untyped-call]
+    return list(tensors) if group is None else list(_Sum.apply(group, *tensors))  # type: ignore[no-untyped-call]
 
 
 class _Sum(torch.autograd.Function):

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from metricfit.assess.intervals import Decided, Estimate
-from metricfit.assess.scores import HeldOutScores, codes_of, plain_decisions
+from metricfit.assess.scores import HeldOutScores
 from metricfit.assess.verdicts import PLAIN, TUNED, Assessment, assess, validation_report
 from metricfit.decisions.rules import DecisionRule, argmax_rule
 from metricfit.decisions.threshold import tuned_rule
@@ -121,11 +121,6 @@ class Ensemble:
     rule: DecisionRule
 
 
-def decisions_of(rule: DecisionRule, proba: Array, labels: bool = False) -> NDArray[np.int64]:
-    """A rule's decisions as codes (n,), or 0/1 (n, labels)."""
-    return plain_decisions(proba, labels=labels) if rule.kind == "argmax" else codes_of(rule, proba)
-
-
 def mean_of(proba: Mapping[str, Array], weights: Mapping[str, float]) -> Array:
     """The weighted mean of models' probabilities; a model without weight is not looked at."""
     return np.asarray(sum(weight * proba[name] for name, weight in weights.items() if weight))
@@ -201,7 +196,7 @@ def decided_by_others(held: HeldOut, choose: Callable[[HeldOut], Ensemble]) -> t
         here = held.take(fold == k)
         chosen = choose(held.take(fold != k))
         proba[fold == k] = mean = mean_of(here.proba, chosen.weights)
-        decided[fold == k] = decisions_of(chosen.rule, mean, held.codes.ndim == 2)
+        decided[fold == k] = chosen.rule.decide(mean)
     return proba, decided
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Literal, get_args
+from typing import Literal, TypedDict, Unpack, get_args
 
 import torch
 from torch import Tensor
 
 __all__ = [
-    "Samples", "Task", "accumulation_dtype", "check_ignore_index", "check_task", "flatten_inputs", "safe_divide",
-    "values_can_be_inspected",
+    "InputOptions", "Samples", "Task", "accumulation_dtype", "check_ignore_index", "check_task", "flatten_inputs",
+    "safe_divide", "values_can_be_inspected",
 ]  # fmt: skip
 
 Task = Literal["multiclass", "binary", "multilabel"]
@@ -55,6 +55,17 @@ def check_ignore_index(ignore_index: int) -> None:
         )
 
 
+class InputOptions(TypedDict, total=False):
+    """How input and target are to be read; every loss and count takes these, see :class:`metricfit.MetricLoss`."""
+
+    task: Task  # "multiclass" by default
+    weight: Tensor | None  # of the classes: (C,); (2,) for a binary task, (L,) for a multi-label one
+    ignore_index: int  # -100 by default
+    from_probabilities: bool
+    validate: bool
+    members: int | None
+
+
 @dataclass(frozen=True)
 class Samples:
     """Flattened samples, ready for the next room; with ensemble members their dimension leads everywhere.
@@ -75,8 +86,7 @@ class Samples:
     @property
     def total(self) -> Tensor:
         """The sum of the weights, shape (…)."""
-        dimensions = self.scores.ndim - 2
-        return self.weight.flatten(dimensions).sum(dim=-1)
+        return self.weight.flatten(self.scores.ndim - 2).sum(dim=-1)
 
 
 def values_can_be_inspected() -> bool:
@@ -85,169 +95,123 @@ def values_can_be_inspected() -> bool:
 
 
 def flatten_inputs(
-    input: Tensor,
-    target: Tensor,
-    *,
-    task: Task,
-    weight: Tensor | None = None,
-    sample_weight: Tensor | None = None,
-    ignore_index: int = -100,
-    from_probabilities: bool = False,
-    validate: bool = True,
-    allow_empty: bool = False,
-    members: int | None = None,
-) -> Samples:
-    """Check shapes, dtypes and values, then flatten; ignored positions are removed by selection.
+    input: Tensor, target: Tensor, sample_weight: Tensor | None = None, *, allow_empty: bool = False,
+    **options: Unpack[InputOptions],
+) -> Samples:  # fmt: skip
+    """Check shapes, dtypes and values, then flatten; ignored positions get a weight of zero.
 
-    Args:
-        input: Logits: (N, C, …) multiclass, (N, …) binary, (N, L, …) multi-label; with members (M, N, …).
-        target: See :class:`metricfit.MetricLoss`.
-        task: One of the three tasks.
-        weight: Class weights, shape (C,), (2,) for a binary task, (L,) for a multi-label one.
-        sample_weight: Shape (N,) or one weight per position; with members (M, N) or (M, N, …).
-        ignore_index: Target value of positions that do not count.
-        from_probabilities: Whether ``input`` holds probabilities instead of logits.
-        validate: Whether to look at the values (NaN, labels out of range); shapes are always checked.
-        allow_empty: Whether a batch may have no samples, because other processes have some.
-        members: How many ensemble members lead every shape; None for no such dimension.
+    Shapes are as in :class:`metricfit.MetricLoss`, with members (M, N, …). A batch may have no samples, where other
+    processes have some (``allow_empty``).
     """
-    if not isinstance(input, Tensor) or not isinstance(target, Tensor):
-        wrong = "input" if not isinstance(input, Tensor) else "target"
-        kind = type(input if wrong == "input" else target).__name__
-        raise TypeError(f"{wrong}: expected a torch.Tensor, got {kind}; convert it with torch.as_tensor.")
+    task, members = options.get("task", "multiclass"), options.get("members")
+    ignore_index, lead = options.get("ignore_index", -100), 0 if members is None else 1
+    for name, value in (("input", input), ("target", target)):
+        if not isinstance(value, Tensor):
+            kind = type(value).__name__
+            raise TypeError(f"{name}: expected a torch.Tensor, got {kind}; convert it with torch.as_tensor.")
     if not input.is_floating_point():
         raise TypeError(f"input: expected floating-point logits, got {input.dtype}; call .float() first.")
     check_ignore_index(ignore_index)
     inspected = values_can_be_inspected()
-    validate = validate and inspected
+    validate = options.get("validate", True) and inspected
     looks = validate or (inspected and input.is_cpu)  # elsewhere a look waits for the device
-    lead = 0 if members is None else 1
+    input, target = _without_channel(input, target, task, lead)
     _check_input_shape(input, task, allow_empty, members)
     dtype = accumulation_dtype(input.dtype)
-    if task == "multiclass":
-        samples = _multiclass(input, target, sample_weight, ignore_index, looks, dtype, lead)
+    positions = input.shape if task == "binary" else input.shape[: lead + 1] + input.shape[lead + 2 :]
+    scores = _rows(input, task, lead).to(dtype)
+    if target.shape == input.shape and (task != "multiclass" or target.is_floating_point()):
+        labels = _rows(target, task, lead).to(dtype)
+    elif task == "multiclass" and target.shape == positions and _is_whole(target):
+        labels = target.flatten(lead).long()
     else:
-        samples = _labels(input, target, sample_weight, ignore_index, looks, dtype, task, lead)
+        raise _target_error(input, target, positions, task)
+    weight = _flat_weight(sample_weight, positions, input.shape if task == "multilabel" else positions, scores, lead)
+    keep = labels != ignore_index
+    if task == "multiclass":
+        keep = keep if labels.ndim < scores.ndim else keep.any(dim=-1)
+    else:
+        weight = weight if weight.ndim == scores.ndim else weight[..., None].expand_as(scores)
+    ignored = not looks or not bool(keep.all())
+    if ignored:
+        rows = keep if keep.ndim == scores.ndim else keep[..., None]
+        scores = torch.where(rows, scores, torch.zeros_like(scores))
+        labels = torch.where(rows if labels.ndim == scores.ndim else keep, labels, torch.zeros_like(labels))
+        weight = torch.where(keep, weight, torch.zeros_like(weight))
+    samples = Samples(scores, labels, weight, ignored)
     if validate:
         slack = max(1e-3, *(torch.finfo(t.dtype).eps for t in (input, target) if t.is_floating_point()))
-        _check_values(samples, task, from_probabilities, slack)
-    if weight is None:
-        return samples
-    size = 2 if task == "binary" else input.shape[lead + 1]
-    weight = _checked_class_weight(weight, size, task, validate, samples.scores)
-    return _weigh_classes(samples, weight) if task == "multiclass" else _weigh_labels(samples, weight, task)
+        _check_values(samples, task, options.get("from_probabilities", False), slack)
+    given = options.get("weight")
+    return samples if given is None else _weigh_classes(samples, given, task, validate)
+
+
+def _rows(values: Tensor, task: Task, lead: int) -> Tensor:
+    """(…, N, C, …) to (…, N·…, C); a binary task has one column."""
+    return (values.unsqueeze(-1) if task == "binary" else values.movedim(lead + 1, -1)).flatten(lead, -2)
+
+
+def _is_whole(target: Tensor) -> bool:
+    return not target.is_floating_point() and target.dtype != torch.bool
+
+
+def _without_channel(input: Tensor, target: Tensor, task: Task, lead: int) -> tuple[Tensor, Tensor]:
+    """Masks (N, 1, …) beside (N, …) can only be read in one way: drop the channel."""
+    if task == "binary" and input.ndim == target.ndim + 1 and input.shape[lead + 1] == 1:
+        input = input.squeeze(lead + 1)
+    extra = target.ndim - input.ndim + (task == "multiclass")
+    if task != "multilabel" and extra == 1 and target.ndim > lead + 1 and target.shape[lead + 1] == 1:
+        target = target.squeeze(lead + 1)
+    return input, target
 
 
 def _check_input_shape(input: Tensor, task: Task, allow_empty: bool, members: int | None) -> None:
     lead = 0 if members is None else 1
     layout = {"multiclass": "N, C, …", "binary": "N, …", "multilabel": "N, L, …"}[task]
-    shape = tuple(input.shape)
+    shape, hint = tuple(input.shape), "" if task == "binary" else "; for one logit per sample use task='binary'"
     if input.ndim < lead + (1 if task == "binary" else 2) or (members is not None and shape[0] != members):
         wanted = f"({layout})" if members is None else f"({members}, {layout}) for {members} members"
-        raise ValueError(f"input: a {task} task expects shape {wanted}, got {shape}.")
+        hint = hint if input.ndim == lead + 1 else ""
+        raise ValueError(f"input: a {task} task expects shape {wanted}, got {shape}{hint}.")
     if input.numel() == 0 and not allow_empty:
         raise ValueError(f"input: the batch is empty, shape {shape}; skip batches without samples.")
     if task == "multiclass" and shape[lead + 1] < 2:
-        raise ValueError(
-            f"input: a multiclass task needs at least 2 classes in dimension {lead + 1}, got shape {shape}; "
-            "for one logit per sample use task='binary'."
-        )
+        needs = f"a multiclass task needs at least 2 classes in dimension {lead + 1}"
+        raise ValueError(f"input: {needs}, got shape {shape}{hint}.")
 
 
-def _rows(tensor: Tensor, lead: int) -> Tensor:
-    """(…, N, C, …) to (…, N·…, C)."""
-    return tensor.movedim(lead + 1, -1).flatten(lead, -2)
-
-
-def _multiclass(
-    input: Tensor,
-    target: Tensor,
-    sample_weight: Tensor | None,
-    ignore_index: int,
-    looks: bool,
-    dtype: torch.dtype,
-    lead: int,
-) -> Samples:
-    positions = input.shape[: lead + 1] + input.shape[lead + 2 :]
-    scores = _rows(input, lead).to(dtype)
-    if target.shape == input.shape and target.is_floating_point():
-        labels = _rows(target, lead).to(dtype)
-        keep = ~(labels == ignore_index).all(dim=-1)
-    elif target.shape == positions and not target.is_floating_point() and target.dtype != torch.bool:
-        labels = target.flatten(lead).long()
-        keep = labels != ignore_index
-    else:
-        raise _target_error(input, target, positions)
-    weight = _flat_weight(sample_weight, positions, scores, lead)
-    ignored = not looks or not bool(keep.all())
-    if ignored:
-        rows = keep[..., None]
-        scores = torch.where(rows, scores, torch.zeros_like(scores))
-        labels = torch.where(rows if labels.is_floating_point() else keep, labels, torch.zeros_like(labels))
-        weight = torch.where(keep, weight, torch.zeros_like(weight))
-    return Samples(scores, labels, weight, ignored)
-
-
-def _target_error(input: Tensor, target: Tensor, positions: torch.Size) -> Exception:
+def _target_error(input: Tensor, target: Tensor, positions: torch.Size, task: Task) -> Exception:
+    shape, got = tuple(input.shape), tuple(target.shape)
+    if task != "multiclass":
+        fits = target.shape == input.shape[:1] + input.shape[2:]
+        hint = "; for class indices beside one logit per class use task='multiclass'" if fits else ""
+        return ValueError(f"target: a {task} task expects the shape of input, {shape}, got {got}{hint}.")
     if target.shape == positions:
         return TypeError(
-            f"target: expected integer class indices of shape {tuple(positions)}, got {target.dtype}; "
-            "call .long(), or use task='binary' for 0/1 floats."
+            f"target: expected integer class indices of shape {got}, got {target.dtype}; call .long(), or use "
+            "task='binary' for 0/1 floats."
         )
     if target.shape == input.shape:
         return TypeError(
-            f"target: one value per class (shape {tuple(target.shape)}) must be floating-point class probabilities, "
-            f"got {target.dtype}; call .float(), or .argmax(1) for class indices."
+            f"target: one value per class (shape {got}) must be floating-point class probabilities, got "
+            f"{target.dtype}; call .float(), or .argmax(1) for class indices; for several labels per sample use "
+            "task='multilabel'."
         )
     return ValueError(
-        f"target: for input of shape {tuple(input.shape)} expected class indices of shape {tuple(positions)} or "
-        f"class probabilities of shape {tuple(input.shape)}, got {tuple(target.shape)}."
+        f"target: for input of shape {shape} expected class indices of shape {tuple(positions)} or class "
+        f"probabilities of shape {shape}, got {got}."
     )
 
 
-def _labels(
-    input: Tensor,
-    target: Tensor,
-    sample_weight: Tensor | None,
-    ignore_index: int,
-    looks: bool,
-    dtype: torch.dtype,
-    task: Task,
-    lead: int,
-) -> Samples:
-    if target.shape != input.shape:
-        raise ValueError(
-            f"target: a {task} task expects the shape of input, {tuple(input.shape)}, got {tuple(target.shape)}."
-        )
-    several = task == "multilabel"
-    scores, labels = (
-        (_rows(values, lead) if several else values.flatten(lead).unsqueeze(-1)).to(dtype) for values in (input, target)
-    )
-    positions = input.shape[: lead + 1] + input.shape[lead + 2 :] if several else input.shape
-    if isinstance(sample_weight, Tensor) and several and sample_weight.shape == input.shape:
-        weight = _rows(_checked_weight(sample_weight, scores), lead)
-    else:
-        weight = _flat_weight(sample_weight, positions, scores, lead)[..., None].expand_as(scores)
-    keep = labels != ignore_index
-    ignored = not looks or not bool(keep.all())
-    if ignored:
-        scores = torch.where(keep, scores, torch.zeros_like(scores))
-        labels = torch.where(keep, labels, torch.zeros_like(labels))
-        weight = torch.where(keep, weight, torch.zeros_like(weight))
-    return Samples(scores, labels, weight, ignored)
-
-
-def _checked_weight(sample_weight: Tensor, like: Tensor) -> Tensor:
-    if not isinstance(sample_weight, Tensor):
-        raise TypeError(f"sample_weight: expected a torch.Tensor, got {type(sample_weight).__name__}.")
-    return sample_weight.to(device=like.device, dtype=like.dtype)
-
-
-def _flat_weight(sample_weight: Tensor | None, positions: torch.Size, like: Tensor, lead: int) -> Tensor:
-    if sample_weight is None:
+def _flat_weight(given: Tensor | None, positions: torch.Size, decisions: torch.Size, like: Tensor, lead: int) -> Tensor:
+    """The weights (…, n), or (…, n, L) where there is one for each of a multi-label task's decisions."""
+    if given is None:
         return like.new_ones(like.shape[:-1])
-    weight = _checked_weight(sample_weight, like)
-    samples = positions[: lead + 1]
+    if not isinstance(given, Tensor):
+        raise TypeError(f"sample_weight: expected a torch.Tensor, got {type(given).__name__}.")
+    weight, samples = given.to(device=like.device, dtype=like.dtype), positions[: lead + 1]
+    if weight.shape == decisions != positions:
+        return _rows(weight, "multilabel", lead)
     if weight.shape == samples:
         weight = weight.reshape(weight.shape + (1,) * (len(positions) - len(samples))).expand(positions)
     elif weight.shape != positions:
@@ -257,7 +221,8 @@ def _flat_weight(sample_weight: Tensor | None, positions: torch.Size, like: Tens
     return weight.flatten(lead)
 
 
-def _checked_class_weight(weight: Tensor, size: int, task: Task, validate: bool, like: Tensor) -> Tensor:
+def _weigh_classes(samples: Samples, weight: Tensor, task: Task, validate: bool) -> Samples:
+    size = 2 if task == "binary" else samples.scores.shape[-1]
     meaning = {"multiclass": "one per class", "binary": "negative then positive", "multilabel": "one per label"}[task]
     if not isinstance(weight, Tensor):
         raise TypeError(f"weight: expected a torch.Tensor of {size} weights, {meaning}, got {type(weight).__name__}.")
@@ -265,53 +230,43 @@ def _checked_class_weight(weight: Tensor, size: int, task: Task, validate: bool,
         raise ValueError(f"weight: expected shape ({size},), {meaning}, got {tuple(weight.shape)}.")
     if validate and not bool((weight.isfinite() & (weight >= 0)).all()):
         raise ValueError("weight: expected finite weights >= 0, got negative or non-finite ones.")
-    return weight.to(device=like.device, dtype=like.dtype)
-
-
-def _weigh_classes(samples: Samples, weight: Tensor) -> Samples:
-    if samples.target.is_floating_point():
-        return Samples(samples.scores, samples.target * weight, samples.weight, samples.ignored)
-    return Samples(samples.scores, samples.target, samples.weight * weight[samples.target], samples.ignored)
-
-
-def _weigh_labels(samples: Samples, weight: Tensor, task: Task) -> Samples:
+    weight, target = weight.to(samples.scores), samples.target
     if task == "multilabel":
-        return Samples(samples.scores, samples.target, samples.weight * weight, samples.ignored)
+        return replace(samples, weight=samples.weight * weight)
+    if task == "multiclass" and target.is_floating_point():
+        return replace(samples, target=target * weight)
+    if task == "multiclass":
+        return replace(samples, weight=samples.weight * weight[target])
     # The positive share counts weight[1] and the rest weight[0], also where the target lies between 0 and 1.
-    positive, negative = weight[1] * samples.target, weight[0] * (1 - samples.target)
+    positive, negative = weight[1] * target, weight[0] * (1 - target)
     both = positive + negative
-    return Samples(samples.scores, safe_divide(positive, both), samples.weight * both, samples.ignored)
+    return replace(samples, target=safe_divide(positive, both), weight=samples.weight * both)
 
 
 def _check_values(samples: Samples, task: Task, from_probabilities: bool, slack: float) -> None:
     scores, target, weight = samples.scores.detach(), samples.target, samples.weight.detach()
     if bool((weight < 0).any()) or not bool(weight.isfinite().all()):
         raise ValueError("sample_weight: expected finite weights >= 0, got negative or non-finite ones.")
-    _check_scores(scores, "probabilities" if from_probabilities else "logits", task)
-    if from_probabilities:
-        _check_probabilities("input", scores, weight, task, slack)
-    if target.is_floating_point():
-        if bool(target.isnan().any()):
-            raise ValueError("target: got NaN; mark positions that do not count with ignore_index.")
-        _check_probabilities("target", target, weight, task, slack)
-        return
-    classes = scores.shape[-1]
-    outside = (target < 0) | (target >= classes)
-    if bool(outside.any()):
-        raise ValueError(
-            f"target: expected class indices from 0 to {classes - 1} (or ignore_index), got {int(target[outside][0])}."
-        )
-
-
-def _check_scores(scores: Tensor, name: str, task: Task) -> None:
     # A row's softmax is NaN as well where its largest entry is infinite; -inf alone just rules a class out.
     highest = scores.amax(dim=-1)
     bad = highest.isnan() if task != "multiclass" else ~highest.isfinite()
     if bool(bad.any()):
         kind = "NaN" if bool(highest.isnan().any()) else "infinite"
+        name = "probabilities" if from_probabilities else "logits"
         raise ValueError(
             f"input: {kind} {name} in {int(bad.sum())} of {bad.numel()} samples; the network has diverged or its "
             "input has gaps. Pass validate=False to let NaN propagate."
+        )
+    if from_probabilities:
+        _check_probabilities("input", scores, weight, task, slack)
+    classes = scores.shape[-1]
+    if target.is_floating_point():
+        if bool(target.isnan().any()):
+            raise ValueError("target: got NaN; mark positions that do not count with ignore_index.")
+        _check_probabilities("target", target, weight, task, slack)
+    elif bool((outside := (target < 0) | (target >= classes)).any()):
+        raise ValueError(
+            f"target: expected class indices from 0 to {classes - 1} (or ignore_index), got {int(target[outside][0])}."
         )
 
 
@@ -324,4 +279,6 @@ def _check_probabilities(name: str, p: Tensor, weight: Tensor, task: Task, slack
         sums = p.sum(dim=-1)
         off = ((sums - 1).abs() > slack) & ((sums != 0) | (weight != 0))  # ignored rows are zero
         if bool(off.any()):
-            raise ValueError(f"{name}: rows of probabilities must sum to 1, got a sum of {sums[off][0].item():g}.")
+            hint = "; for several labels per sample use task='multilabel'" if name == "target" else ""
+            got = sums[off][0].item()
+            raise ValueError(f"{name}: rows of probabilities must sum to 1, got a sum of {got:g}{hint}.")

@@ -16,17 +16,13 @@ if TYPE_CHECKING:
     from metricfit.inputs import Task
 
 __all__ = [
-    "Target", "as_label_array", "check_two_dimensions", "checked_weights", "class_labels", "codes_of_labels",
-    "combined_weights", "encode_labels", "plain_labels", "read_target", "read_truth", "repeated", "row_count",
-    "sweep_of_scores",
+    "Target", "as_label_array", "checked_weights", "class_labels", "codes_of_labels", "combined_weights",
+    "encode_labels", "read_target", "read_truth", "repeated", "row_count", "sweep_of_scores",
 ]  # fmt: skip
 
 
 def codes_of_labels(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    labels: Sequence[Hashable] | None,
-    sample_weight: ArrayLike | None,
+    y_true: ArrayLike, y_pred: ArrayLike, labels: Sequence[Hashable] | None, sample_weight: ArrayLike | None
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None, tuple[Any, ...] | None, Task]:
     """Codes of true and predicted labels (or 0/1 indicators), weights, class names and task."""
     true, pred = as_label_array(y_true, "y_true"), as_label_array(y_pred, "y_pred")
@@ -34,9 +30,7 @@ def codes_of_labels(
         raise ValueError(f"y_pred: expected the shape of y_true, {true.shape}, got {pred.shape}.")
     weight = checked_weights(sample_weight, len(true))
     if true.ndim == 2:
-        _check_indicator(true, "y_true")
-        _check_indicator(pred, "y_pred")
-        return true.astype(np.int64), pred.astype(np.int64), weight, _given_labels(labels), "multilabel"
+        return _indicators(true, "y_true"), _indicators(pred, "y_pred"), weight, _given_labels(labels), "multilabel"
     names = class_labels(true, pred, labels=labels)
     task: Task = "binary" if len(names) == 2 else "multiclass"
     return encode_labels(true, names, "y_true"), encode_labels(pred, names, "y_pred"), weight, names, task
@@ -57,8 +51,7 @@ def sweep_of_scores(
     weight = checked_weights(sample_weight, len(true))
     names: tuple[Any, ...] | None
     if true.ndim == 2:
-        _check_indicator(true, "y_true")
-        indicator, names = true.astype(bool), _given_labels(labels)
+        indicator, names = _indicators(true, "y_true").astype(bool), _given_labels(labels)
     else:
         names = class_labels(true, labels=labels)
         encoded = encode_labels(true, names, "y_true")
@@ -78,10 +71,7 @@ def sweep_of_scores(
 
 
 def _sweep(
-    positive: NDArray[np.bool_],
-    score: NDArray[Any],
-    weight: NDArray[Any] | None,
-    thresholds: Sequence[float] | None,
+    positive: NDArray[np.bool_], score: NDArray[Any], weight: NDArray[Any] | None, thresholds: Sequence[float] | None
 ) -> NDArray[np.float64]:
     order = np.argsort(score, kind="stable")[::-1]
     falling = score[order]
@@ -119,9 +109,14 @@ def _as_scores(score: ArrayLike) -> NDArray[Any]:
     return scores
 
 
-def _check_indicator(values: NDArray[Any], name: str) -> None:
-    if not np.isin(values, (0, 1)).all():
-        raise ValueError(f"{name}: a multi-label array of shape {values.shape} must hold 0 and 1 only.")
+def _indicators(array: NDArray[Any], name: str) -> NDArray[np.int64]:
+    """0/1 indicators (n, labels), checked."""
+    if not np.isin(array, (0, 1)).all():
+        raise ValueError(
+            f"{name}: expected labels of shape (n,) or 0/1 indicators of shape (n, labels), got an array of shape "
+            f"{array.shape} with the values {np.unique(array).tolist()[:10]}; several columns must hold 0 and 1 only."
+        )
+    return array.astype(np.int64)
 
 
 def _given_labels(labels: Sequence[Hashable] | None) -> tuple[Any, ...] | None:
@@ -129,9 +124,9 @@ def _given_labels(labels: Sequence[Hashable] | None) -> tuple[Any, ...] | None:
     return None if labels is None else tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
 
 
-def as_label_array(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Labels as an array of one or two dimensions, with a clear error for what is not."""
-    values = _numpy(values)
+def as_label_array(values: Any, name: str) -> NDArray[Any]:
+    """Labels as an array of one or two dimensions, of text or of numbers, with a clear error for what is not."""
+    values = values.toarray() if hasattr(values, "toarray") else _numpy(values)
     try:
         array = np.asarray(values)
     except ValueError:
@@ -142,27 +137,24 @@ def as_label_array(values: ArrayLike, name: str) -> NDArray[Any]:
         raise ValueError(f"{name}: expected labels of shape (n,) or (n, labels), got {array.shape}.")
     if len(array) == 0:
         raise ValueError(f"{name}: expected at least one sample, got none.")
+    gap = np.zeros(0, dtype=bool)
     if array.dtype.kind == "O" or (array.dtype.kind == "U" and not isinstance(values, np.ndarray)):
-        array = plain_labels(np.asarray(values, dtype=object).reshape(array.shape), name)
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"{name}: expected labels, got NaN or infinity.")
+        from pandas import isna
+
+        flat = np.asarray(values, dtype=object).ravel()
+        gap, text = isna(flat), [isinstance(value, str) for value in flat]
+        if not gap.any():
+            if any(text) and not all(text):  # would silently become text
+                raise TypeError(f"{name}: holds both text and numbers; convert the labels to one type.")
+            array = np.array(flat.tolist()).reshape(array.shape)
+    if array.dtype.kind in "fc":
+        gap = ~np.isfinite(array)
+    if gap.any():
+        raise ValueError(
+            f"{name}: Input {name} contains NaN, infinity or missing values (None), {int(gap.sum())} of them; drop the "
+            "rows without a label."
+        )
     return array
-
-
-def _is_gap(value: Any) -> bool:
-    # pandas.NA is neither equal nor unequal to itself
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
-
-
-def plain_labels(values: NDArray[np.object_], name: str) -> NDArray[Any]:
-    """An array of Python objects as one of text or of numbers; a list of both would silently become text."""
-    flat = values.ravel().tolist()
-    if any(map(_is_gap, flat)):
-        raise ValueError(f"{name}: expected labels, got a missing value.")
-    text = [isinstance(v, str) for v in flat]
-    if any(text) and not all(text):
-        raise TypeError(f"{name}: holds both text and numbers; convert the labels to one type.")
-    return np.array(flat).reshape(values.shape)
 
 
 def class_labels(*arrays: NDArray[Any], labels: Sequence[Hashable] | None = None) -> tuple[Any, ...]:
@@ -242,23 +234,18 @@ def combined_weights(
 
 
 def row_count(X: Any) -> int:
-    """Rows of a table, at least one."""
+    """Rows of a table, at least one; a single row or column must have been made a table."""
     from sklearn.utils.validation import _num_samples
 
     rows = int(_num_samples(X))
-    check_two_dimensions(X)
-    if not rows:
-        raise ValueError("X: Found array with 0 sample(s), a minimum of 2 is required.")
-    return rows
-
-
-def check_two_dimensions(X: Any) -> None:
-    """Refuse a single row or column that has not been made a table."""
     if len(getattr(X, "shape", (0, 0))) == 1:
         raise ValueError(
             "X: Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) for one row, "
             "X.reshape(-1, 1) for one column."
         )
+    if not rows:
+        raise ValueError("X: Found array with 0 sample(s), a minimum of 1 is required.")
+    return rows
 
 
 @dataclass(frozen=True)
@@ -301,14 +288,12 @@ def read_target(y: Any, rows: int) -> Target:
     from sklearn.utils import column_or_1d
     from sklearn.utils.multiclass import check_classification_targets
 
-    array = _without_gaps(y)
-    if array.ndim == 2 and array.shape[1] > 1:
+    array = as_label_array(y, "y")
+    if array.ndim == 2:
         names = range(array.shape[1]) if _column_names(y) is None else y.columns
-        target = Target("multilabel", np.asarray(names), _read_indicators(array))
+        target = Target("multilabel", np.asarray(names), _indicators(array, "y"))
     else:
-        array = column_or_1d(array, warn=True)
-        if array.dtype == object:
-            array = plain_labels(array, "y")
+        column_or_1d(y, warn=True)  # warns of a single column
         check_classification_targets(array)
         classes, codes = np.unique(array, return_inverse=True)
         target = Target("binary" if len(classes) == 2 else "multiclass", classes, codes.astype(np.int64))
@@ -332,15 +317,14 @@ def read_truth(y: Any, task: Task, classes: NDArray[Any]) -> NDArray[Any]:
     array([[1, 0],
            [0, 0]])
     """
+    array = as_label_array(y, "y")
     if task != "multilabel":
-        return _dense(y)
-    array = _without_gaps(y)
+        return array
     if array.ndim != 2 or array.shape[1] != len(classes):
         raise ValueError(
             f"y: expected 0/1 indicators of shape (n, {len(classes)}), one column per label, got {array.shape}."
         )
-    order = _column_order(_column_names(y), classes.tolist())
-    return _read_indicators(array)[:, order]
+    return _indicators(array, "y")[:, _column_order(_column_names(y), classes.tolist())]
 
 
 def _column_names(y: Any) -> list[Any] | None:
@@ -368,38 +352,6 @@ def _column_order(names: list[Any] | None, classes: list[Any]) -> list[int]:
         f"y: expected the columns {classes[:20]}, as at fit, got {(names or [])[:20]}: {other!r} is not among them; "
         "rename the columns, or give an array with the columns in that order."
     )
-
-
-def _read_indicators(array: NDArray[Any]) -> NDArray[np.int64]:
-    from sklearn.utils.multiclass import type_of_target
-
-    plain = np.array(array.tolist()) if array.dtype == object else array
-    kind = type_of_target(plain)
-    if kind != "multilabel-indicator" or not np.isin(plain, (0, 1)).all():
-        values = f" with the values {np.unique(plain).tolist()}" if kind == "multilabel-indicator" else ""
-        raise ValueError(
-            f"y: expected labels of shape (n,) or 0/1 indicators of shape (n, labels), got {kind} of shape "
-            f"{array.shape}{values}."
-        )
-    return plain.astype(np.int64)
-
-
-def _dense(y: Any) -> NDArray[Any]:
-    return np.asarray(y.toarray() if hasattr(y, "toarray") else y)
-
-
-def _without_gaps(y: Any) -> NDArray[Any]:
-    """An array of labels without gaps."""
-    array = _dense(y)
-    if array.dtype.kind in "fc":
-        bad = ~np.isfinite(array)
-    else:
-        bad = np.array([_is_gap(value) for value in array.flat] if array.dtype == object else [], dtype=bool)
-    if bad.any():
-        raise ValueError(
-            f"y: Input y contains NaN or infinity (or None), {int(bad.sum())} of them; drop the rows without a label."
-        )
-    return array
 
 
 def repeated(names: Iterable[Any]) -> list[Any]:

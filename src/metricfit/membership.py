@@ -12,13 +12,7 @@ __all__ = ["dynamic_membership", "dynamic_threshold", "threshold_membership"]
 
 
 def dynamic_threshold(p: Tensor) -> Tensor:
-    """The mean of the two largest entries of each row (east section 4.1): only the arg max exceeds it.
-
-    Args:
-        p: Probabilities, shape (n, d) with d >= 2.
-
-    Returns:
-        Thresholds, shape (n, 1).
+    """The mean of the two largest of each row, (…, d) to (…, 1): only the arg max exceeds it (east section 4.1).
 
     >>> dynamic_threshold(torch.tensor([[0.6, 0.3, 0.1]]))
     tensor([[0.4500]])
@@ -27,14 +21,10 @@ def dynamic_threshold(p: Tensor) -> Tensor:
 
 
 def dynamic_membership(p: Tensor, step: Step, *, detach_threshold: bool = False) -> Tensor:
-    """Multiclass membership H(p, tau_avg) / |H(p, tau_avg)|_1 (east eq. 5).
+    """Multiclass membership H(p, tau_avg) / |H(p, tau_avg)|_1 of probabilities (…, n, d) (east eq. 5).
 
     Rows sum to one. Ties share: two equal largest entries get one half each as the step sharpens.
-
-    Args:
-        p: Probabilities, shape (n, d).
-        step: A step of :mod:`metricfit.steps`.
-        detach_threshold: Stop the gradient through the threshold.
+    ``detach_threshold`` stops the gradient through the threshold.
 
     >>> from metricfit.steps import Heaviside
     >>> dynamic_membership(torch.tensor([[0.6, 0.3, 0.1]]), Heaviside())
@@ -47,16 +37,9 @@ def dynamic_membership(p: Tensor, step: Step, *, detach_threshold: bool = False)
 
 
 def threshold_membership(p: Tensor, threshold: Tensor | float, step: Step) -> Tensor:
-    """Binary and multi-label membership H(p, tau) at a fixed threshold (btg eq. 6).
+    """Binary and multi-label membership H(p, tau) of probabilities (…, n, labels) at a fixed threshold (btg eq. 6).
 
-    Args:
-        p: Probabilities, shape (n, labels).
-        threshold: One number, one threshold per label (shape (labels,)), or a grid of them (shape
-            (grid, 1, …)).
-        step: A step of :mod:`metricfit.steps`.
-
-    Returns:
-        Memberships in the positive class, shape (n, labels), with the grid in front where one was given.
+    The threshold is one number, one per label, or a grid of shape (grid, 1, …), which then leads the result.
 
     >>> from metricfit.steps import Identity
     >>> threshold_membership(torch.tensor([[0.2], [0.9]]), 0.5, Identity())
@@ -64,5 +47,4 @@ def threshold_membership(p: Tensor, threshold: Tensor | float, step: Step) -> Te
             [0.9000]])
     """
     tau = torch.as_tensor(threshold, dtype=p.dtype, device=p.device)
-    shape = torch.broadcast_shapes(p.shape, tau.shape)
-    return step(p.expand(shape), tau)
+    return step(p.expand(torch.broadcast_shapes(p.shape, tau.shape)), tau)

@@ -34,26 +34,31 @@ HIGHEST_TEMPERATURE = 0.4
 
 
 class Step(ABC):
-    """A step: ``step(p, tau)`` in [0, 1], not decreasing in ``p``.
-
-    Attributes:
-        name: The name in specs.
-        has_threshold: Whether the step depends on ``tau``.
-    """
+    """A step: ``step(p, tau)`` in [0, 1], not decreasing in ``p``."""
 
     name: ClassVar[str]
+    """The name in specs."""
     has_threshold: ClassVar[bool] = True
+    """Whether the step depends on ``tau``."""
 
     @abstractmethod
     def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
         """The soft yes or no of each probability."""
 
-    @abstractmethod
     def lipschitz(self, tau: float = 0.5) -> float:
-        """The steepest slope over p in [0, 1], as implemented: thresholds 0 and 1 are moved inside."""
+        """The steepest slope over p in [0, 1], found on a grid with tau and 1/2; infinite for a step that jumps.
+
+        >>> Annealed(temperature=0.2).lipschitz(0.5)
+        1.2
+        """
+        if not 0 <= tau <= 1:
+            raise ValueError(f"tau: expected a threshold in [0, 1], got {tau}.")
+        inside = min(max(tau, THRESHOLD_MARGIN), 1 - THRESHOLD_MARGIN)  # as thresholds 0 and 1 are
+        p = torch.cat([torch.linspace(0, 1, 10_001, dtype=torch.float64), torch.tensor([inside, 0.5]).double()])
+        value = self(p.requires_grad_(), torch.tensor(tau, dtype=torch.float64))
+        return torch.autograd.grad(value.sum(), p)[0].max().item() if value.requires_grad else math.inf
 
     def __str__(self) -> str:
-        """The spec that :func:`get` reads back."""
         parts = ",".join(f"{part.name}={getattr(self, part.name):g}" for part in fields(self))  # type: ignore[arg-type]
         return f"{self.name}:{parts}" if parts else self.name
 
@@ -61,10 +66,7 @@ class Step(ABC):
 class FivePoints(Step):
     """Linear between (0, 0), (tau - w/2, delta), (tau, 1/2), (tau + w/2, 1 - delta) and (1, 1) (btg eq. 5)."""
 
-    @property
-    @abstractmethod
-    def knots(self) -> tuple[float | Tensor, float | Tensor]:
-        """The height delta, and the middle width w in units of min(tau, 1 - tau)."""
+    _knots: Any  # the height delta, and the middle width w in units of min(tau, 1 - tau)
 
     def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
         """The three lines."""
@@ -72,7 +74,7 @@ class FivePoints(Step):
         margin = max(THRESHOLD_MARGIN, torch.finfo(p.dtype).eps)  # in half precision 1 - 1e-6 is 1
         tau = tau.clamp(margin, 1 - margin)
         smallest = max(SMALLEST_WIDTH, torch.finfo(p.dtype).tiny)
-        delta, factor = (x.to(p.dtype) if isinstance(x, Tensor) and x.ndim else x for x in self.knots)
+        delta, factor = (x.to(p.dtype) if isinstance(x, Tensor) and x.ndim else x for x in self._knots)
         width = (factor * torch.minimum(tau, 1 - tau)).clamp_min(smallest)
         # Each segment is written so that it neither cancels at small widths nor divides by zero where it is not used
         # (at T = 0.4 the outer segments have no length). Segments are distinguished by p - tau, which is exact near
@@ -82,14 +84,6 @@ class FivePoints(Step):
         between = 0.5 + offset * ((1 - 2 * delta) / width)
         above = 1 - (1 - p) * (delta / (1 - tau - half).clamp_min(smallest))
         return torch.where(offset < -half, below, torch.where(offset > half, above, between))
-
-    def lipschitz(self, tau: float = 0.5) -> float:
-        """The steepest of the three slopes."""
-        if not 0 <= tau <= 1:
-            raise ValueError(f"tau: expected a threshold in [0, 1], got {tau}.")
-        tau = min(max(tau, THRESHOLD_MARGIN), 1 - THRESHOLD_MARGIN)
-        delta, factor = map(float, self.knots)
-        return max(_slopes(tau, delta, max(factor * min(tau, 1 - tau), SMALLEST_WIDTH)))
 
 
 @dataclass(frozen=True)
@@ -103,8 +97,6 @@ class Annealed(FivePoints):
 
     >>> Annealed(temperature=0.01)(torch.tensor([0.0, 0.4, 0.5, 1.0]), 0.5)
     tensor([0.0000, 0.0082, 0.5000, 1.0000])
-    >>> Annealed(temperature=0.2).lipschitz(0.5)
-    1.2
     """
 
     name: ClassVar[str] = "annealed"
@@ -114,10 +106,7 @@ class Annealed(FivePoints):
         if not isinstance(self.temperature, Tensor):  # to look at a tensor's value would wait for its device
             object.__setattr__(self, "temperature", check_temperature(self.temperature))
 
-    @property
-    def knots(self) -> tuple[float | Tensor, float | Tensor]:
-        """T and 5 T."""
-        return self.temperature, 5 * self.temperature
+    _knots = property(lambda self: (self.temperature, 5 * self.temperature))
 
 
 @dataclass(frozen=True)
@@ -138,10 +127,7 @@ class Linear(FivePoints):
         if not 0 < _number("delta", self.delta) < 0.5:
             raise ValueError(f"delta: expected a number in (0, 0.5), got {self.delta}.")
 
-    @property
-    def knots(self) -> tuple[float, float]:
-        """Delta and 1."""
-        return self.delta, 1.0
+    _knots = property(lambda self: (self.delta, 1.0))
 
 
 @dataclass(frozen=True)
@@ -164,10 +150,6 @@ class Sigmoid(Step):
     def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
         """The sigmoid of k (p - tau)."""
         return torch.sigmoid(self.k * (p - tau))
-
-    def lipschitz(self, tau: float = 0.5) -> float:
-        """K / 4, at the threshold."""
-        return self.k / 4
 
 
 @dataclass(frozen=True)
@@ -192,10 +174,6 @@ class Amplifier(Step):
         """The sigmoid of L (p - 1/2)."""
         return torch.sigmoid(self.sharpness * (p - 0.5))
 
-    def lipschitz(self, tau: float = 0.5) -> float:
-        """L / 4, at one half."""
-        return self.sharpness / 4
-
 
 @dataclass(frozen=True)
 class Identity(Step):
@@ -212,10 +190,6 @@ class Identity(Step):
         """The probabilities as they are."""
         return p
 
-    def lipschitz(self, tau: float = 0.5) -> float:
-        """One."""
-        return 1.0
-
 
 @dataclass(frozen=True)
 class Heaviside(Step):
@@ -230,10 +204,6 @@ class Heaviside(Step):
     def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
         """1 at and above the threshold."""
         return (p >= tau).to(p.dtype)
-
-    def lipschitz(self, tau: float = 0.5) -> float:
-        """Infinite."""
-        return math.inf
 
 
 @dataclass(frozen=True)
@@ -251,13 +221,7 @@ class Custom(Step):
         """Call the function."""
         return self.function(p, tau)
 
-    def lipschitz(self, tau: float = 0.5) -> float:
-        """The steepest difference quotient over a fine grid."""
-        p = torch.linspace(0, 1, 100_001, dtype=torch.float64)
-        return float(self(p, torch.tensor(tau, dtype=torch.float64)).diff().abs().max() * 100_000)
-
-    def __str__(self) -> str:
-        """The function's name; a function has no spec to read back."""
+    def __str__(self) -> str:  # a function has no spec to read back
         return getattr(self.function, "__name__", type(self.function).__name__)
 
 
@@ -281,35 +245,29 @@ def get(step: StepLike) -> Step:
     """
     if isinstance(step, Step):
         return step
-    if isinstance(step, str):
-        return _read(step)
     if isinstance(step, type):
         raise TypeError(f"step: expected a step, got the class {step.__name__}; write {step.__name__}().")
     if callable(step):
         return Custom(step)
-    raise TypeError(f"step: expected a step, its spec or a function (p, tau), got {type(step).__name__}.")
-
-
-def _read(spec: str) -> Step:
-    name, _, rest = spec.partition(":")
+    if not isinstance(step, str):
+        raise TypeError(f"step: expected a step, its spec or a function (p, tau), got {type(step).__name__}.")
+    name, _, rest = step.partition(":")
     name = name.strip()
     if name not in _STEPS:
         close = difflib.get_close_matches(name, _STEPS, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise ValueError(f"step: unknown name {name!r}; {hint}The steps are {', '.join(_STEPS)}.")
-    cls = _STEPS[name]
-    known = [part.name for part in fields(cls)]  # type: ignore[arg-type]
+    known = [part.name for part in fields(_STEPS[name])]  # type: ignore[arg-type]
     given: dict[str, Any] = {}
     for pair in rest.split(",") if rest.strip() else ():
         key, _, value = (part.strip() for part in pair.partition("="))
         if key not in known:
-            takes = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise ValueError(f"step: {name!r} has no parameter {key!r}; {takes}.")
+            raise ValueError(f"step: {name!r} has no parameter {key!r}; it takes {', '.join(known) or 'none'}.")
         try:
             given[key] = float(value)
         except ValueError:
-            raise ValueError(f"step: expected a number for {key} in {spec!r}, got {value!r}.") from None
-    return cls(**given)
+            raise ValueError(f"step: expected a number for {key} in {step!r}, got {value!r}.") from None
+    return _STEPS[name](**given)
 
 
 def check_temperature(temperature: float | Tensor) -> float:
@@ -329,9 +287,3 @@ def _number(name: str, value: Any) -> float:
 def _check_positive(name: str, value: Any) -> None:
     if not 0 < _number(name, value) < math.inf:
         raise ValueError(f"{name}: expected a number > 0, got {value}.")
-
-
-def _slopes(tau: float, delta: float, width: float) -> tuple[float, float, float]:
-    """The slopes m1, m2, m3 of the three segments of the five-point step."""
-    low, high = tau - width / 2, 1 - tau - width / 2
-    return delta / low if low > 0 else 0.0, (1 - 2 * delta) / width, delta / high if high > 0 else 0.0

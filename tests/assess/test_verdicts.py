@@ -7,7 +7,7 @@ import pytest
 
 from metricfit import metrics
 from metricfit.assess import Assessment, Decided, Estimate, HeldOutScores, Verdict, assess, assess_held_out
-from metricfit.report.content import answer
+from metricfit.report.page import answer
 from tests.report.helper import binary_scores
 
 
@@ -20,7 +20,7 @@ def test_a_rival_that_misses_a_constraint_is_not_called_better():
     metric = metrics.get("precision[1] subject to recall[1] >= 0.9")
     scores = HeldOutScores(truth, proba, ours, proba, theirs)
     top = answer(metric, scores, (0, 1))
-    assert top["sentence"].endswith("; cross-entropy with a tuned rule does not meet recall[1] >= 0.9 there.")
+    assert top["sentence"].endswith(". Cross-entropy with a tuned rule does not meet recall[1] >= 0.9 there.")
     assert top["warning"] == ""
     assert assess_held_out(metric, scores, (0, 1))[1][-1].better == "model"
     swapped = replace(scores, decided=theirs, baseline_tuned=ours)

@@ -19,11 +19,14 @@ def table(tmp_path):
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
+    from metricfit.cli.options import Training
+    from metricfit.cli.output import Output
     from metricfit.cli.train import command
 
     folder = tmp_path_factory.mktemp("trained")
     data = write_csv(folder / "customers.csv", customers())
-    command(str(data), ["churn"], "f1", folder / "model", ignore=["day"], max_epochs=5, quiet=True)
+    training = Training(target=["churn"], ignore=["day"], max_epochs=5)
+    command(str(data), "f1", folder / "model", training, Output(quiet=True))
     return folder / "model"
 
 

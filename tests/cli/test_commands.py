@@ -97,7 +97,7 @@ def test_a_model_saved_in_python_predicts_from_the_command_line(program, tmp_pat
 
 
 def test_evaluate_equals_scikit_learn_for_every_metric_and_class(program, model, new):
-    result = json.loads(program("evaluate", model, new, "--json"))
+    result = json.loads(program("evaluate", model, new, "--metric", "all", "--json"))
     frame = pd.read_csv(new)
     predicted = metricfit.load(model).predict(frame)
     found = {name: values["value"] for name, values in result["metrics"].items()}

@@ -67,7 +67,7 @@ def test_names_in_a_row_by_commas_and_repeated_are_the_same(program, data, tmp_p
 def test_the_choice_is_told_and_the_run_can_be_repeated_from_its_file(program, data, tmp_path):
     program("train", data, "--target", *LABELS, *QUICK, "--out", tmp_path / "a")
     assert "task multilabel: 3 labels, of which a row may have any: 'cat'" in program.err
-    assert "metric f1:average=macro: the average over the 3 labels (--metric)" in program.err
+    assert "f1 was taken as the macro average over the 3 classes: f1:average=macro (--metric)" in program.err
     assert "f1:average=macro on 200 held-out rows" in program.out
     used = tmp_path / "a" / "train.toml"
     assert tomllib.loads(used.read_text(encoding="utf-8"))["target"] == LABELS

@@ -13,7 +13,7 @@ import pytest
 
 import metricfit
 from metricfit.cli.options import seconds
-from metricfit.data import memory
+from metricfit.data import labelled
 from metricfit.models import DEFAULT
 from metricfit.store import describe
 from tests.cli.helper import customers, write_csv
@@ -92,7 +92,8 @@ def test_the_table_has_cross_entropy_plain_and_tuned_with_intervals(program, tab
 
 def test_the_positive_class_and_its_reason(program, table, tmp_path):
     train(program, table, tmp_path / "a")
-    assert "metric f1[yes]: the positive class is 'yes', the second in sorted order (--positive)" in program.err
+    reason = "f1 was taken of class 'yes', the second in sorted order; write f1[no] for the other (--positive)"
+    assert reason in program.err
     train(program, table, tmp_path / "b", *QUICK, "--positive", "no")
     assert "metric f1[no]: the positive class is 'no', as --positive says" in program.err
     train(program, table, tmp_path / "c", *QUICK, "--positive", "maybe", code=2)
@@ -195,7 +196,7 @@ def test_disk_full_leaves_the_old_model_and_says_so(program, table, tmp_path, mo
     def full(path, content):
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("metricfit.store.folder._write_file", full)
+    monkeypatch.setattr("metricfit.store.folder.write_synced", full)
     train(program, table, out, *QUICK, "--overwrite", code=1)
     assert "No space left on device" in program.err
     assert (out / "model.json").read_bytes() == before
@@ -296,8 +297,8 @@ def test_a_constraint_is_shown_with_what_it_reached(program, table, tmp_path):
 
 
 def test_nothing_is_written_when_there_is_not_enough(program, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "_SMALL", 0)
-    monkeypatch.setattr(memory, "free_memory", lambda: 5e8)
+    monkeypatch.setattr(labelled, "_SMALL", 0)
+    monkeypatch.setattr(labelled, "free_memory", lambda: 5e8)
     data = write_csv(tmp_path / "t.csv", customers())
     train(program, data, tmp_path / "m", code=1)
     assert "GB are free" in program.err

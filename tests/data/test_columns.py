@@ -11,21 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metricfit.data.columns import (
-    GAPS,
-    ColumnFormat,
-    as_dates,
-    as_keys,
-    as_numbers,
-    find_format,
-    identifier_reason,
-    read_column,
-)
-from metricfit.data.errors import BadValueError
+from metricfit.data import FittedColumn
+from metricfit.data.columns import GAPS, BadValueError, ColumnFormat, find_format, identifier_reason, read_column, typed
 
 
 def strings(*values):
     return pa.chunked_array([list(values)])
+
+
+def fitted(kind, name="x"):
+    return FittedColumn(name, ColumnFormat(kind))
+
+
+def as_dates(values):
+    return fitted("date").read(values)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def strings(*values):
 def test_formats_of_columns(values, kind, style, read):
     how = find_format(strings(*values))
     assert (how.kind, how.style) == (kind, style)
-    found = pd.Series(read_column(strings(*values), how))
+    found = pd.Series(typed(read_column(strings(*values), how), how))
     if kind == "date":
         found = found.dt.strftime("%Y-%m-%d")
     if kind == "category":
@@ -61,22 +60,15 @@ def test_a_few_words_among_many_numbers_are_gaps_and_told():
     how = find_format(values)
     assert how.style == "lenient"
     assert "'unknown'" in how.reason
-    assert np.isnan(read_column(values, how)[-1])
+    assert np.isnan(read_column(values, how, strict=False)[-1])
 
 
 def test_infinity_among_numbers_written_as_text_is_an_error_not_a_category():
     values = pd.Series(["1", "inf"])
     how = find_format(values)
     assert how.kind == "number"
-    with pytest.raises(BadValueError, match="expected a finite number, got 'inf'"):
-        read_column(values, how)
     with pytest.raises(ValueError, match="column 'x' contains infinity"):
-        as_numbers(values, "x", how)
-
-
-def test_infinity_is_a_bad_value():
-    with pytest.raises(BadValueError, match="finite number, got 'inf'"):
-        read_column(strings("1", "inf"), ColumnFormat("number"))
+        FittedColumn("x", how).read(values)
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
@@ -110,32 +102,32 @@ def test_kinds_of_columns(values: pd.Series, kind: str) -> None:
 
 def test_whole_numbers_have_one_key_whatever_their_type() -> None:
     for values in (np.array([1, 2]), np.array([1.0, 2.0]), pd.Series(["1", "2"]), pd.Series(pd.Categorical([1, 2]))):
-        codes, keys = as_keys(values, "x")
+        codes, keys = fitted("category").read(values)
         assert keys[codes].tolist() == ["1", "2"]
-    codes, keys = as_keys(pd.Series([1, "1", 1.0, None], dtype=object), "x")
+    codes, keys = fitted("category").read(pd.Series([1, "1", 1.0, None], dtype=object))
     assert (codes.tolist(), keys.tolist()) == ([0, 0, 0, -1], ["1"])
 
 
 def test_values_that_are_no_categories_are_refused_by_name() -> None:
     with pytest.raises(TypeError, match="column 'tags'"):
-        as_keys(pd.Series([["a"], ["b"]]), "tags")
+        fitted("category", "tags").read(pd.Series([["a"], ["b"]]))
 
 
 def test_wrong_content_is_refused_by_name_and_example() -> None:
     with pytest.raises(ValueError, match=r"column 'age' held numbers in fit, now holds 'old'"):
-        as_numbers(pd.Series([1, "old"], dtype=object), "age")
+        fitted("number", "age").read(pd.Series([1, "old"], dtype=object))
     with pytest.raises(ValueError, match=r"column 'age' held numbers in fit, now holds Timestamp"):
-        as_numbers(pd.Series(pd.to_datetime(["2020-01-01"])), "age")
-    with pytest.raises(ValueError, match=r"column 'day' held dates in fit, now holds numbers"):
-        as_dates(np.array([1.0]), "day")
+        fitted("number", "age").read(pd.Series(pd.to_datetime(["2020-01-01"])))
+    with pytest.raises(ValueError, match=r"column 'day' held dates in fit, now holds 1.5"):
+        fitted("date", "day").read(np.array([1.5]))
 
 
 def test_dates_are_read_as_wall_clock_time() -> None:
     expected = np.datetime64("2024-07-01T09:30", "us")
     zoned = pd.Series(pd.to_datetime(["2024-07-01T09:30"])).dt.tz_localize("Europe/Rome")
     for values in (zoned, zoned.dt.tz_localize(None), pd.Series(["2024-07-01 09:30"]), zoned.astype(object)):
-        assert as_dates(values, "x").tolist() == [expected.item()]
-    assert np.isnat(as_dates(pd.Series(["soon", None]), "x")).all()
+        assert as_dates(values).tolist() == [expected.item()]
+    assert np.isnat(as_dates(pd.Series(["soon", None]))).all()
 
 
 def test_the_wall_clock_time_of_a_row_does_not_depend_on_the_zones_of_others() -> None:
@@ -145,9 +137,9 @@ def test_the_wall_clock_time_of_a_row_does_not_depend_on_the_zones_of_others() -
     )
     objects = [None if text is None else pd.Timestamp(text) for text in written]
     for values in (pd.Series(written), pd.Series(objects, dtype=object)):
-        np.testing.assert_array_equal(as_dates(values, "x"), expected)
+        np.testing.assert_array_equal(as_dates(values), expected)
         for i in range(len(values)):
-            np.testing.assert_array_equal(as_dates(values[i : i + 1], "x"), expected[i : i + 1])
+            np.testing.assert_array_equal(as_dates(values[i : i + 1]), expected[i : i + 1])
     how = find_format(pd.Series(written))
     assert (how.kind, how.style, how.reason) == ("date", "", "text in which every value is an ISO date")
 
@@ -155,7 +147,7 @@ def test_the_wall_clock_time_of_a_row_does_not_depend_on_the_zones_of_others() -
 @pytest.mark.parametrize("dtype", ["date32[pyarrow]", "date64[pyarrow]", "timestamp[us][pyarrow]"])
 def test_dates_of_arrow_are_read(dtype: str) -> None:
     plain = pd.Series(pd.to_datetime(["2024-07-01", None, "1999-12-31"]))
-    np.testing.assert_array_equal(as_dates(plain.astype(dtype), "x"), plain.to_numpy().astype("datetime64[us]"))
+    np.testing.assert_array_equal(as_dates(plain.astype(dtype)), plain.to_numpy().astype("datetime64[us]"))
 
 
 @pytest.mark.parametrize(
@@ -176,8 +168,8 @@ def test_numbers_are_read_from_text_only_if_all_of_it_is(keys: list[str], number
     if numbers is None:
         assert how.kind == "category"
     else:
-        np.testing.assert_array_equal(as_numbers(values, "x", how), numbers)
-        np.testing.assert_array_equal(read_column(values, how), numbers)
+        np.testing.assert_array_equal(FittedColumn("x", how).read(values), numbers)
+        np.testing.assert_array_equal(read_column(values, how, strict=how.style != "lenient"), numbers)
 
 
 def test_gaps_are_those_of_pandas_and_the_question_mark() -> None:
@@ -193,11 +185,24 @@ def test_gaps_are_those_of_pandas_and_the_question_mark() -> None:
         (["0,125", "1,234"], "decimal_comma"),
         (["1,234", "5678"], "decimal_comma"),
         (["1,5", "2,25"], "decimal_comma"),
+        (["1.234,50", "7", "0,5"], "points"),
+        (["1.234.567", "12"], "points"),
+        (["35.000", "12"], "point"),
+        (["35.000", "12.5"], ""),
     ],
 )
 def test_what_a_comma_means_follows_from_the_values_alone(values: list[str], style: str) -> None:
     assert find_format(pd.Series(values)).style == style
     assert find_format(strings(*values)).style == style
+
+
+def test_points_between_thousands_are_read_or_explained() -> None:
+    values = strings("1.234,50", "-2.000", "0,5")
+    assert read_column(values, find_format(values)).tolist() == [1234.5, -2000, 0.5]
+    values = strings("35.000", "12")
+    how = find_format(values)
+    assert how.reason == "35.000 is read as the number 35; remove the points if they separate thousands"
+    assert read_column(values, how).tolist() == [35, 12]
 
 
 def test_a_malformed_number_is_not_read_as_a_larger_one() -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.data import NotEnoughMemoryError, memory, open_table
-from metricfit.data.memory import check_memory, free_memory
+from metricfit.data import NotEnoughMemoryError, labelled, open_table
+from metricfit.data.labelled import check_memory, free_memory
 
 COLUMNS = [f"x{k}" for k in range(16)] + ["city", "plan", "count", "day"]
 
@@ -38,14 +38,14 @@ def test_little_data_is_not_worth_a_word(file):
 
 
 def test_what_five_million_rows_need_is_said(file, monkeypatch):
-    monkeypatch.setattr(memory, "free_memory", lambda: 64e9)
+    monkeypatch.setattr(labelled, "free_memory", lambda: 64e9)
     told = check_memory(file, COLUMNS, 5_000_000)
     assert told.startswith("about 5,000,000 rows × 20 columns; training needs about ")
     assert 4.0 < float(re.search(r"about (\S+) GB", told)[1]) < 6.0, "measured: 4.1 GB"
 
 
 def test_what_does_not_fit_is_an_error_with_a_way_out(file, monkeypatch):
-    monkeypatch.setattr(memory, "free_memory", lambda: 2e9)
+    monkeypatch.setattr(labelled, "free_memory", lambda: 2e9)
     with pytest.raises(
         NotEnoughMemoryError, match=r"5,000,000 rows × 20 columns need about \d.*2\.0 GB are free.*max_rows="
     ) as e:
@@ -56,7 +56,7 @@ def test_what_does_not_fit_is_an_error_with_a_way_out(file, monkeypatch):
 
 
 def test_categories_cost_more_than_numbers(file, monkeypatch):
-    monkeypatch.setattr(memory, "free_memory", lambda: 64e9)
+    monkeypatch.setattr(labelled, "free_memory", lambda: 64e9)
 
     def needed(categorical):
         return float(re.search(r"about (\S+) GB", check_memory(file, COLUMNS, 5_000_000, categorical=categorical))[1])
@@ -69,7 +69,7 @@ def test_categories_cost_more_than_numbers(file, monkeypatch):
     [("memory.max", "memory.stat", "anon"), ("memory/memory.limit_in_bytes", "memory/memory.stat", "total_rss")],
 )
 def test_the_limit_of_a_container_counts(tmp_path, monkeypatch, limit, stat, name):
-    monkeypatch.setattr(memory, "_CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr(labelled, "_CONTROL_GROUP", tmp_path)
     sizes = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     assert free_memory() == pytest.approx(int(sizes["MemAvailable"].split()[0]) * 1024, rel=0.2)
     (tmp_path / limit).parent.mkdir(exist_ok=True)

@@ -1,9 +1,14 @@
 """Reading tables: every kind of file, and the file, line and column of what is wrong."""
 
+import bz2
 import gzip
+import lzma
+import zipfile
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from metricfit.data import BadArgumentError, BadDataError, ColumnFormat, open_table, read_table
@@ -66,6 +71,14 @@ def test_a_bad_value_is_named_by_file_line_and_column(tmp_path):
         rows.frame({"price": ColumnFormat("number")})
 
 
+def test_infinity_is_named_by_file_line_and_column(tmp_path):
+    with pytest.raises(BadDataError, match=r"table\.csv, line 3, column 'a': expected a finite number, got 'inf'"):
+        read_table(written(tmp_path, "a,b\n1,2\ninf,3\n"))
+    pd.DataFrame({"a": [1.0, -np.inf]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(BadDataError, match=r"a\.parquet, row 2, column 'a': expected a finite number, got -inf"):
+        read_table(tmp_path / "a.parquet")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [("", "empty"), ("a,a\n1,2\n", "'a' twice"), ("a,b\n", "no rows"), ("\x00\x01\x02\x03" * 9, "neither text")],
@@ -106,3 +119,86 @@ def test_a_random_part_keeps_order_and_lines_and_is_drawn_evenly(tmp_path):
     assert numbers == rows.records.tolist() == sorted(numbers)
     assert len(numbers) == 1000
     assert 90_000 < np.mean(numbers) < 110_000
+
+
+@pytest.fixture
+def frame():
+    day = pd.to_datetime(["2024-01-01", "2024-02-01", None])
+    return pd.DataFrame({"n": [1.5, 2, None], "t": ["a", "ä", "c"], "d": day, "b": [True, False, True]})
+
+
+@pytest.mark.parametrize("packing", ["csv", "gz", "xz", "bz2", "zip", "jsonl", "jsonl.xz", "xlsx"])
+def test_every_kind_and_packing_gives_the_same_table(tmp_path, frame, packing):
+    path, text = tmp_path / "table", frame.to_csv(index=False).encode()
+    if packing == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("folder/inner.csv", text)
+    elif packing == "xlsx":
+        pytest.importorskip("openpyxl")
+        frame.to_excel(path.with_suffix(".xlsx"), index=False)
+        path.with_suffix(".xlsx").rename(path)
+    elif packing.startswith("jsonl"):
+        frame.to_json(path, orient="records", lines=True, date_format="iso")
+        if packing == "jsonl.xz":
+            path.write_bytes(lzma.compress(path.read_bytes()))
+    else:
+        pack = {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress, "csv": bytes}[packing]
+        path.write_bytes(pack(text))
+    read = read_table(path)
+    assert read.dtypes.astype(str).tolist() == ["float64", "category", "datetime64[us]", "bool"]
+    pd.testing.assert_frame_equal(read.astype({"t": object}), frame.astype({"t": object}), check_dtype=False)
+
+
+def test_excel_without_its_package_names_the_extra(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "a.xlsx", "w") as archive:
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+        archive.writestr("xl/other.xml", "")
+    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
+    with pytest.raises(BadDataError, match=r"a\.xlsx: Excel files need openpyxl; .*metricfit\[excel\]"):
+        open_table(tmp_path / "a.xlsx")
+
+
+def test_archives_and_json_that_are_no_table_are_refused_in_one_sentence(tmp_path):
+    with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
+        archive.writestr("a.csv", "a\n1\n")
+        archive.writestr("b.csv", "a\n1\n")
+    with pytest.raises(BadDataError, match=r"two\.zip: a zip archive of 2 files, expected one"):
+        open_table(tmp_path / "two.zip")
+    for text, message in (('[{"a": 1}]', "one array; write one object per line"), ('{"a":1}\n{"a":', "damaged file")):
+        with pytest.raises(BadDataError, match=message) as error:
+            open_table(written(tmp_path, text, "t.json"))
+        assert "\n" not in str(error.value)
+
+
+def test_nested_and_binary_columns_are_refused_by_name_when_they_are_used(tmp_path):
+    pairs = pa.array([[("a", 1)], [("b", 2)]], pa.map_(pa.string(), pa.int64()))
+    columns = {"list": [[1], [2]], "struct": [{"a": 1}, {"a": 2}], "map": pairs, "bytes": [b"\xff", b"a"]}
+    table = pa.table({"x": [1, 2], "text": [b"ab", b"cd"], **columns})
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet", columns=["x", "text"])["text"].tolist() == ["ab", "cd"]
+    for name in columns:
+        message = rf"t\.parquet, column '{name}': expected one number, text or date .*; ignore the column"
+        with pytest.raises(BadDataError, match=message):
+            read_table(tmp_path / "t.parquet", columns=["x", name])
+
+
+@pytest.mark.parametrize("damage", [4, 12, -4, -9, "footer"])
+def test_a_broken_parquet_file_is_refused_in_one_sentence(tmp_path, damage):
+    pd.DataFrame({"n": np.arange(100.0)}).to_parquet(tmp_path / "t.parquet")
+    content = bytearray((tmp_path / "t.parquet").read_bytes())
+    if damage == "footer":
+        content[-30:-10] = b"\xff" * 20
+    (tmp_path / "t.parquet").write_bytes(content if damage == "footer" else content[:damage])
+    with pytest.raises(BadDataError, match=r"t\.parquet: damaged Parquet file") as error:
+        open_table(tmp_path / "t.parquet")
+    assert len(str(error.value)) < 400
+
+
+def test_long_headers_and_values_are_never_echoed_whole(tmp_path):
+    with pytest.raises(BadDataError, match=r"line 1: a column name of 262,1\d\d characters") as error:
+        open_table(written(tmp_path, "x" * 300_000 + ",b\n1,2\n"))
+    assert len(str(error.value)) < 300
+    rows = open_table(written(tmp_path, "a,b\n1," + "y" * 300_000 + "\n")).read()
+    with pytest.raises(BadDataError, match=r"line 2, column 'b': expected a number, got 'yyy") as error:
+        rows.frame({"b": ColumnFormat("number")})
+    assert len(str(error.value)) < 300

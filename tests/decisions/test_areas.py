@@ -18,7 +18,7 @@ from metricfit.decisions import (
     best_threshold_of_chunks,
     confusion_of_chunks,
 )
-from metricfit.decisions import areas as module
+from metricfit.decisions import streaming as module
 from tests.decisions.test_streaming import in_chunks, scores
 
 REFERENCE = {"auroc": roc_auc_score, "auprc": average_precision_score}

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metricfit import metrics
-from metricfit.decisions import InfeasibleError, best_offsets, offsets
+from metricfit.decisions import InfeasibleError, best_offsets
+from metricfit.decisions import coordinates as offsets
 from metricfit.decisions.problem import goal_of
 
 SPECS = [

@@ -140,7 +140,7 @@ def test_a_fit_that_fails_leaves_nothing_of_another_one():
         model.fit(-X, y)
     with pytest.raises(NotFittedError):
         model.predict(X)
-    with pytest.raises(ValueError, match="y: only one class, 0, occurs"):
+    with pytest.raises(ValueError, match="y: holds one class only, 0; a classifier needs at least two"):
         model.fit(X, 0 * y)
 
 
@@ -219,7 +219,7 @@ def test_the_rule_survives_json():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"y": np.zeros(600)}, "only one class"),
+        ({"y": np.zeros(600)}, "holds one class only"),
         ({"cv": 1}, "cv: expected at least 2 folds"),
         ({"pos_label": 9}, "pos_label: expected one of two classes"),
         ({"y": np.arange(600.0) + 0.5}, "Unknown label type"),

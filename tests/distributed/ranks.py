@@ -22,7 +22,6 @@ from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from metricfit import MetricLoss
-from metricfit.losses import AUPRCLoss, AUROCLoss
 
 FEATURES = 6
 STEPS = 2
@@ -75,11 +74,15 @@ CASES = {
     "probability targets": Case(lambda: MetricLoss("f1", **RECIPE), task="soft"),
     "sigmoid step": Case(lambda: MetricLoss("g_mean", step="sigmoid")),
     "binary": Case(lambda: MetricLoss("f1", task="binary", **RECIPE), task="binary", classes=1, sizes=EMPTY),
-    "binary auroc": Case(lambda: AUROCLoss(grid=9), task="binary", classes=1),
+    "binary auroc": Case(lambda: MetricLoss("auroc:grid=9", task="binary"), task="binary", classes=1),
     "binary auprc, empty rank, memory": Case(
-        lambda: AUPRCLoss(grid=9, memory=0.8), task="binary", classes=1, sizes=EMPTY, accumulate=2
+        lambda: MetricLoss("auprc:grid=9", task="binary", memory=0.8),
+        task="binary",
+        classes=1,
+        sizes=EMPTY,
+        accumulate=2,
     ),
-    "multiclass auroc": Case(lambda: AUROCLoss(grid=9, task="multiclass"), sizes=EMPTY),
+    "multiclass auroc": Case(lambda: MetricLoss("auroc:grid=9"), sizes=EMPTY),
     "two grids": Case(
         lambda: MetricLoss("0.5*f1 + 0.5*auroc:grid=5", task="binary", memory=0.9), task="binary", classes=1
     ),

@@ -16,7 +16,7 @@ from sklearn.datasets import load_iris
 
 from metricfit import MetricClassifier
 from metricfit.integrations.tracking import MLflow, TensorBoard, WandB
-from metricfit.training.history import EpochEnd, EpochRecord
+from metricfit.training.loop import EpochEnd, EpochRecord
 from tests.helper import make_classifier
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from metricfit import MetricLoss, metrics
 from metricfit import confusion as counting
-from metricfit.losses import AUPRCLoss, AUROCLoss, metric_loss
+from metricfit.losses import metric_loss
 from metricfit.steps import Amplifier, Annealed, Identity, Linear, Sigmoid
 from tests import helper
 
@@ -329,8 +329,8 @@ def test_ranking_losses_tend_to_the_area_at_many_thresholds():
     y = rng.integers(0, 2, 400)
     scores = rng.normal(size=400) + y
     x, t = torch.tensor(scores), torch.tensor(y)
-    auroc = 1 - AUROCLoss(grid=2000, temperature=1e-6).double()(x, t).item()
-    auprc = 1 - AUPRCLoss(grid=2000, temperature=1e-6).double()(x, t).item()
+    auroc = 1 - MetricLoss("auroc:grid=2000", task="binary", temperature=1e-6).double()(x, t).item()
+    auprc = 1 - MetricLoss("auprc:grid=2000", task="binary", temperature=1e-6).double()(x, t).item()
     assert auroc == pytest.approx(sk.roc_auc_score(y, scores), abs=2e-3)
     assert auprc == pytest.approx(sk.average_precision_score(y, scores), abs=2e-3)
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metricfit.fast.closed_form import coefficients
+from metricfit.metrics.catalogue import javascript as javascript_of
+from metricfit.metrics.catalogue import text as text_of
 from metricfit.metrics.formula import trace
-from metricfit.metrics.translation import javascript as javascript_of
-from metricfit.metrics.translation import text as text_of
 
 
 def value_of(function, undefined=0.0, **counts):

@@ -16,7 +16,7 @@ import metricfit.report
 from metricfit import MetricLoss, metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.fast.closed_form import coefficients
-from metricfit.report.formula import formulas, in_words, tree
+from metricfit.report.explorer import formulas, in_words, tree
 from tests.metrics import test_registry as common
 
 MATRIX = torch.tensor([[5.0, 1.0, 2.0], [0.0, 4.0, 1.0], [3.0, 0.0, 7.0]], dtype=torch.float64)

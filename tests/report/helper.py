@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from metricfit import metrics
-from metricfit.assess.scores import HeldOutScores, codes_of
+from metricfit.assess.scores import HeldOutScores
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import DecisionRule
 from metricfit.ensemble import LEADERBOARD_COLUMNS
@@ -141,7 +141,7 @@ def page_of(labels, metric, scores, rule=None, *, task=None, **options):
 
 def confusion(scores, rule, labels, task):
     """The matrix of a rule by plain counting."""
-    decided = codes_of(rule, scores.proba.astype(np.float64))
+    decided = rule.decide(scores.proba.astype(np.float64))
     weight = np.ones(len(scores)) if scores.weight is None else scores.weight
     if task == "multilabel":
         counts = np.zeros((len(labels), 2, 2))

@@ -75,7 +75,7 @@ def test_report_of_a_file_in_which_a_class_is_absent(program, model, tmp_path):
 
 
 def test_an_older_folder_without_scores_still_loads_and_is_told(program, model, table):
-    contents = {file.name: file.read_bytes() for file in model.iterdir() if file.name != "scores.parquet"}
+    contents = {file.name: file.read_bytes() for file in model.iterdir() if file.name != "scores.safetensors"}
     description = json.loads(contents["model.json"])
     write_folder(model, {**contents, "model.json": json.dumps(description).encode()})
     assert load(model).held_out_ is None
@@ -149,7 +149,7 @@ def test_a_score_file_that_does_not_fit_is_one_error(model, tmp_path):
 
     other = shutil.copytree(model, tmp_path / "other")
     contents = {file.name: file.read_bytes() for file in other.iterdir()}
-    contents["scores.parquet"] = contents["history.parquet"]
+    contents["scores.safetensors"] = contents["history.json"]
     write_folder(other, contents)
     with pytest.raises(ModelFolderError, match="do not fit together"):
         load(other)

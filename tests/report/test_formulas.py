@@ -6,7 +6,7 @@ import torch
 
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
-from metricfit.report.formula import in_words, tree
+from metricfit.report.explorer import in_words, tree
 from tests.report.helper import binary_scores, page_of
 
 AVERAGES = ("macro", "micro", "weighted")
@@ -72,7 +72,7 @@ def test_every_formula_equals_pythons(show, task, size):
 
 
 def test_every_metric_of_the_registry_is_listed():
-    from metricfit.report.formula import every_metric
+    from metricfit.report.explorer import every_metric
 
     for labels, task in ((("a", "b"), "binary"), (("a", "b", "c"), "multiclass"), (("a", "b"), "multilabel")):
         listed = every_metric(labels, task, lambda m: 0.5)

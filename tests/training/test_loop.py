@@ -8,6 +8,7 @@ import sys
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -15,8 +16,8 @@ from torch import nn
 from metricfit import metrics
 from metricfit.training import CheckpointFile, Problem, Recipe, train
 from metricfit.training.checkpoint import fingerprint
-from metricfit.training.evaluation import mean_probabilities
-from metricfit.training.history import EpochEnd, EpochRecord, History, progress_bar
+from metricfit.training.loop import EpochEnd, progress_bar
+from metricfit.training.networks import mean_probabilities
 from metricfit.training.rows import TrainingData, split_rows
 
 QUICK = {"hidden_sizes": (16,), "min_updates": 0, "max_epochs": 6, "batch_size": 64}
@@ -50,7 +51,7 @@ def test_every_recipe_learns_and_repeats_without_touching_global_seeds(recipe):
     result = train(problem(), made, seed=1)
     assert torch.equal(state, torch.get_rng_state())
     assert np.array_equal(numpy_state, np.random.get_state()[1])  # noqa: NPY002
-    frame = result.history.frame()
+    frame = pd.DataFrame(result.history)
     assert frame["loss"].iloc[-1] < frame["loss"].iloc[0]
     assert frame["hard_metric"].iloc[-1] > 0.6
     assert_same(weights(result.network), weights(train(problem(), made, seed=1).network))
@@ -67,12 +68,12 @@ def test_modules_with_buffers_and_dropout_train_and_repeat():
     first, second = (train(problem(), recipe, seed=3) for _ in range(2))
     assert torch.equal(state, torch.get_rng_state())
     assert_same(weights(first.network), weights(second.network))
-    assert first.history.frame()["hard_metric"].iloc[-1] > 0.5
+    assert first.history[-1].hard_metric > 0.5
 
 
 def test_warm_start_and_step_annealing_show_in_the_history():
     recipe = Recipe("default", warm_start_epochs=2, annealing="epoch", cooling=0.5, **QUICK).complete()
-    frame = train(problem(), recipe, seed=0).history.frame()
+    frame = pd.DataFrame(train(problem(), recipe, seed=0).history)
     assert frame["temperature"].tolist() == pytest.approx([0.2 * 0.5**k for k in range(1, 7)])
     assert frame["epoch"].tolist() == list(range(1, 7))
     assert frame.notna().all().all()
@@ -82,7 +83,7 @@ def test_the_kept_weights_are_those_of_the_best_checkpoint():
     seen = []
     prob = problem(n=400)
     result = train(prob, Recipe("default", selection="hard", **QUICK).complete(), seed=0, callbacks=[seen.append])
-    frame = result.history.frame()
+    frame = pd.DataFrame(result.history)
     assert [e.record.epoch for e in seen] == frame["epoch"].tolist()
     assert all(1 <= epoch <= 6 for epoch in result.best_epoch)
     # The exact metric of the kept weights on each member's own validation rows is the best that it reached.
@@ -97,7 +98,7 @@ def test_the_kept_weights_are_those_of_the_best_checkpoint():
 
 def test_early_stopping_ends_the_run():
     recipe = Recipe("default", patience=2, **QUICK | {"max_epochs": 200}).complete()
-    frame = train(problem(), recipe, seed=0).history.frame()
+    frame = pd.DataFrame(train(problem(), recipe, seed=0).history)
     assert len(frame) < 200
     assert frame["active"].iloc[-1] == 0
 
@@ -106,7 +107,7 @@ def test_a_callback_can_end_the_run():
     def stop(event: EpochEnd) -> bool:
         return event.record.epoch == 3
 
-    assert len(train(problem(), Recipe("default", **QUICK).complete(), seed=0, callbacks=[stop]).history.records) == 3
+    assert len(train(problem(), Recipe("default", **QUICK).complete(), seed=0, callbacks=[stop]).history) == 3
 
 
 @pytest.mark.parametrize("epoch", [1, 4])
@@ -141,7 +142,7 @@ def test_held_out_probabilities_come_from_checkpoints_that_those_rows_did_not_pi
     result = train(prob, recipe, seed=0)
     rows = np.concatenate([s.validation for s in splits])
     honest = (np.concatenate(result.validation).argmax(axis=1) == y[rows]).mean()
-    flattered = result.history.frame()["hard_metric"].max()
+    flattered = max(record.hard_metric for record in result.history)
     assert abs(honest - 0.5) < 0.08
     assert flattered > 0.5
 
@@ -150,14 +151,9 @@ def test_predictions_in_blocks_equal_those_at_once(monkeypatch):
     result = train(problem(classes=3), Recipe("default", **QUICK).complete(), seed=0)
     x = np.random.default_rng(1).standard_normal((1000, 4)).astype(np.float32)
     whole = mean_probabilities(result.network, x, "multiclass")
-    monkeypatch.setattr("metricfit.training.evaluation.BLOCK_CELLS", 1)
+    monkeypatch.setattr("metricfit.training.networks.PIECE_CELLS", 1)
     assert np.allclose(mean_probabilities(result.network, x, "multiclass"), whole, atol=1e-6)
     assert np.allclose(whole.sum(axis=1), 1)
-
-
-def test_history_goes_through_its_state():
-    history = History([EpochRecord(1, 0.5, 0.6, float("nan"), 0.4, 0.2, 1e-3, 5, 0.1)])
-    assert History.from_state(history.state()).frame().equals(history.frame())
 
 
 def test_the_bar_shows_on_a_terminal_only(capsys):
@@ -203,7 +199,7 @@ def test_a_resumed_run_ends_with_exactly_the_same_model(recipe, metric, tmp_path
     assert starts > 1
     assert_same(weights(result.network), weights(expected.network))
     assert np.array_equal(np.concatenate(result.validation), np.concatenate(expected.validation))
-    without_time = [frame.drop(columns="seconds") for frame in (result.history.frame(), expected.history.frame())]
+    without_time = [pd.DataFrame(each.history).drop(columns="seconds") for each in (result, expected)]
     assert without_time[0].equals(without_time[1])
 
 

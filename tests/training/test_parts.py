@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 from torch import nn
 
 from metricfit import metrics
-from metricfit.training.history import callback_list
-from metricfit.training.networks import MemberDropout, MemberLinear, MemberMLP, build_network
-from metricfit.training.objective import MemberObjective
-from metricfit.training.optimiser import (
+from metricfit.training.loop import Stopping, callback_list, learning_rate_at
+from metricfit.training.networks import (
     BestMembers,
-    Stopping,
+    MemberDropout,
+    MemberLinear,
+    MemberMLP,
     WeightAverage,
+    build_network,
     clip_gradients,
-    learning_rate_at,
     make_optimiser,
 )
+from metricfit.training.objective import MemberObjective
 from metricfit.training.recipes import RECIPES, Recipe
 from metricfit.training.rows import BatchOrder, choose_cv, given_splits, group_codes, split_rows, strata
 
@@ -210,7 +211,7 @@ def test_groups_are_never_split():
             assert not set(groups[split.train]) & set(groups[split.validation])
     with pytest.raises(ValueError, match="groups: 5 folds need at least as many groups, got 2"):
         split_rows(y, 5, groups=y, random=random)
-    with pytest.raises(ValueError, match="groups: expected one group a row"):
+    with pytest.raises(ValueError, match="groups: expected one group per row"):
         split_rows(y, 5, groups=[1, 2], random=random)
 
 
@@ -237,7 +238,7 @@ def test_groups_that_cannot_be_held_out_are_told():
     for missing in ([1.0, np.nan, 2.0], ["a", None, "b"], [1, None, "b"]):
         with pytest.raises(ValueError, match=r"groups: expected a group for every row, got 1 of 3 without one"):
             group_codes(missing, 3)
-    with pytest.raises(ValueError, match=r"groups: expected one group a row, shape \(3,\), got \(2,\)"):
+    with pytest.raises(ValueError, match=r"groups: expected one group per row, shape \(3,\), got \(2,\)"):
         group_codes([1, 2], 3)
 
 
@@ -382,8 +383,11 @@ def _norms(network):
 
 
 def test_the_weight_average_is_an_exponential_one():
-    live = {"w": torch.zeros(2), "count": torch.zeros((), dtype=torch.long)}
-    average = WeightAverage(live, horizon=4)
+    network = nn.Module()
+    network.register_buffer("w", torch.zeros(2))
+    network.register_buffer("count", torch.zeros((), dtype=torch.long))
+    live = dict(network.named_buffers())
+    average = WeightAverage(network, horizon=4)
     expected = 0.0
     for step in range(200):
         live["w"].fill_(float(step))
@@ -393,7 +397,12 @@ def test_the_weight_average_is_an_exponential_one():
         expected = decay * expected + (1 - decay) * step
     assert average.averaged["w"].tolist() == pytest.approx([expected] * 2, rel=1e-5)
     assert average.averaged["count"] == 199
-    assert WeightAverage(live, horizon=0).averaged is live
+    with average.lent():
+        assert network.w.tolist() == pytest.approx([expected] * 2, rel=1e-5)
+    assert network.w.tolist() == [199.0] * 2
+    plain = WeightAverage(network, horizon=0)
+    plain.update(0)
+    assert plain.averaged["w"] is network.w
 
 
 def test_each_member_keeps_its_best_weights_and_of_equals_the_latest():

@@ -12,26 +12,10 @@ if TYPE_CHECKING:
     from metricfit.assess.splits import leaderboard, over_splits
 
 __all__ = [
-    "Assessment",
-    "Decided",
-    "Estimate",
-    "HeldOutScores",
-    "Reached",
-    "ThresholdUncertainty",
-    "UnstableThresholdWarning",
-    "Verdict",
-    "assess",
-    "assess_held_out",
-    "difference",
-    "estimate",
-    "estimate_classes",
-    "leaderboard",
-    "over_splits",
-    "scores_of",
-    "share",
-    "threshold_uncertainty",
-    "verdict",
-]
+    "Assessment", "Decided", "Estimate", "HeldOutScores", "Reached", "ThresholdUncertainty",
+    "UnstableThresholdWarning", "Verdict", "assess", "assess_held_out", "difference", "estimate", "estimate_classes",
+    "leaderboard", "over_splits", "scores_of", "share", "threshold_uncertainty", "verdict",
+]  # fmt: skip
 
 # What a fit does not need is imported when it is first asked for.
 _ROOMS = ("cutoffs", "splits")

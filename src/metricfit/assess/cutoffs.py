@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit.assess.intervals import Decided, estimate
+from metricfit.assess.intervals import Decided, estimate, tails
 from metricfit.decisions.problem import ConstraintLike, Goal, Samples, binary_samples, goal_of
-from metricfit.decisions.threshold import CHUNK, Sweep, best_place, feasible_cut
+from metricfit.decisions.threshold import Sweep, best_cut, feasible_cut
 from metricfit.metrics import MetricLike
 
 __all__ = ["ThresholdUncertainty", "UnstableThresholdWarning", "threshold_uncertainty"]
@@ -100,18 +99,29 @@ def threshold_uncertainty(
     samples = binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
     sweep = Sweep.of(samples)
     best = feasible_cut(sweep, goal)
-    cuts = _thinned(sweep, best.index)
-    chosen, optimism = _resample(samples, sweep, goal, cuts, resamples, random_state)
+    chosen, optimism = _resample(samples, sweep, goal, best.index, resamples, np.random.default_rng(random_state))
     if len(chosen) == 0:
         raise ValueError("resamples: none of them has both classes and meets the constraints; bring more data.")
     sign = 1.0 if goal.metric.greater_is_better else -1.0
     thresholds = sweep.thresholds(chosen).astype(np.float64)
-    tails = ((1 - level) / 2, (1 + level) / 2)
-    interval = np.quantile(thresholds, tails, method="inverted_cdf")
+    low, high = (float(end) for end in np.quantile(thresholds, tails(level), method="inverted_cdf"))
     failed = resamples - len(chosen)
-    stable = _is_stable(sweep, chosen, tails) and failed <= _FAILED_SHARE * resamples
-    if not stable:
-        _warn(interval, level, failed, resamples)
+    # Stable: over the interval of cut-offs the number of samples called positive at most doubles.
+    few, many = (sweep.tp + sweep.fp)[np.quantile(chosen, tails(level), method="inverted_cdf").astype(np.intp)]
+    reason = None
+    if failed > _FAILED_SHARE * resamples:
+        reason = f"{failed} of {resamples} resamples have no cut-off that meets the constraints"
+    elif many > 2 * few:
+        reason = (
+            f"the {level:.0%} interval reaches from {low:.4g} to {high:.4g}, over which the number of samples called "
+            "positive more than doubles"
+        )
+    if reason is not None:
+        warnings.warn(
+            f"The cut-off is unstable: {reason}. Bring more data, or choose a metric that depends on more samples.",
+            UnstableThresholdWarning,
+            stacklevel=2,
+        )
     threshold = sweep.threshold(best.index)
     called = samples.score >= np.asarray(threshold, dtype=samples.score.dtype)
     rows = Decided(samples.target.astype(np.int64), called.astype(np.int64), samples.classes, weight=samples.weight)
@@ -119,97 +129,43 @@ def threshold_uncertainty(
     return ThresholdUncertainty(
         threshold=threshold,
         value=sign * best.gain,
-        threshold_interval=(float(interval[0]), float(interval[1])),
+        threshold_interval=(low, high),
         value_interval=(found.low, found.high),
-        corrected_value=sign * (best.gain - float(optimism.mean())),
+        corrected_value=sign * (best.gain - float(np.mean(optimism))),
         level=level,
         thresholds=thresholds,
         failed=failed,
-        stable=stable,
+        stable=reason is None,
     )
-
-
-def _thinned(sweep: Sweep, keep: int) -> NDArray[np.intp]:
-    """All cut-offs, or about a thousand of them, the best and both ends included."""
-    last = len(sweep) - 1
-    if last <= _MOST_CUTS:
-        return np.arange(last + 1)
-    levels = np.linspace(0, 1, _MOST_CUTS // 2)
-    by_sample = np.searchsorted(sweep.tp + sweep.fp, levels * (sweep.tp[-1] + sweep.fp[-1]))
-    by_positive = np.searchsorted(sweep.tp, levels * sweep.tp[-1])
-    return np.unique(np.concatenate([by_sample.clip(0, last), by_positive.clip(0, last), [0, keep, last]]))
 
 
 def _resample(
-    samples: Samples,
-    sweep: Sweep,
-    goal: Goal,
-    cuts: NDArray[np.intp],
-    resamples: int,
-    random_state: int | np.random.Generator | None,
-) -> tuple[NDArray[np.intp], Array]:
+    samples: Samples, sweep: Sweep, goal: Goal, best: int, resamples: int, rng: np.random.Generator
+) -> tuple[NDArray[np.intp], list[float]]:
     """For each resample that works: its best cut-off, and the optimism."""
-    rng = np.random.default_rng(random_state)
-    steps = len(cuts) - 1
+    last, n = len(sweep) - 1, len(samples.score)
+    cuts: NDArray[np.intp] = np.arange(last + 1)
+    if last > _MOST_CUTS:
+        levels = np.linspace(0, 1, _MOST_CUTS // 2)
+        by_sample = np.searchsorted(sweep.tp + sweep.fp, levels * (sweep.tp[-1] + sweep.fp[-1]))
+        by_positive = np.searchsorted(sweep.tp, levels * sweep.tp[-1])
+        cuts = np.unique(np.concatenate([by_sample.clip(0, last), by_positive.clip(0, last), [0, best, last]]))
+    # A cell: the samples of one class between two cut-offs. What is drawn are cells or, if they differ, samples.
+    counts = np.stack([np.diff(sweep.fp[cuts]), np.diff(sweep.tp[cuts])], axis=-1).ravel()
+    cell, weight = np.arange(len(counts)), np.ones(len(counts))
+    if samples.weight is not None:
+        from_below = np.searchsorted(sweep.scores[::-1], samples.score)
+        cell = 2 * (np.searchsorted(cuts, last - from_below) - 1) + samples.target
+        weight = samples.weight
     original = goal.keys(sweep.matrix(sweep.cells(sweep.tp[cuts], sweep.fp[cuts])))[1].numpy()
     chosen, optimism = [], []
-    for drawn in _draws(samples, sweep, cuts, resamples, max(CHUNK // len(cuts), 1), rng):
-        totals = np.concatenate([np.zeros((len(drawn), 1, 2)), drawn.reshape(-1, steps, 2).cumsum(axis=1)], axis=1)
-        cm = sweep.matrix(_matrices(totals[..., 1], totals[..., 0]))
-        violation, gain = goal.keys(cm)
-        violation = torch.where(gain == -torch.inf, torch.inf, violation)
-        place = best_place(violation, gain, cm.tp.sum(dim=-1))[:, None]
-        both = torch.from_numpy((totals[:, -1] > 0).all(axis=-1))
-        works = both & (violation.gather(1, place)[:, 0] <= 0)
-        found = place[works, 0]
-        chosen.append(cuts[found.numpy()])
-        optimism.append(gain[works].gather(1, place[works])[:, 0].numpy() - original[found.numpy()])
-    return np.concatenate(chosen), np.concatenate(optimism)
-
-
-def _draws(
-    samples: Samples, sweep: Sweep, cuts: NDArray[np.intp], resamples: int, at_once: int, rng: np.random.Generator
-) -> Iterator[Array]:
-    """Weight of (step, class) cells in resamples, shape (some resamples, steps * 2)."""
-    n = len(samples.score)
-    if samples.weight is None:
-        cells = np.stack([np.diff(sweep.fp[cuts]), np.diff(sweep.tp[cuts])], axis=-1).ravel()
-        for start in range(0, resamples, at_once):
-            yield rng.multinomial(n, cells / n, size=min(at_once, resamples - start)).astype(np.float64)
-        return
-    distinct = np.searchsorted(sweep.scores[::-1], samples.score)  # rank of the score from below
-    step = np.searchsorted(cuts, len(sweep.scores) - distinct) - 1
-    cell = step * 2 + samples.target
-    for start in range(0, resamples, at_once):
-        rows = []
-        for _ in range(min(at_once, resamples - start)):
-            times = np.bincount(rng.integers(0, n, n), minlength=n)
-            rows.append(np.bincount(cell, weights=times * samples.weight, minlength=2 * (len(cuts) - 1)))
-        yield np.stack(rows)
-
-
-def _matrices(tp: Array, fp: Array) -> torch.Tensor:
-    cells = np.stack([fp[..., -1:] - fp, fp, tp[..., -1:] - tp, tp], axis=-1)
-    return torch.from_numpy(cells.reshape(*tp.shape, 2, 2))
-
-
-def _is_stable(sweep: Sweep, chosen: NDArray[np.intp], tails: tuple[float, float]) -> bool:
-    """Stable: over the interval of cut-offs the number of samples called positive at most doubles."""
-    few, many = (int(np.quantile(chosen, tail, method="inverted_cdf")) for tail in tails)
-    called = sweep.tp + sweep.fp
-    return bool(called[many] <= 2 * called[few])
-
-
-def _warn(interval: Array, level: float, failed: int, resamples: int) -> None:
-    if failed > _FAILED_SHARE * resamples:
-        reason = f"{failed} of {resamples} resamples have no cut-off that meets the constraints"
-    else:
-        reason = (
-            f"the {level:.0%} interval reaches from {interval[0]:.4g} to {interval[1]:.4g}, over which the number of "
-            "samples called positive more than doubles"
-        )
-    warnings.warn(
-        f"The cut-off is unstable: {reason}. Bring more data, or choose a metric that depends on more samples.",
-        UnstableThresholdWarning,
-        stacklevel=3,
-    )
+    for _ in range(resamples):
+        of_samples = samples.weight is not None
+        times = np.bincount(rng.integers(0, n, n), minlength=n) if of_samples else rng.multinomial(n, counts / n)
+        drawn = np.bincount(cell, times * weight, minlength=len(counts))
+        fp, tp = np.concatenate([np.zeros((1, 2)), drawn.reshape(-1, 2).cumsum(axis=0)]).T
+        cut = best_cut(replace(sweep, tp=tp, fp=fp), goal) if fp[-1] > 0 and tp[-1] > 0 else None
+        if cut is not None and cut.violation <= 0:
+            chosen.append(cuts[cut.index])
+            optimism.append(cut.gain - float(original[cut.index]))
+    return np.array(chosen), optimism

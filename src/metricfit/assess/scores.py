@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit.decisions import DecisionRule
+from metricfit.decisions.calibration import Calibration, calibrate
+from metricfit.decisions.rules import DecisionRule, argmax_rule
+from metricfit.labels import as_label_array, encode_labels
 
-__all__ = ["HeldOutScores", "class_codes", "codes_of", "plain_decisions", "scores_of"]
+__all__ = ["HeldOutScores", "scores_of"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,14 @@ class HeldOutScores:
     @property
     def baseline_decided(self) -> NDArray[np.int64] | None:
         """Arg max of the baseline; one half for labels."""
-        return None if self.baseline is None else plain_decisions(self.baseline, labels=self.truth.ndim == 2)
+        plain = argmax_rule(self.truth, range(self.proba.shape[1]))
+        return None if self.baseline is None else plain.decide(self.baseline)
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """What makes the model's probabilities fit the truth of these rows."""
+        classes = None if self.truth.ndim == 2 else range(self.proba.shape[1])
+        return calibrate(self.truth, self.proba, sample_weight=self.weight, labels=classes)
 
     def take(self, rows: NDArray[Any]) -> HeldOutScores:
         """Some of the rows."""
@@ -77,7 +87,7 @@ class HeldOutScores:
 
     def with_rule(self, rule: DecisionRule) -> HeldOutScores:
         """The same rows decided by another rule, chosen elsewhere."""
-        return replace(self, decided=codes_of(rule, self.proba), cross_fitted=False)
+        return replace(self, decided=rule.decide(self.proba), cross_fitted=False)
 
     def finite(self) -> tuple[HeldOutScores, int]:
         """Without the rows that have a score that is no number, and how many they were."""
@@ -110,23 +120,6 @@ class HeldOutScores:
         return sample.take(np.sort(np.concatenate(taken)))
 
 
-def plain_decisions(proba: NDArray[Any], *, labels: bool = False) -> NDArray[np.int64]:
-    """Arg max, or one half for each of several labels.
-
-    >>> plain_decisions(np.array([[0.2, 0.8], [0.5, 0.5]]))
-    array([1, 0])
-    """
-    decided = (proba >= 0.5) if labels else proba.argmax(axis=1)
-    return np.asarray(decided, dtype=np.int64)
-
-
-def codes_of(rule: DecisionRule, proba: NDArray[Any]) -> NDArray[np.int64]:
-    """A rule's decisions as class codes (n,), or 0/1 (n, labels)."""
-    if rule.kind == "thresholds":
-        return np.asarray(rule.apply(proba), dtype=np.int64)
-    return np.asarray(rule.decide(proba[:, 1] if rule.kind == "threshold" else proba), dtype=np.int64)
-
-
 def scores_of(
     classifier: Any,
     X: Any,
@@ -146,30 +139,16 @@ def scores_of(
         source: Which rows these are, in words.
         baseline: A classifier trained with cross-entropy, whose rule is tuned.
     """
+    classes, several = tuple(classifier.classes_.tolist()), classifier.task_ == "multilabel"
+    truth = y if several else encode_labels(as_label_array(y, "y"), classes, "y")
     proba = np.asarray(classifier.predict_raw_proba(X))
     raw = None if baseline is None else np.asarray(baseline.predict_raw_proba(X))
     return HeldOutScores(
-        truth=class_codes(y, classifier.classes_, several=classifier.task_ == "multilabel"),
+        truth=np.asarray(truth, dtype=np.int64),
         proba=proba.astype(np.float32),
-        decided=codes_of(classifier.decision_rule_, proba),
+        decided=classifier.decision_rule_.decide(proba),
         baseline=None if raw is None else raw.astype(np.float32),
-        baseline_tuned=None if raw is None else codes_of(baseline.decision_rule_, raw),
+        baseline_tuned=None if raw is None else baseline.decision_rule_.decide(raw),
         weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
         source=source,
     )
-
-
-def class_codes(y: ArrayLike, classes: NDArray[Any], *, several: bool = False) -> NDArray[np.int64]:
-    """Labels as positions among the classes; indicators stay.
-
-    >>> class_codes(["b", "a"], np.array(["a", "b"]))
-    array([1, 0])
-    """
-    truth = np.asarray(y)
-    if several:
-        return truth.astype(np.int64)
-    place = {label: k for k, label in enumerate(classes.tolist())}
-    try:
-        return np.array([place[label] for label in truth.tolist()], dtype=np.int64)
-    except KeyError as error:
-        raise ValueError(f"y: the label {error.args[0]!r} is none of the classifier's classes.") from None

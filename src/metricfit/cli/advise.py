@@ -16,12 +16,10 @@ def command(
     positives: Annotated[
         float, opt.option("Rows of the rarest class in a batch, e.g. 20, or their share below 1, e.g. 0.02.", "P")
     ],
+    output: Output,
     confidence: Annotated[
         float, opt.option("Probability that the bound holds.", "Q", default=True, min=0.5, max=0.999999)
     ] = 0.95,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
 ) -> None:
     """Say whether a batch is large enough to train on a metric.
 
@@ -38,42 +36,32 @@ def command(
             f"--positives: the rarest of {classes} classes has at most {batch // classes:,} of {batch:,} rows, a share "
             f"of {1 / classes:.3g}; got {positives:g}."
         )
-    output = Output(json, quiet)
     bound = deviation_bound(batch, classes, confidence=confidence)
     enough = batch_size_for(share / 2, classes, confidence=confidence)
     expected, none = batch * share, (1 - share) ** batch
-    output.line(
-        f"With {batch:,} rows and {classes} classes, every cell of the confusion matrix is within ±{bound:.2%} of the "
-        f"rows of its true share, with probability {confidence:.0%}."
-    )
-    output.line(
-        f"The rarest class makes up {share:.2%}: about {expected:.1f} rows of a batch; {none:.1%} of the batches "
-        "have none."
-    )
-    large = batch >= enough
-    if large:
-        output.line("Large enough: the bound is at most half of the rarest class's share.")
+    if batch >= enough:
+        advice = "Large enough: the bound is at most half of the rarest class's share."
     elif bound < share:
-        output.line(
+        advice = (
             f"Borderline: the bound is below the rarest class's share, but not by half. From {enough:,} rows on it is; "
             "until then train with stratified batches and a memory across batches, as the default recipe does."
         )
     else:
-        output.line(
+        advice = (
             f"Too small to rely on: the bound exceeds the rarest class's share. {enough:,} rows would do. With fewer, "
             "keep stratified batches, a memory across batches (memory=0.9) and added cross-entropy, as the default "
             "recipe does."
         )
-    output.result(
-        {
-            "bound": bound,
-            "share_of_positives": share,
-            "expected_positives": expected,
-            "batches_without_positives": none,
-            "batch_that_is_enough": enough,
-            "large_enough": large,
-        }
+    output.line(
+        f"With {batch:,} rows and {classes} classes, every cell of the confusion matrix is within ±{bound:.2%} of the "
+        f"rows of its true share, with probability {confidence:.0%}.\n"
+        f"The rarest class makes up {share:.2%}: about {expected:.1f} rows of a batch; {none:.1%} of the batches "
+        f"have none.\n{advice}"
     )
+    output.result({
+        "bound": bound, "share_of_positives": share, "expected_positives": expected, "batches_without_positives": none,
+        "batch_that_is_enough": enough, "large_enough": batch >= enough,
+    })  # fmt: skip
 
 
 def _share(positives: float, batch: int) -> float:

@@ -6,10 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from metricfit.cli import options as opt
-from metricfit.cli.output import CommandError, Output, in_words, interval, number
+from metricfit.cli.output import CommandError, Output, interval, number
 
 if TYPE_CHECKING:
     from metricfit.comparison import Comparison
@@ -19,8 +17,9 @@ __all__ = ["command"]
 
 def command(
     data: opt.Data,
-    target: opt.Target,
     metric: Annotated[str, opt.option("What models are judged by; see 'metricfit metrics'.", "M")],
+    training: opt.Training,
+    output: Output,
     methods: Annotated[
         list[str] | None, opt.option("Methods to compare.", "NAME…", default="all that are installed")
     ] = None,
@@ -38,23 +37,7 @@ def command(
         opt.option("One JSON line per result; what is in it is not computed again.", "FILE", opt.RUN,
                    "DATA's name + .compare.jsonl"),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start anew.", rich_help_panel=opt.RUN)] = False,
-    seed: opt.Seed = 0,
-    group: opt.Group = None,
-    weight: opt.Weight = None,
-    ignore: opt.Ignore = None,
-    use: opt.Use = None,
-    categorical: opt.Categorical = None,
-    missing: opt.Missing = None,
-    positive: opt.Positive = None,
-    max_rows: opt.MaxRows = None,
-    max_epochs: opt.MaxEpochs = None,
-    config: opt.Config = None,
-    separator: opt.Separator = None,
-    encoding: opt.Encoding = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
+    overwrite: opt.Overwrite = False,
 ) -> None:  # fmt: skip
     """Compare methods on the same random splits: a leaderboard.
 
@@ -66,22 +49,18 @@ def command(
 
     Example: metricfit compare churn.csv --target churn --metric mcc --jobs 4
     """
-    options = dict(locals())
     from metricfit.comparison import Comparison
-    from metricfit.data import open_table, read_labelled
+    from metricfit.data import read_labelled
 
-    output = Output(json, quiet)
-    spec = opt.checked_metric(metric)
-    file = open_table(data, separator=separator, encoding=encoding)
-    table = read_labelled(file, opt.roles_of(options, file), max_rows=max_rows, seed=seed, note=output.note)
-    judged = opt.explicit_metric(spec, table, positive)
-    output.choices(in_words(table.choices))
-    stem = "stdin" if data == "-" else Path(data).name.split(".")[0]
-    path = out or Path(f"{stem}.compare.jsonl")
+    spec, file, seed = opt.checked_metric(metric), training.open(data), training.seed
+    table = read_labelled(file, training.roles(file), max_rows=training.max_rows, seed=seed, note=output.note)
+    judged = training.metric(spec, table)
+    output.choices(table.choices)
+    path = out or Path(f"{'stdin' if data == '-' else Path(data).name.split('.')[0]}.compare.jsonl")
     names = [part.strip() for text in methods or [] for part in text.split(",") if part.strip()]
     comparison = Comparison(
         table.X, table.target, judged, methods=names or None, splits=splits, sample_weight=table.weight,
-        groups=table.groups, max_epochs=max_epochs, out=path, overwrite=overwrite, random_state=seed,
+        groups=table.groups, max_epochs=training.max_epochs, out=path, overwrite=overwrite, random_state=seed,
     )  # fmt: skip
     count, wanted = len(comparison.todo), splits * len(comparison.methods)
     if count < wanted:
@@ -118,9 +97,7 @@ def _show(output: Output, comparison: Comparison, rows: int, path: Path) -> None
              "seconds"]  # fmt: skip
     output.table(f"{rows:,} rows, {comparison.splits} random splits, best first", heads, cells)
     best = board[0]
-    if best["method"] == reference:
-        output.line(f"{reference} came first.")
-    elif not reference:
+    if best["method"] == reference or not reference:
         output.line(f"{best['method']} came first.")
     else:
         sure = best["difference_low"] > 0 or best["difference_high"] < 0

@@ -19,14 +19,10 @@ _MAX_EPOCHS: int | None = None
 
 
 def command(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write the table and the model.")] = Path(
-        "metricfit-demo"
-    ),
+    output: Output,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("metricfit-demo"),
     seed: opt.Seed = 0,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results of an earlier demo.")] = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
+    overwrite: opt.Overwrite = False,
 ) -> None:
     """Train on a small table that comes with scikit-learn and show what it bought.
 
@@ -37,7 +33,6 @@ def command(
 
     from metricfit.cli import train
 
-    output = Output(json, quiet)
     table, model = out / "digits.csv", out / "model"
     if (table.exists() or model.exists()) and not overwrite:
         raise UsageError(f"--out: {out} holds an earlier demo; --overwrite replaces it.")
@@ -53,10 +48,8 @@ def command(
     )
     # So small a network gains nothing by threads, and on a busy machine they wait for each other.
     with threadpool_limits(1):
-        train.command(
-            str(table), ["digit"], "f1_macro", model, max_epochs=_MAX_EPOCHS, seed=seed, overwrite=overwrite, json=json,
-            quiet=quiet,
-        )  # fmt: skip
+        training = opt.Training(target=["digit"], max_epochs=_MAX_EPOCHS, seed=seed)
+        train.command(str(table), "f1_macro", model, training, output, overwrite=overwrite)
 
 
 def _rare_digits() -> pd.DataFrame:

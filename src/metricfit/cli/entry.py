@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -17,28 +18,32 @@ from metricfit.cli.output import CommandError, Interrupted
 __all__ = ["app", "main", "spread"]
 
 
-class Command(TyperCommand):
+class Plain:
+    """A command or program whose help shows no type where a switch takes no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, as they are shown."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+                parameter.metavar = ""
+        return parameters
+
+
+class Program(Plain, TyperGroup):
+    """The program itself."""
+
+
+class Command(Plain, TyperCommand):
     """A command for which ``--ignore a b c`` is ``--ignore a --ignore b --ignore c``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse, after giving each of several values in a row an option of its own."""
         return super().parse_args(ctx, spread(args, self.get_params(ctx)))
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, as they are shown."""
-        return _shown(super().get_params(ctx))
-
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The pieces of the usage line; a required argument stands without braces."""
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
-
-
-class Program(TyperGroup):
-    """The program itself."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, as they are shown."""
-        return _shown(super().get_params(ctx))
 
 
 def spread(arguments: Sequence[str], parameters: Sequence[Any]) -> list[str]:
@@ -75,14 +80,6 @@ def spread(arguments: Sequence[str], parameters: Sequence[Any]) -> list[str]:
     return found
 
 
-def _shown(parameters: list[Any]) -> list[Any]:
-    for parameter in parameters:
-        # A switch takes no value; its type in the help would say that it does.
-        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
-            parameter.metavar = ""
-    return parameters
-
-
 app = typer.Typer(
     name="metricfit",
     cls=Program,
@@ -112,6 +109,26 @@ def _program(
     pass
 
 
+def _as_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with one option for each field of the dataclasses it takes."""
+    hints, flat = get_type_hints(command, include_extras=True), []
+    bundles: dict[str, Any] = {}
+    for parameter in inspect.signature(command).parameters.values():
+        parts = [parameter]
+        if is_dataclass(kind := hints[parameter.name]):
+            hints |= get_type_hints(kind, include_extras=True)
+            bundles[parameter.name] = kind
+            parts = list(inspect.signature(bundles[parameter.name]).parameters.values())
+        flat += [p.replace(annotation=hints[p.name], kind=inspect.Parameter.KEYWORD_ONLY) for p in parts]
+
+    def call(**given: Any) -> None:
+        made = {n: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for n, kind in bundles.items()}
+        command(**given, **made)
+
+    vars(call)["__signature__"] = inspect.Signature(flat)
+    return call
+
+
 def _help_of(command: Any) -> str:
     """The docstring with its lines joined into paragraphs; brackets are text, not markup."""
     paragraphs = inspect.cleandoc(command.__doc__).split("\n\n")
@@ -120,7 +137,7 @@ def _help_of(command: Any) -> str:
 
 for _module in (train, compare, predict, evaluate, report, tune, export, metrics, advise, demo):
     _name = _module.__name__.rpartition(".")[2]
-    app.command(_name, cls=Command, help=_help_of(_module.command))(_module.command)
+    app.command(_name, cls=Command, help=_help_of(_module.command))(_as_options(_module.command))
 
 
 def main() -> None:

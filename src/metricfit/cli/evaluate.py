@@ -2,105 +2,96 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 from metricfit.cli import options as opt
-from metricfit.cli.output import Output, in_words, interval, number
+from metricfit.cli.output import Output, UsageError, interval, number
 
 if TYPE_CHECKING:
-    from metricfit.assess import Decided, Estimate
     from metricfit.metrics import Metric
 
 __all__ = ["command"]
+
+_USUAL = ("accuracy", "balanced_accuracy", "mcc", "precision", "recall", "f1", "auroc")
+_OF_CLASSES = ("precision", "recall", "f1")
+_SHOWN = 12
+"""Classes of which the matrix still fits a terminal."""
 
 
 def command(
     model: opt.Model,
     data: opt.Data,
-    metric: Annotated[list[str] | None, opt.option("Only these metrics.", "M…", default="all of them")] = None,
-    target: opt.TrueLabels = None,
-    weight: opt.Weight = None,
+    labels: opt.Labels,
+    output: Output,
+    metric: Annotated[
+        list[str] | None, opt.option("These metrics; all for every one.", "M…", default="the usual ones")
+    ] = None,
     seed: opt.Seed = 0,
-    separator: opt.Separator = None,
-    encoding: opt.Encoding = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
 ) -> None:
-    """Measure a model on labelled rows: every metric, also of each class, with 95 % intervals.
+    """Measure a model on labelled rows: metrics with 95 % intervals, the classes, the confusion matrix.
 
     Example: metricfit evaluate model test.csv --metric mcc "recall[yes]"
     """
-    from metricfit.assess import Decided, estimate, scores_of
-    from metricfit.assess.intervals import counted
-    from metricfit.data import open_table
-    from metricfit.metrics import Constrained
+    from metricfit.assess import Decided, estimate, estimate_classes, scores_of
+    from metricfit.metrics import Constrained, get
     from metricfit.store import open_model
 
-    output = Output(json, quiet)
-    wanted = [opt.checked_metric(spec) for spec in metric or []]
+    wanted = [opt.checked_metric(spec) for spec in metric or [] if spec != "all"]
     loaded = open_model(model)
-    file = open_table(data, separator=separator, encoding=encoding)
-    table = loaded.labelled_rows(file, target=opt.columns_of(target, file.columns), weight=weight)
-    output.choices(in_words(table.choices))
-    scores = scores_of(loaded.classifier, table.X, table.y, table.weight)
-    labels = tuple(loaded.classifier.classes_.tolist())
-    rows = Decided(scores.truth, scores.decided, labels, scores.proba, scores.weight)
-    overall = [opt.resolved(each, list(labels), rows.task)[0] for each in wanted]
+    table = labels.rows(loaded, data)
+    output.choices(table.choices)
+    classifier = loaded.classifier
+    scores, names = scores_of(classifier, table.X, table.y, table.weight), tuple(classifier.classes_.tolist())
+    rows = Decided(scores.truth, scores.decided, names, scores.proba, scores.weight)
+    judged = [opt.resolved(each, classifier) for each in wanted]
     if not wanted:
-        overall = [loaded.classifier.metric_, *_registry(rows)]
-    constraints = [c.metric for each in overall if isinstance(each, Constrained) for c in each.constraints]
-    found = {str(each): estimate(each, rows, seed=seed) for each in [*overall, *constraints]}
-    classes = {} if wanted else _by_class(overall, rows, seed)
+        judged = [classifier.metric_, *_metrics(classifier, every="all" in (metric or []))]
+    limits = [c.metric for each in judged if isinstance(each, Constrained) for c in each.constraints]
+    found = {str(each): estimate(each, rows, seed=seed) for each in [*judged, *limits]}
     output.table(
         f"{len(table.y):,} rows of {data}",
         ["metric", "value", "95 % interval"],
         [[name, number(m.value), interval(m.low, m.high)] for name, m in found.items()],
     )
-    if classes:
-        several = rows.task == "multilabel"
-        counts = counted(rows.truth, rows.decided, labels).support.tolist()
-        cells = [
-            [label, name, number(m.value), interval(m.low, m.high), f"{int(count):,}"]
-            for label, count in zip(map(str, labels), counts, strict=True)
-            for name, m in ((name, values[label]) for name, values in classes.items())
+    classes: dict[str, dict[str, Any]] = {}
+    if not wanted:
+        each = {n: estimate_classes(get(f"{n}:average=none"), rows, seed=seed) for n in _OF_CLASSES}
+        classes = {n: {str(c): asdict(m) for c, m in zip(names, of, strict=True)} for n, of in each.items()}
+        counts, what = rows.confusion, "label" if rows.task == "multilabel" else "class"
+        of_class = [
+            [
+                name,
+                *(number(of[k].value) for of in each.values()),
+                _count(counts.support[k]),
+                _count(counts.predicted[k]),
+            ]
+            for k, name in enumerate(names)
         ]
         output.line("")
-        what = "label" if several else "class"
-        output.table(f"By {what}", [what, "metric", "value", "95 % interval", "rows"], cells, left=2)
+        output.table(f"By {what}", [what, *_OF_CLASSES, "rows", "called so"], of_class)
+        if what == "class" and len(names) <= _SHOWN:
+            cells = [[name, *map(_count, counts.matrix[k])] for k, name in enumerate(names)]
+            output.line("")
+            output.table("Confusion matrix: true classes down, decisions across", ["", *map(str, names)], cells)
     output.result({
-        "rows": len(table.y),
-        "metrics": {name: asdict(m) for name, m in found.items()},
-        "classes": {name: {c: asdict(m) for c, m in values.items()} for name, values in classes.items()},
+        "rows": len(table.y), "metrics": {name: asdict(m) for name, m in found.items()}, "classes": classes,
+        "confusion_matrix": None if rows.task == "multilabel" else rows.confusion.matrix.tolist(),
     })  # fmt: skip
 
 
-def _registry(rows: Decided) -> list[Metric]:
-    """Every metric that needs no parameter of its own."""
+def _count(value: Any) -> str:
+    return f"{float(value):,.6g}"
+
+
+def _metrics(classifier: Any, *, every: bool) -> list[Metric]:
+    """The usual metrics, or all that need no parameter of their own; of two classes the positive one's."""
     from metricfit import metrics
 
     found = []
-    for name in metrics.available():
+    for name in metrics.available() if every else _USUAL:
         try:
-            found.append(metrics.resolve(name, rows.labels, rows.task)[0])
-        except (ValueError, TypeError):
-            # A cost matrix and a mean over thresholds have no default.
-            continue
-    return found
-
-
-def _by_class(overall: list[Metric], rows: Decided, seed: int) -> dict[str, dict[str, Estimate]]:
-    """Of each metric that has one, the value of each class."""
-    from metricfit.assess import estimate_classes
-    from metricfit.metrics import ClassMetric
-
-    found: dict[str, dict[str, Estimate]] = {}
-    for metric in overall:
-        if isinstance(metric, ClassMetric) and not metric.judges_scores and metric.name not in found:
-            try:
-                values = estimate_classes(replace(metric, average="none", label=None), rows, seed=seed)
-            except (ValueError, TypeError, IndexError):
-                continue  # one that takes no average
-            found[metric.name] = dict(zip(map(str, rows.labels), values, strict=True))
+            found.append(opt.resolved(metrics.get(name), classifier))
+        except (TypeError, UsageError):
+            continue  # a cost matrix and a mean over thresholds have no default
     return found

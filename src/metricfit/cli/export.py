@@ -15,14 +15,12 @@ __all__ = ["command"]
 
 def command(
     model: opt.Model,
-    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="The only one so far.")] = "onnx",
+    output: Output,
+    format: Annotated[str, typer.Option(metavar="FORMAT", help="The only one so far.")] = "onnx",
     out: Annotated[
         Path | None, opt.option("The file to write.", "FILE", default="model.onnx in MODEL's parent")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
+    overwrite: opt.Overwrite = False,
 ) -> None:
     """Write a model for use without Python: preprocessing, network and decision rule as one ONNX graph.
 
@@ -31,7 +29,6 @@ def command(
 
     Example: metricfit export model --format onnx --out model.onnx
     """
-    output = Output(json, quiet)
     if format != "onnx":
         raise UsageError(f"--format: expected onnx, got {format!r}.")
     target = out or model.absolute().parent / f"{model.absolute().name}.onnx"
@@ -41,5 +38,5 @@ def command(
     from metricfit.store.onnx import to_onnx
 
     inputs = to_onnx(load(model), target)
-    output.table(f"ONNX model: {target}", ["input", "type"], [[name, kind] for name, kind in inputs.items()], left=2)
+    output.table(f"ONNX model: {target}", ["input", "type"], list(inputs.items()), left=2)
     output.result({"file": str(target), "inputs": inputs})

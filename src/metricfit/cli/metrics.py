@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from metricfit.cli import options as opt
 from metricfit.cli.output import Output, UsageError
 
@@ -13,12 +11,7 @@ __all__ = ["command"]
 
 
 def command(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A metric's name or alias.", show_default=False)
-    ] = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
+    output: Output, name: Annotated[str | None, opt.argument("NAME", "A metric's name or alias.")] = None
 ) -> None:
     """List the metrics, or show one: formula, range, parameters, reference.
 
@@ -28,7 +21,6 @@ def command(
     """
     from metricfit import metrics
 
-    output = Output(json, quiet)
     if name is None:
         found = [metrics.describe(n) for n in metrics.available()]
         rows = [[m["name"], m["summary"], _range(m), "higher" if m["greater_is_better"] else "lower"] for m in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,20 +12,35 @@ import typer
 from metricfit.cli.output import UsageError, wrong_use
 
 if TYPE_CHECKING:
+    from metricfit.classifier import MetricClassifier
     from metricfit.data import LabelledTable, Roles, TableFile
-    from metricfit.inputs import Task
     from metricfit.metrics import Metric
+    from metricfit.store import SavedModel
 
 __all__ = [
-    "Categorical", "Config", "Data", "Debug", "Encoding", "Group", "Ignore", "Json", "MaxEpochs", "MaxRows", "Missing",
-    "Model", "Positive", "Quiet", "Seed", "Separator", "Target", "TrueLabels", "Use", "Weight", "check_free",
-    "checked_metric", "columns_of", "explicit_metric", "option", "resolved", "roles_of", "seconds", "to_toml",
+    "Data", "Labels", "Model", "Overwrite", "Reading", "Seed", "Training", "argument", "check_free", "checked_metric",
+    "columns_of", "option", "resolved", "seconds", "switch", "to_toml",
 ]  # fmt: skip
 
-SPLITS, COLUMNS, RUN, _DATA, _OUTPUT = "Held-out data", "Columns", "The run", "Reading data", "Output"
+SPLITS, COLUMNS, RUN, _DATA = "Held-out data", "Columns", "The run", "Reading data"
 """Headings of the help."""
 
 _SWITCHES = ("config", "debug", "help")
+
+
+def option(help: str, metavar: str, panel: str | None = None, default: Any = False, **more: Any) -> Any:
+    """An option with a value; ``default`` is what the help shows as its default."""
+    return typer.Option(metavar=metavar, help=help, show_default=default, rich_help_panel=panel, **more)
+
+
+def switch(name: str, help: str, panel: str | None = None) -> Any:
+    """An option without a value."""
+    return typer.Option(name, help=help, rich_help_panel=panel)
+
+
+def argument(metavar: str, help: str, default: Any = False) -> Any:
+    """A word without an option's name; ``default`` is what the help shows as its default."""
+    return typer.Argument(metavar=metavar, help=help, show_default=default)
 
 
 def from_file(context: typer.Context, path: Path | None) -> Path | None:
@@ -34,22 +50,20 @@ def from_file(context: typer.Context, path: Path | None) -> Path | None:
     import tomllib
 
     try:
-        with path.open("rb") as file:
-            found = tomllib.load(file)
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise typer.BadParameter(f"{path}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{path}: not valid TOML: {error}.") from None
-    known = [p.name for p in context.command.params if p.name and p.name not in _SWITCHES]
+    known = {p.name: p for p in context.command.params if p.name and p.name not in _SWITCHES}
     values = {key.replace("-", "_"): value for key, value in found.items()}
-    for key in values:
+    for key, value in values.items():
         if key not in known:
-            from metricfit.data.errors import close_to
+            from metricfit.data.reader import close_to
 
             raise typer.BadParameter(f"{path}: this command has no option {key!r}; {close_to(key, known)}")
-    for parameter in context.command.params:
-        if getattr(parameter, "multiple", False) and isinstance(values.get(parameter.name or ""), str):
-            values[str(parameter.name)] = [values[str(parameter.name)]]
+        if getattr(known[key], "multiple", False) and isinstance(value, str):
+            values[key] = [value]
     context.default_map = {**(context.default_map or {}), **values}
     return path
 
@@ -67,13 +81,11 @@ def to_toml(options: dict[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, list):
-        return "[" + ", ".join(_value(v) for v in value) + "]"
-    if isinstance(value, str):
-        # JSON's escapes are TOML's; only DEL must be written out in TOML as well.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, bool | str | Path):
+        # JSON's words and escapes are TOML's; only DEL must be written out in TOML as well.
+        return json.dumps(value, default=str, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
 
 
@@ -97,8 +109,7 @@ def seconds(text: str | None) -> float | None:
     """
     if text is None:
         return None
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    unit = units.get(text[-1:].lower())
+    unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:].lower())
     try:
         value = float(text if unit is None else text[:-1]) * (unit or 1.0)
     except ValueError:
@@ -116,52 +127,21 @@ def checked_metric(spec: str) -> Metric:
         return metrics.get(spec)
 
 
-def resolved(metric: Metric, classes: list[Any], task: Task) -> tuple[Metric, bool]:
-    """The metric with its class or average written out, and whether there was something to choose."""
+def resolved(metric: Metric, classifier: MetricClassifier) -> Metric:
+    """The metric with its class or average written out; the positive class is the one that the model's metric names."""
     from metricfit import metrics
+    from metricfit.metrics.algebra import named_class
 
+    classes = tuple(classifier.classes_.tolist())
+    if named_class(classifier.metric_, classes) == 0 and len(classes) == 2:
+        classes = classes[::-1]
     with wrong_use():
-        found, chosen = metrics.resolve(metric, tuple(classes), task)
-    return found, bool(chosen)
-
-
-def explicit_metric(spec: Metric, table: LabelledTable, positive: str | None) -> Metric:
-    """The metric with its class or average written out; the table's choices say which was taken."""
-    from metricfit.choices import Choice
-    from metricfit.data.labelled import positive_class
-
-    classes = table.classes.tolist()
-    wanted = positive_class(table.task, classes, positive)
-    if wanted is not None:
-        classes = [label for label in classes if label != wanted] + [wanted]
-    metric, chosen = resolved(spec, classes, table.task)
-    if chosen and table.task == "binary":
-        reason = "as --positive says" if wanted is not None else "the second in sorted order"
-        text = f"metric {metric}: the positive class is {classes[1]!r}, {reason}"
-        table.choices.append(Choice("metric", text, ("positive",)))
-    elif chosen:
-        text = f"metric {metric}: the average over the {len(classes)} {'labels' if table.labels else 'classes'}"
-        table.choices.append(Choice("metric", text, ("metric",)))
-    elif wanted is not None:
-        text = f"--positive changes nothing: {metric} names its class, or treats all classes alike"
-        table.choices.append(Choice("metric", text))
-    return metric
-
-
-def roles_of(options: dict[str, Any], file: TableFile) -> Roles:
-    """Which column of the file is what, by the options of train and compare."""
-    from metricfit.data import Roles
-
-    several: dict[str, Any] = {
-        name: columns_of(options[name], file.columns) for name in ("target", "ignore", "use", "categorical")
-    }
-    single: dict[str, Any] = {name: options.get(name) for name in ("group", "time", "weight")}
-    return Roles(**several, **single, missing=options["missing"] or [])
+        return metrics.resolve(metric, classes, classifier.task_)[0]
 
 
 def check_free(out: Path, overwrite: bool) -> None:
     """Raise a usage error if no model folder may be written there."""
-    from metricfit.store import check_replaceable
+    from metricfit.store.folder import check_replaceable
 
     try:
         check_replaceable(out, overwrite=overwrite)
@@ -169,43 +149,93 @@ def check_free(out: Path, overwrite: bool) -> None:
         raise UsageError(f"--out: {str(error).removeprefix('folder: ')} (--overwrite replaces a model.)") from None
 
 
-def option(help: str, metavar: str, panel: str | None = None, default: Any = False, **more: Any) -> Any:
-    """An option with a value; ``default`` is what the help shows as its default."""
-    return typer.Option(metavar=metavar, help=help, show_default=default, rich_help_panel=panel, **more)
-
-
-Data = Annotated[
-    str, typer.Argument(metavar="DATA", help="A CSV, CSV.gz or Parquet file; - for standard input.", show_default=False)
-]
-Model = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A model folder that 'metricfit train' wrote.", show_default=False)
-]
-Target = Annotated[list[str], option("The column to predict, or several 0/1 columns, each a label of its own.", "COL…")]
-TrueLabels = Annotated[
-    list[str] | None, option("The column of true labels, or columns.", "COL…", default="as in training")
-]
-Group = Annotated[str | None, option("Never split rows with the same value, such as one patient's.", "COL", SPLITS)]
-Weight = Annotated[str | None, option("Weight of each row.", "COL", COLUMNS)]
-Ignore = Annotated[list[str] | None, option("Columns not to use.", "COL…", COLUMNS)]
-Use = Annotated[list[str] | None, option("Columns to use though they look like identifiers.", "COL…", COLUMNS)]
-Categorical = Annotated[list[str] | None, option("Columns of numbers that are only codes.", "COL…", COLUMNS)]
-Missing = Annotated[
-    list[str] | None, option("Further texts that mean 'missing', beside '', ?, NA, null.", "TEXT…", COLUMNS)
-]
-Positive = Annotated[str | None, option("The positive class of two.", "LABEL", COLUMNS, "second in order")]
-MaxRows = Annotated[int | None, option("Use at most this many rows, drawn at random.", "N", RUN, min=10)]
-MaxEpochs = Annotated[
-    int | None, option("Train the networks for at most this many epochs.", "N", RUN, "by recipe", min=1)
-]
-_CONFIG = "A TOML file with any of these options, such as the train.toml of a model folder; the command line wins."
-Config = Annotated[Path | None, option(_CONFIG, "FILE", RUN, is_eager=True, callback=from_file)]
+Data = Annotated[str, argument("DATA", "A CSV, JSON Lines, Parquet or Excel file; - for standard input.")]
+Model = Annotated[Path, argument("MODEL", "A model folder that 'metricfit train' wrote.")]
 Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of everything random.")]
-Separator = Annotated[str | None, option("Character between the fields of a CSV file.", "CHAR", _DATA, "detected")]
-Encoding = Annotated[str | None, option("Encoding of a CSV file, e.g. cp1252.", "NAME", _DATA, "detected")]
-Json = Annotated[
-    bool, typer.Option("--json", help="Write the result as JSON to standard output.", rich_help_panel=_OUTPUT)
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Write only the result and errors.", rich_help_panel=_OUTPUT)
-]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_OUTPUT)]
+Overwrite = Annotated[bool, switch("--overwrite", "Replace what is there.")]
+_CONFIG = "A TOML file with any of these options, such as the train.toml of a model folder; the command line wins."
+
+
+@dataclass(kw_only=True)
+class Reading:
+    """How a file is read. The fields of these classes are options of the commands that take them."""
+
+    separator: Annotated[str | None, option("Character between a CSV file's fields.", "CHAR", _DATA, "detected")] = None
+    encoding: Annotated[str | None, option("Encoding of a CSV file, e.g. cp1252.", "NAME", _DATA, "detected")] = None
+
+    def open(self, data: str) -> TableFile:
+        """The file, or standard input."""
+        from metricfit.data import open_table
+
+        return open_table(data, separator=self.separator, encoding=self.encoding)
+
+
+@dataclass(kw_only=True)
+class Labels(Reading):
+    """How labelled rows are read for a model that is there."""
+
+    target: Annotated[
+        list[str] | None, option("The column of true labels, or columns.", "COL…", default="as in training")
+    ] = None
+    weight: Annotated[str | None, option("Weight of each row.", "COL", COLUMNS)] = None
+
+    def rows(self, model: SavedModel, data: str | TableFile) -> LabelledTable:
+        """The labelled rows of a file, read as in training."""
+        file = self.open(data) if isinstance(data, str) else data
+        return model.labelled_rows(file, target=columns_of(self.target, file.columns), weight=self.weight)
+
+
+@dataclass(kw_only=True)
+class Training(Reading):
+    """Which rows and columns to train on, and for how long."""
+
+    target: Annotated[
+        list[str], option("The column to predict, or several 0/1 columns, each a label of its own.", "COL…")
+    ]
+    group: Annotated[
+        str | None, option("Never split rows with the same value, such as one patient's.", "COL", SPLITS)
+    ] = None
+    weight: Annotated[str | None, option("Weight of each row.", "COL", COLUMNS)] = None
+    ignore: Annotated[list[str] | None, option("Columns not to use.", "COL…", COLUMNS)] = None
+    use: Annotated[list[str] | None, option("Columns to use though they look like identifiers.", "COL…", COLUMNS)] = (
+        None
+    )
+    categorical: Annotated[list[str] | None, option("Columns of numbers that are only codes.", "COL…", COLUMNS)] = None
+    missing: Annotated[
+        list[str] | None, option("Further texts that mean 'missing', beside '', ?, NA, null.", "TEXT…", COLUMNS)
+    ] = None
+    positive: Annotated[str | None, option("The positive class of two.", "LABEL", COLUMNS, "second in order")] = None
+    max_rows: Annotated[int | None, option("Use at most this many rows, drawn at random.", "N", RUN, min=10)] = None
+    max_epochs: Annotated[
+        int | None, option("Train the networks for at most this many epochs.", "N", RUN, "by recipe", min=1)
+    ] = None
+    seed: Seed = 0
+    config: Annotated[Path | None, option(_CONFIG, "FILE", RUN, is_eager=True, callback=from_file)] = None
+
+    def roles(self, file: TableFile, time: str | None = None) -> Roles:
+        """Which column of the file is what."""
+        from metricfit.data import Roles
+
+        several = ("target", "ignore", "use", "categorical")
+        lists: dict[str, Any] = {name: columns_of(getattr(self, name), file.columns) for name in several}
+        return Roles(**lists, group=self.group, time=time, weight=self.weight, missing=self.missing or [])
+
+    def metric(self, spec: Metric, table: LabelledTable) -> Metric:
+        """The metric with its class or average written out; the table's choices say which was taken."""
+        from metricfit import metrics
+        from metricfit.choices import Choice
+        from metricfit.data.labelled import positive_class
+
+        classes = table.classes.tolist()
+        wanted = positive_class(table.task, classes, self.positive)
+        if wanted is not None:
+            classes = [label for label in classes if label != wanted] + [wanted]
+        with wrong_use():
+            metric, why = metrics.resolve(spec, tuple(classes), table.task)
+        if wanted is not None:
+            changed = f"metric {metric}: the positive class is {wanted!r}, as --positive says"
+            unchanged = f"--positive changes nothing: {metric} names its class, or treats all classes alike"
+            table.choices.append(Choice("metric", changed if why else unchanged))
+        elif why:
+            table.choices.append(Choice("metric", why, ("positive" if table.task == "binary" else "metric",)))
+        return metric

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from json import dumps
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 if TYPE_CHECKING:
     from metricfit.choices import Choice
@@ -19,18 +22,23 @@ _OPTIONS = {"folds": ("folds", "group", "time"), "unused": ("categorical", "igno
 """The options that change what a classifier chose, by topic."""
 
 
+@dataclass
 class Output:
-    """Where a command writes.
+    """Where a command writes; its fields are options of every command."""
 
-    Args:
-        as_json: Whether the result is one JSON document instead of tables.
-        quiet: Whether to write only the result and errors.
-    """
+    json: Annotated[
+        bool, typer.Option("--json", help="Write the result as JSON to standard output.", rich_help_panel="Output")
+    ] = False
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Write only the result and errors.", rich_help_panel="Output")
+    ] = False
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel="Output")
+    ] = False
 
-    def __init__(self, as_json: bool = False, quiet: bool = False) -> None:
+    def __post_init__(self) -> None:
         from rich.console import Console
 
-        self.as_json, self.quiet = as_json, quiet
         width = None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE
         # Column names and metrics hold brackets: they are text, never markup.
         self.out = Console(markup=False, highlight=False, emoji=False, width=width, soft_wrap=width is not None)
@@ -45,21 +53,23 @@ class Output:
         """Write something the user should know even when quiet."""
         self.log.print(f"Warning: {text}")
 
-    def choices(self, lines: Sequence[str]) -> None:
-        """Write what was decided without asking."""
+    def choices(self, choices: Iterable[Choice]) -> list[str]:
+        """Write what was decided without asking; returns the lines."""
+        lines = in_words(choices)
         if lines:
             self.note("Chosen without asking (the option in brackets changes it):")
         for line in lines:
             self.note(f"  • {line}")
+        return lines
 
     def line(self, text: str) -> None:
         """Write one line of the result."""
-        if not self.as_json:
+        if not self.json:
             self.out.print(text)
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, left: int = 1) -> None:
         """Write a table of the result; the first ``left`` columns are text."""
-        if self.as_json:
+        if self.json:
             return
         from rich import box
         from rich.table import Table
@@ -73,9 +83,9 @@ class Output:
         self.out.print(table, soft_wrap=False)
 
     def result(self, content: Any) -> None:
-        """Write the result as JSON, if that was asked for."""
-        if self.as_json:
-            sys.stdout.write(json.dumps(_plain(content), ensure_ascii=False, allow_nan=False) + "\n")
+        """Write the result as one JSON document, if that was asked for."""
+        if self.json:
+            sys.stdout.write(dumps(_plain(content), ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def in_words(choices: Iterable[Choice]) -> list[str]:

@@ -5,33 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from metricfit.cli import options as opt
-from metricfit.cli.output import Output, UsageError, in_words
+from metricfit.cli.output import Output, UsageError
 
 __all__ = ["command"]
 
 
 def command(
     model: opt.Model,
+    labels: opt.Labels,
+    output: Output,
     data: Annotated[
         str | None,
-        typer.Argument(
-            metavar="DATA",
-            help="Rows that the model was not trained on: CSV, CSV.gz or Parquet; - for standard input.",
-            show_default="the rows held out in training",
-        ),
+        opt.argument("DATA", "Rows that the model was not trained on: CSV, CSV.gz or Parquet; - for standard input.",
+                     "the rows held out in training"),
     ] = None,
     out: Annotated[Path | None, opt.option("Write the page here.", "FILE", default="MODEL/report.html")] = None,
-    target: opt.TrueLabels = None,
-    weight: opt.Weight = None,
-    separator: opt.Separator = None,
-    encoding: opt.Encoding = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
-) -> None:
+) -> None:  # fmt: skip
     """Write the report of a model: one HTML page with the measured metric, an explorer of decision rules, and curves.
 
     Without DATA it is drawn from the rows that were held out in training. With DATA it shows those rows: without
@@ -39,43 +29,39 @@ def command(
 
     Example: metricfit report model march.csv --out march.html
     """
-    from metricfit.assess.scores import codes_of, scores_of
-    from metricfit.data import open_table
+    from metricfit.assess.scores import scores_of
+    from metricfit.files import written_whole
     from metricfit.report import Unlabelled, render
-    from metricfit.report.content import NO_SCORES
+    from metricfit.report.page import NO_SCORES
     from metricfit.store import open_model
-    from metricfit.store.folder import written_whole
 
-    output = Output(json, quiet)
     place = out or model / "report.html"
     if place.is_dir():
         raise UsageError(f"--out: {place} is a folder; name the file to write.")
-    given = {"target": target, "weight": weight, "separator": separator, "encoding": encoding}
-    if data is None and (without := [name for name, value in given.items() if value is not None]):
+    if data is None and (without := [name for name, value in vars(labels).items() if value is not None]):
         raise UsageError(f"--{without[0]}: has no effect without DATA.")
     loaded = open_model(model)
     classifier = loaded.classifier
-    shown: dict[str, Any] = {"scores": None, "unlabelled": None}
+    shown: dict[str, Any] = {}
     notices: list[str] = []
     kept = classifier.held_out_
     if data is not None:
-        file = open_table(data, separator=separator, encoding=encoding)
+        file = labels.open(data)
         name = Path(data).name if data != "-" else "standard input"
-        missing = [] if target is not None else [column for column in loaded.target if column not in file.columns]
+        missing = [] if labels.target else [column for column in loaded.target if column not in file.columns]
         if missing:
-            if weight is not None:
+            if labels.weight is not None:
                 raise UsageError("--weight: has no effect on rows without labels.")
             notices.append(
                 f"{name} has no column {', '.join(map(repr, missing))}, so the true labels are not known: matrices, "
                 "curves and the explorer are left out, and the page shows only what the model says about these rows."
             )
             output.warn(notices[-1])
-            proba = loaded.probabilities(file)
-            kept = None
-            shown["unlabelled"] = Unlabelled(proba, codes_of(classifier.decision_rule_, proba), f"rows of {name}")
+            proba, kept = loaded.probabilities(file), None
+            shown["unlabelled"] = Unlabelled(proba, classifier.decision_rule_.decide(proba), f"rows of {name}")
         else:
-            table = loaded.labelled_rows(file, target=opt.columns_of(target, file.columns), weight=weight)
-            output.choices(in_words(table.choices))
+            table = labels.rows(loaded, file)
+            output.choices(table.choices)
             notices.append(
                 f"These are the rows of {name}. The cross-entropy baseline is not kept with the model, so there is "
                 "nothing to compare with here; the report of the held-out rows (without DATA) has the comparison."

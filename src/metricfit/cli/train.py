@@ -10,14 +10,14 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from metricfit.cli import options as opt
-from metricfit.cli.output import Interrupted, Output, UsageError, in_words, interval, number, wrong_use
+from metricfit.cli.output import Interrupted, Output, UsageError, interval, number, wrong_use
 
 if TYPE_CHECKING:
     from metricfit.choices import Choice
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_SWITCHES = ("resume", "overwrite", "config", "json", "quiet", "debug")
-_FREE_TO_CHANGE = {"time_limit"}
 _SETTINGS = "train.toml"
+_NOT_KEPT = ("training", "config", "resume", "overwrite", "output")
+_FREE_TO_CHANGE = ("time_limit",)
 
 
 def command(
     data: opt.Data,
-    target: opt.Target,
     metric: Annotated[
         str,
         opt.option(
@@ -43,8 +42,9 @@ def command(
         ),
     ],
     out: Annotated[Path, opt.option("The model folder to write.", "DIR")],
+    training: opt.Training,
+    output: Output,
     validation: Annotated[str | None, opt.option("Measure on this file's rows.", "FILE", opt.SPLITS)] = None,
-    group: opt.Group = None,
     time: Annotated[
         str | None,
         opt.option("Hold out the latest fifth of the rows, and validate on spans of time.", "COL", opt.SPLITS),
@@ -53,12 +53,6 @@ def command(
     baseline: Annotated[
         bool, typer.Option(help="Train the same network with cross-entropy for comparison.", rich_help_panel=opt.SPLITS)
     ] = True,
-    weight: opt.Weight = None,
-    ignore: opt.Ignore = None,
-    use: opt.Use = None,
-    categorical: opt.Categorical = None,
-    missing: opt.Missing = None,
-    positive: opt.Positive = None,
     task: Annotated[str, opt.option("auto, binary, multiclass or multilabel.", "TASK", opt.COLUMNS, True)] = "auto",
     recipe: Annotated[
         str, opt.option("default, east, log_loss, surrogate_fbeta or anyloss.", "NAME", opt.RUN, True)
@@ -76,22 +70,8 @@ def command(
     time_limit: Annotated[
         str | None, opt.option("Stop training after 90s, 15m or 2h and keep the best so far.", "TIME", opt.RUN)
     ] = None,
-    max_rows: opt.MaxRows = None,
-    max_epochs: opt.MaxEpochs = None,
-    seed: opt.Seed = 0,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was stopped.", rich_help_panel=opt.RUN)
-    ] = False,
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Replace the model folder, or a stopped run.", rich_help_panel=opt.RUN),
-    ] = False,
-    config: opt.Config = None,
-    separator: opt.Separator = None,
-    encoding: opt.Encoding = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
+    resume: Annotated[bool, opt.switch("--resume", "Go on with a run that was stopped.", opt.RUN)] = False,
+    overwrite: opt.Overwrite = False,
 ) -> None:  # fmt: skip
     """Train a classifier on the metric it is judged by.
 
@@ -103,130 +83,116 @@ def command(
 
     Example: metricfit train churn.csv --target churn --metric "f1[yes]" --out model
     """
-    options = {n: str(v) if isinstance(v, Path) else v for n, v in locals().items() if n not in _SWITCHES}
-    _train(options, resume=resume, overwrite=overwrite, as_json=json, quiet=quiet)
+    options = {"data": data, **vars(training), **locals()}
+    options = {name: value for name, value in options.items() if name not in _NOT_KEPT}
+    from metricfit.processes import is_first_process, join_processes, wait_for_all
 
-
-def _train(options: dict[str, Any], *, resume: bool, overwrite: bool, as_json: bool, quiet: bool) -> None:
-    """Train with the options; together, where torchrun started several processes."""
-    output = Output(as_json, quiet)
+    join_processes()  # where torchrun started several
+    first = is_first_process()
+    if not first:
+        output.json, output.quiet = False, True
+    spec, limit = opt.checked_metric(metric), opt.seconds(time_limit)
+    from metricfit import save
     from metricfit.assess import scores_of
     from metricfit.classifier import MetricClassifier
     from metricfit.data import BadDataError, describe_table
-    from metricfit.data.columns import formats_to_json
     from metricfit.models import names_of
-    from metricfit.training.processes import is_first_process, join_processes, wait_for_all
     from metricfit.training.recipes import Recipe
 
-    join_processes()
-    first = is_first_process()
-    if not first:
-        output.as_json, output.quiet = False, True
-    out = Path(options["out"])
-    spec, limit = opt.checked_metric(options["metric"]), opt.seconds(options["time_limit"])
-    shorter = {} if options["max_epochs"] is None else {"max_epochs": options["max_epochs"], "min_updates": 0}
-    recipe = Recipe(options["recipe"], step=options["step"], **shorter)
-    models = options["models"].split(",") if "," in options["models"] else options["models"]
+    bound = training.max_epochs
+    shorter: dict[str, Any] = {} if bound is None else {"max_epochs": bound, "min_updates": 0}
+    given: dict[str, Any] = shorter if step is None else {**shorter, "step": step}
+    how, names = Recipe(recipe, **given), models.split(",") if "," in models else models
     with wrong_use():
-        recipe.complete()
-        names_of(models)
+        how.complete()
+        names_of(names)
     opt.check_free(out, overwrite)
     checkpoint = out.absolute().parent / f"{out.name}.checkpoint"
     going_on = _check_checkpoint(checkpoint, options, resume=resume, overwrite=overwrite, output=output)
 
-    table, held, roles = _tables(options, output)
-    metric = opt.explicit_metric(spec, table, options["positive"])
-    groups, folds = table.fold_groups(options["folds"])
-    choices = in_words(table.choices)
-    output.choices(choices)
-    output.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {metric}.")
+    table, held, roles = _tables(data, validation, time, task, training, output)
+    judged = training.metric(spec, table)
+    groups, folds = table.fold_groups(folds)
+    choices = output.choices(table.choices)
+    output.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {judged}.")
 
-    compared = options["baseline"]
     # Measured on other rows, cross-entropy is a run of its own.
-    share = None if limit is None else limit / (2 if compared and held is not None else 1)
-    common: dict[str, Any] = {"cv": folds or "auto", "verbose": not output.quiet, "random_state": options["seed"]}
+    share = None if limit is None else limit / (2 if baseline and held is not None else 1)
+    common: dict[str, Any] = {
+        "cv": folds or "auto", "verbose": not output.quiet, "random_state": training.seed, "time_limit": share,
+    }  # fmt: skip
     classifier = MetricClassifier(
-        metric, models=models, recipe=recipe, baseline=compared and held is None, checkpoint_dir=checkpoint,
-        time_limit=share, **common,
-    )  # fmt: skip
+        judged, models=names, recipe=how, baseline=baseline and held is None, checkpoint_dir=checkpoint, **common
+    )
     usual = None
     wait_for_all()  # until every process has seen that no other run is in the way
     if not going_on and first:
-        _start_checkpoint(checkpoint, options)
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        checkpoint.mkdir(parents=True)
+        (checkpoint / _SETTINGS).write_text(opt.to_toml(options), encoding="utf-8")
     with _stoppable(checkpoint, first), _shown_warnings(output):
         try:
             classifier.fit(table.X, table.target, table.weight, groups)
-            if held is not None and compared:
+            if held is not None and baseline:
                 output.note("Training the same network with cross-entropy, for comparison.")
                 usual = MetricClassifier(
-                    metric, models="network", recipe=Recipe("log_loss", rule="tuned", **shorter), baseline=False,
-                    checkpoint_dir=checkpoint / "cross-entropy", time_limit=share, **common,
+                    judged, models="network", recipe=Recipe("log_loss", rule="tuned", **shorter), baseline=False,
+                    checkpoint_dir=checkpoint / "cross-entropy", **common,
                 ).fit(table.X, table.target, table.weight, groups)  # fmt: skip
         except ValueError as error:  # options were checked before; what is left is about the rows
             raise BadDataError(str(error)) from error
-    decided = in_words([*classifier.choices_, _kinds(classifier)])
-    output.choices(decided)
+    choices += output.choices([*classifier.choices_, _kinds(classifier)])
     if held is not None:
-        source = _source(options)
+        source = f"rows that are the latest by {time}; nothing was trained on them"
+        source = source if validation is None else f"rows of {Path(validation).name}"
         classifier.held_out_ = scores_of(classifier, held.X, held.y, held.weight, source=source, baseline=usual)
-    rows, verdict = _measured(classifier, measured=held is not None)
-    from metricfit import save
-
-    count = max((row["rows"] for row in rows), default=0)
-    notes: dict[str, Any] = {
-        "choices": [*choices, *decided],
-        "target": roles.target if table.labels else roles.target[0],
-        "input": {"formats": formats_to_json(table.formats), "missing": roles.missing},
-        "held_out": [] if held is None else rows,
-        "held_out_rows": count,
-        "data": describe_table(table.X),
-    }
     if not first:
         return
+    verdict = _judge(classifier, anew=held is not None)
+    report = classifier.validation_report_.dropna(subset=["value"]).drop(columns="gain")
+    rows: list[Any] = report.to_dict(orient="records")
+    count = max((row["rows"] for row in rows), default=0)
+    notes: dict[str, Any] = {
+        "choices": choices,
+        "target": roles.target if table.labels else roles.target[0],
+        "input": {"formats": {name: asdict(form) for name, form in table.formats.items()}, "missing": roles.missing},
+        "data": describe_table(table.X),
+    }
     save(classifier, out, overwrite=overwrite, notes=notes, files={_SETTINGS: opt.to_toml(options).encode()})
     shutil.rmtree(checkpoint, ignore_errors=True)
-    metric_text, page = str(classifier.metric_), out / "report.html"
     if rows:
-        noted = any(row["note"] for row in rows)
         cells = [[r["model"], number(r["value"]), interval(r["low"], r["high"]), r["note"]] for r in rows]
-        heads = ["model", "value", "95 % interval", ""]
-        wide = len(heads) if noted else len(heads) - 1
-        output.table(f"{metric_text} on {count:,} held-out rows", heads[:wide], [cell[:wide] for cell in cells])
+        wide = 4 if any(row["note"] for row in rows) else 3
+        heads = ["model", "value", "95 % interval", ""][:wide]
+        output.table(f"{classifier.metric_} on {count:,} held-out rows", heads, [cell[:wide] for cell in cells])
         if verdict:
             output.line(verdict)
     else:
         output.line("Nothing was held out, so there is no measured value: too few rows.")
-    output.line(f"Model:  {out}")
-    output.line(f"Report: {page}")
+    page = out / "report.html"
+    output.line(f"Model:  {out}\nReport: {page}")
     output.result({
-        "metric": metric_text, "classes": classifier.classes_.tolist(), "held_out_rows": count, "held_out": rows,
-        "choices": notes["choices"], "model": str(out), "report": str(page),
+        "metric": str(classifier.metric_), "classes": classifier.classes_.tolist(), "held_out_rows": count,
+        "held_out": rows, "choices": choices, "model": str(out), "report": str(page),
     })  # fmt: skip
 
 
-def _tables(options: dict[str, Any], output: Output) -> tuple[LabelledTable, LabelledTable | None, Roles]:
+def _tables(
+    data: str, validation: str | None, time: str | None, task: str, training: opt.Training, output: Output
+) -> tuple[LabelledTable, LabelledTable | None, Roles]:
     """The rows to train on, the rows to measure on if the options set some apart, and which column is what."""
-    from metricfit.data import open_table, read_labelled, read_labelled_like
+    from metricfit.data import read_labelled, read_labelled_like
 
-    reading = {"separator": options["separator"], "encoding": options["encoding"]}
-    file = open_table(options["data"], **reading)
-    roles = opt.roles_of(options, file)
-    table = read_labelled(
-        file, roles, max_rows=options["max_rows"], seed=options["seed"], task=options["task"], note=output.note
-    )
-    if options["validation"] is not None:
-        if table.time is not None:
+    file = training.open(data)
+    roles = training.roles(file, time)
+    table = read_labelled(file, roles, max_rows=training.max_rows, seed=training.seed, task=task, note=output.note)
+    if validation is not None:
+        if time is not None:
             raise UsageError("--time: has no effect with --validation; give one of them.")
-        held = read_labelled_like(open_table(options["validation"], **reading), roles, table.formats, table.classes)
+        held = read_labelled_like(training.open(validation), roles, table.formats, table.classes)
         table.choices += held.choices
         return table, held, roles
-    return (table, None, roles) if table.time is None else (*table.split_latest(), roles)
-
-
-def _source(options: dict[str, Any]) -> str:
-    if options["validation"] is not None:
-        return f"rows of {Path(options['validation']).name}"
-    return f"rows that are the latest by {options['time']}; nothing was trained on them"
+    return (table, None, roles) if time is None else (*table.split_latest(), roles)
 
 
 def _check_checkpoint(path: Path, options: dict[str, Any], *, resume: bool, overwrite: bool, output: Output) -> bool:
@@ -253,13 +219,6 @@ def _check_checkpoint(path: Path, options: dict[str, Any], *, resume: bool, over
     if resume:
         output.note("There is no stopped run to resume; starting from the beginning.")
     return False
-
-
-def _start_checkpoint(path: Path, options: dict[str, Any]) -> None:
-    if path.exists():
-        shutil.rmtree(path)
-    path.mkdir(parents=True)
-    (path / _SETTINGS).write_text(opt.to_toml(options), encoding="utf-8")
 
 
 @contextmanager
@@ -312,18 +271,16 @@ def _kinds(classifier: MetricClassifier) -> Choice:
     return Choice("columns", f"columns taken by what they hold: {shown}; the report lists each", ("categorical",))
 
 
-def _measured(classifier: MetricClassifier, *, measured: bool) -> tuple[list[dict[str, Any]], str]:
-    """What each model reaches on held-out rows, as rows of a table, and the verdict."""
+def _judge(classifier: MetricClassifier, *, anew: bool) -> str:
+    """The verdict on the held-out rows; ``anew`` where they are other rows than the fit's own, so its report is too."""
     from metricfit.assess import assess_held_out
+    from metricfit.assess.verdicts import validation_report
 
-    scores, report = classifier.held_out_, classifier.validation_report_
-    if scores is None:
-        return [], ""
-    model, verdicts = assess_held_out(classifier.metric_, scores, classifier.classes_.tolist())
-    verdict = verdicts[-1].sentence("--recipe log_loss, and 'metricfit tune'") if verdicts else ""
-    if not measured:
-        shown = report.dropna(subset=["value"])[["model", "value", "low", "high", "rows", "note"]]
-        return [{str(name): v for name, v in row.items()} for row in shown.to_dict(orient="records")], verdict
-    assessed = [*(v.rival for v in verdicts), replace(model, name="trained on the metric")]
-    rows = [{"model": a.name, **asdict(a.estimate), "rows": a.rows, "note": a.note} for a in assessed]
-    return rows, verdict
+    if classifier.held_out_ is None:
+        return ""
+    metric = classifier.metric_
+    model, verdicts = assess_held_out(metric, classifier.held_out_, classifier.classes_.tolist())
+    if anew:
+        found = {**{v.rival.name: v.rival for v in verdicts}, "trained on the metric": model}
+        classifier.validation_report_ = validation_report(metric, found)
+    return verdicts[-1].sentence("--recipe log_loss, and 'metricfit tune'") if verdicts else ""

@@ -6,10 +6,8 @@ from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from metricfit.cli import options as opt
-from metricfit.cli.output import Output, UsageError, in_words, interval, number, wrong_use
+from metricfit.cli.output import Output, UsageError, interval, number, wrong_use
 
 if TYPE_CHECKING:
     from metricfit.data import LabelledTable
@@ -22,10 +20,10 @@ __all__ = ["command"]
 
 def command(
     model: opt.Model,
+    labels: opt.Labels,
+    output: Output,
     data: Annotated[
-        str | None,
-        typer.Argument(metavar="DATA", help="Labelled rows, as CSV, CSV.gz or Parquet; - for standard input.",
-                       show_default=False),
+        str | None, opt.argument("DATA", "Labelled rows, as CSV, CSV.gz or Parquet; - for standard input.")
     ] = None,
     metric: Annotated[
         str | None,
@@ -41,15 +39,8 @@ def command(
     confidence: Annotated[
         float | None, opt.option("Meet the constraints on new data with this probability.", "P", min=0.0, max=1.0)
     ] = None,
-    target: opt.TrueLabels = None,
-    weight: opt.Weight = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model folder of --out.")] = False,
-    separator: opt.Separator = None,
-    encoding: opt.Encoding = None,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    debug: opt.Debug = False,
-) -> None:  # fmt: skip
+    overwrite: opt.Overwrite = False,
+) -> None:
     """Choose a new decision rule for another metric or constraint, without training again.
 
     Use rows that the model was not trained on. The network stays as it is; only the step from probabilities to
@@ -61,17 +52,14 @@ def command(
     """
     from metricfit import save
     from metricfit.choices import Choice
-    from metricfit.data import open_table
     from metricfit.store import open_model
-    from metricfit.training.explanation import rule_in_words
 
-    output = Output(json, quiet)
     if out is not None:
         opt.check_free(out, overwrite)
     result: dict[str, Any] = {}
     if rule is not None or threshold is not None:
-        for option, value in (("DATA", data), ("--metric", metric), ("--confidence", confidence), ("--target", target),
-                              ("--weight", weight)):  # fmt: skip
+        for option, value in (("DATA", data), ("--metric", metric), ("--confidence", confidence),
+                              ("--target", labels.target), ("--weight", labels.weight)):  # fmt: skip
             if value is not None:
                 raise UsageError(f"{option}: has no effect with a rule that is given.")
         loaded = open_model(model)
@@ -79,16 +67,12 @@ def command(
     elif data is None or metric is None:
         raise UsageError("give DATA and --metric to choose a rule, or the rule itself with --threshold or --rule.")
     else:
-        asked = opt.checked_metric(metric)
-        loaded = open_model(model)
-        file = open_table(data, separator=separator, encoding=encoding)
-        table = loaded.labelled_rows(file, target=opt.columns_of(target, file.columns), weight=weight)
-        result = _tune(loaded, table, asked, confidence, output)
+        asked, loaded = opt.checked_metric(metric), open_model(model)
+        result = _tune(loaded, labels.rows(loaded, data), asked, confidence, output)
     chosen = loaded.classifier.decision_rule_
     folder = save(loaded.classifier, out or model, overwrite=out is None or overwrite, notes=loaded.notes,
                   files=loaded.files)  # fmt: skip
-    output.line(f"Rule:  {rule_in_words(chosen)}")
-    output.line(f"Model: {folder}")
+    output.line(f"Rule:  {chosen.in_words()}\nModel: {folder}")
     output.result({**result, "rule": loads(chosen.to_json()), "model": str(folder)})
 
 
@@ -101,31 +85,25 @@ def _tune(
     from metricfit.decisions import best_rule
     from metricfit.metrics import Constrained
 
-    classifier = loaded.classifier
+    classifier, count = loaded.classifier, f"{len(table.y):,}"
     labels = tuple(classifier.classes_.tolist())
-    metric = opt.resolved(asked, list(labels), classifier.task_)[0]
+    metric = opt.resolved(asked, classifier)
     if metric.judges_scores:
         raise UsageError(f"--metric: {metric} judges the order of scores; no decision rule changes it.")
-    output.choices(in_words(table.choices))
+    output.choices(table.choices)
     before = scores_of(classifier, table.X, table.y, table.weight)
     best = best_rule(
         table.y, classifier.predict_raw_proba(table.X), metric, labels=labels, sample_weight=table.weight,
         confidence=confidence,
     )  # fmt: skip
-    how = f"the decision rule was tuned for {metric} on {len(table.y):,} rows"
-    loaded.change_rule(best.rule, Choice("rule", how), metric=metric)
-    shown = []
-    parts = [metric.objective, *(c.metric for c in metric.constraints)] if isinstance(metric, Constrained) else [metric]
-    for part in parts:
-        was, now = (
-            estimate(part, Decided(s.truth, s.decided, labels, s.proba, s.weight))
-            for s in (before, before.with_rule(best.rule))
-        )
-        shown.append((str(part), was, now))
-    cells = [[name, number(was.value), number(now.value), interval(now.low, now.high)] for name, was, now in shown]
-    output.table(
-        f"On the {len(table.y):,} rows it was chosen on", ["metric", "before", "after", "95 % interval"], cells
+    loaded.change_rule(
+        best.rule, Choice("rule", f"the decision rule was tuned for {metric} on {count} rows"), metric=metric
     )
+    both = [Decided(s.truth, s.decided, labels, s.proba, s.weight) for s in (before, before.with_rule(best.rule))]
+    parts = [metric.objective, *(c.metric for c in metric.constraints)] if isinstance(metric, Constrained) else [metric]
+    shown = [(str(part), estimate(part, both[0]), estimate(part, both[1])) for part in parts]
+    cells = [[name, number(was.value), number(now.value), interval(now.low, now.high)] for name, was, now in shown]
+    output.table(f"On the {count} rows it was chosen on", ["metric", "before", "after", "95 % interval"], cells)
     rows = [{"metric": name, "before": was.value, "after": now.value} for name, was, now in shown]
     return {"metric": str(metric), "rows": rows}
 

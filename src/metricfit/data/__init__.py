@@ -2,28 +2,13 @@
 
 from metricfit.data.columns import GAPS, ColumnFormat
 from metricfit.data.encoders import FittedColumn
-from metricfit.data.errors import BadArgumentError, BadDataError
-from metricfit.data.labelled import LabelledTable, Roles, describe_table, read_labelled, read_labelled_like
-from metricfit.data.memory import NotEnoughMemoryError
+from metricfit.data.labelled import LabelledTable, NotEnoughMemoryError, Roles, read_labelled, read_labelled_like
 from metricfit.data.preprocessing import TablePreprocessor
-from metricfit.data.reader import TableFile, open_table, read_table
+from metricfit.data.reader import BadArgumentError, BadDataError, TableFile, describe_table, open_table, read_table
 from metricfit.data.shards import Shards
 
 __all__ = [
-    "GAPS",
-    "BadArgumentError",
-    "BadDataError",
-    "ColumnFormat",
-    "FittedColumn",
-    "LabelledTable",
-    "NotEnoughMemoryError",
-    "Roles",
-    "Shards",
-    "TableFile",
-    "TablePreprocessor",
-    "describe_table",
-    "open_table",
-    "read_labelled",
-    "read_labelled_like",
-    "read_table",
-]
+    "GAPS", "BadArgumentError", "BadDataError", "ColumnFormat", "FittedColumn", "LabelledTable", "NotEnoughMemoryError",
+    "Roles", "Shards", "TableFile", "TablePreprocessor", "describe_table", "open_table", "read_labelled",
+    "read_labelled_like", "read_table",
+]  # fmt: skip

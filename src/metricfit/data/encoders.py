@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from metricfit.data.columns import Column, ColumnFormat, as_dates, as_keys, as_numbers
+from metricfit.data.columns import BadValueError, ColumnFormat, Keyed, read_column
 
 __all__ = [
     "CategoryEncoder", "DateEncoder", "FittedColumn", "Folds", "NumberEncoder", "NumericMode", "calendar_parts",
@@ -24,8 +24,6 @@ __all__ = [
 ]  # fmt: skip
 
 NumericMode = Literal["both", "standard", "quantile"]
-Keyed = tuple[NDArray[np.intp], NDArray[Any]]
-"""Categories: the place of each row's key, -1 for a gap, and the distinct keys."""
 
 STANDARD_LIMIT = 10.0
 SCORE_LIMIT = 3.0
@@ -242,15 +240,7 @@ class CategoryEncoder:
     target_names: list[str] = field(default_factory=list)
 
     @classmethod
-    def fit(
-        cls,
-        keyed: Keyed,
-        *,
-        max_one_hot: int,
-        min_frequency: int,
-        frequency: bool,
-        folds: Folds | None,
-    ) -> Self:
+    def fit(cls, keyed: Keyed, *, max_one_hot: int, min_frequency: int, frequency: bool, folds: Folds | None) -> Self:
         """Learn the features of a column: ``keyed`` are the place of each row's key, -1 for a gap, and the keys.
 
         At most ``max_one_hot`` levels, of at least ``min_frequency`` rows, have an indicator. ``frequency`` adds the
@@ -374,10 +364,10 @@ class FittedColumn:
 
     name: str
     format: ColumnFormat
-    gaps: int
-    levels: int | None
-    dropped: str
-    encoder: Any
+    gaps: int = 0
+    levels: int | None = None
+    dropped: str = ""
+    encoder: Any = field(default_factory=NumberEncoder)
 
     @property
     def kind(self) -> str:
@@ -394,13 +384,26 @@ class FittedColumn:
         """Names of the features made from it."""
         return tuple(f"{self.name}{suffix}" for suffix in self.encoder.suffixes)
 
-    def read(self, values: Column) -> Any:
-        """What its encoder takes: numbers, dates, or codes and keys of categories."""
-        if self.kind == "empty":
-            return np.full(len(values), np.nan)
-        if self.kind == "category":
-            return as_keys(values, self.name)
-        return (as_dates if self.kind == "date" else as_numbers)(values, self.name, self.format)
+    def read(self, values: Any) -> Any:
+        """What its encoder takes: numbers, dates, or codes and keys of categories.
+
+        Text that is no date is a gap, and so is text that is no number if the numbers were text in ``fit``.
+        """
+        try:
+            found = read_column(values, self.format, strict=not self.format.text and self.kind != "date")
+        except BadValueError as error:
+            held = "dates" if self.kind == "date" else "numbers"
+            raise ValueError(
+                f"X: column {self.name!r} held {held} in fit, now holds {error.value!r}; convert it, or leave the "
+                "value missing."
+            ) from None
+        except TypeError as error:
+            raise TypeError(f"X: column {self.name!r} holds values that are no categories: {error}.") from error
+        if not isinstance(found, tuple) and found.dtype.kind == "f" and np.isinf(found).any():
+            raise ValueError(
+                f"X: column {self.name!r} contains infinity; replace it by a number, or by NaN if the value is unknown."
+            )
+        return found
 
 
 _TYPES = {kind.__name__: kind for kind in (FittedColumn, ColumnFormat, NumberEncoder, DateEncoder, CategoryEncoder)}
@@ -411,18 +414,14 @@ def pack(columns: list[FittedColumn]) -> dict[str, Any]:
     arrays: dict[str, list[NDArray[Any]]] = {}
 
     def plain(value: Any) -> Any:
-        if isinstance(value, np.ndarray) and value.dtype == object:
+        if not isinstance(value, np.ndarray):
+            return {"type": type(value).__name__, **vars(value)}
+        if value.dtype == object:
             return {"text": value.tolist()}
-        if isinstance(value, np.ndarray):
-            arrays.setdefault(value.dtype.str, []).append(value.ravel())
-            return {"dtype": value.dtype.str, "shape": value.shape}
-        if isinstance(value, dict):
-            return {"parts": {key: plain(part) for key, part in value.items()}}
-        if is_dataclass(value):
-            return {"type": type(value).__name__} | {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-        return value
+        arrays.setdefault(value.dtype.str, []).append(value.ravel())
+        return {"dtype": value.dtype.str, "shape": value.shape}
 
-    text = json.dumps([plain(column) for column in columns])
+    text = json.dumps(columns, default=plain)
     return {"columns": text, "numbers": {dtype: np.concatenate(parts) for dtype, parts in arrays.items()}}
 
 
@@ -430,17 +429,16 @@ def unpack(packed: dict[str, Any]) -> list[FittedColumn]:
     """Columns from :func:`pack`."""
     numbers, starts = packed["numbers"], dict.fromkeys(packed["numbers"], 0)
 
-    def built(value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
+    def built(value: dict[str, Any]) -> Any:
         if "type" in value:
-            return _TYPES[value["type"]](**{key: built(part) for key, part in value.items() if key != "type"})
+            return _TYPES[value.pop("type")](**value)
+        if "text" in value:
+            return np.array(value["text"], dtype=object)
         if "dtype" in value:
             start, dtype = starts[value["dtype"]], value["dtype"]
             starts[dtype] = stop = start + math.prod(value["shape"])
             return numbers[dtype][start:stop].reshape(value["shape"])
-        if "text" in value:
-            return np.array(value["text"], dtype=object)
-        return {key: built(part) for key, part in value["parts"].items()}
+        return value.get("parts", value)  # earlier versions wrapped the parts of a date
 
-    return [built(column) for column in json.loads(packed["columns"])]
+    found: list[FittedColumn] = json.loads(packed["columns"], object_hook=built)
+    return found

@@ -1,37 +1,43 @@
-"""Tables to train on: which column is what, the rows that have a label, and splits that do not leak."""
+"""Tables to train on: which column is what, the memory they need, the rows with a label, splits that do not leak."""
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from metricfit.choices import Choice
-from metricfit.data.columns import (
-    GAPS,
-    LABEL_GAPS,
-    ColumnFormat,
-    identifier_reason,
-)
-from metricfit.data.errors import BadArgumentError, BadDataError, BadValueError, close_to
-from metricfit.data.memory import check_memory
-from metricfit.data.reader import Rows, TableFile
+from metricfit.data.columns import GAPS, LABEL_GAPS, ColumnFormat, identifier_reason
+from metricfit.data.preprocessing import TablePreprocessor
+from metricfit.data.reader import BadArgumentError, BadDataError, Rows, TableFile, close_to
 from metricfit.inputs import Task
-from metricfit.labels import plain_labels, repeated
+from metricfit.labels import as_label_array, repeated
 
 __all__ = [
-    "LabelledTable", "Roles", "describe_table", "matched_labels", "positive_class", "read_labelled",
-    "read_labelled_like",
+    "LabelledTable", "NotEnoughMemoryError", "Roles", "check_memory", "matched_labels", "positive_class",
+    "read_labelled", "read_labelled_like",
 ]  # fmt: skip
 
 _MANY_CLASSES = 100
-_INDICATORS = {"0": 0, "false": 0, "1": 1, "true": 1}
+_MANY_NUMBERS = 30
+_INDICATORS = {"0": 0, "false": 0, "no": 0, "1": 1, "true": 1, "yes": 1}
 _HELD_OUT_SHARE = 0.2
 _FOLDS = 5
+_PROGRAM = 7.2e8
+"""Bytes of the libraries and the network: what a training on 2,000 rows takes."""
+_SMALL = 2_000_000
+"""Fewer values than this need too little memory to be worth a look at the first rows."""
+_SAMPLE_ROWS = 4096
+_CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -259,10 +265,7 @@ def _special(rows: Rows, roles: Roles) -> tuple[Any, Any, Any]:
         how = rows.formats([roles.weight])[roles.weight]
         style = how.style if how.kind == "number" and how.style != "lenient" else ""
         weight = np.asarray(rows.read(roles.weight, ColumnFormat("number", style)), dtype=np.float64)
-        bad = ~(weight >= 0)
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            raise rows.bad(roles.weight, BadValueError(row, str(weight[row]), "a weight >= 0"))
+        rows.refuse(roles.weight, ~(weight >= 0), "a weight >= 0")
     return groups, time, weight
 
 
@@ -278,9 +281,7 @@ def _times(rows: Rows, name: str) -> NDArray[np.float64]:
         parsed = pd.to_datetime(values, errors="coerce", format=None if plain else "ISO8601", utc=True)
         times = np.array(parsed.astype("datetime64[us, UTC]").astype("int64"), dtype=np.float64)
         times[parsed.isna().to_numpy()] = np.nan
-    if np.isnan(times).any():
-        row = int(np.flatnonzero(np.isnan(times))[0])
-        raise rows.bad(name, BadValueError(row, str(rows.column(name)[row].as_py()), "a number or a date in every row"))
+    rows.refuse(name, np.isnan(times), "a number or a date in every row")
     return times
 
 
@@ -307,9 +308,8 @@ def read_classes(rows: Rows, name: str, task: str, choices: list[Choice]) -> tup
     if not present.any():
         raise BadDataError(f"{column} holds no label at all.")
     rows, y = keep_labelled(rows, present, f"without a label in {name!r}", choices), labels[present].to_numpy()
-    if y.dtype == object:
-        y = plain_labels(y, name)
-        y = np.array([str(v) for v in y], dtype=str) if y.dtype == object else y
+    y = as_label_array(y, name)
+    y = y.astype(str) if y.dtype == object else y
     found, counts = np.unique(y, return_counts=True)
     classes = found.tolist()
     if len(classes) < 2:
@@ -319,6 +319,10 @@ def read_classes(rows: Rows, name: str, task: str, choices: list[Choice]) -> tup
             f"{column} has {len(classes)} distinct values, such as {', '.join(map(repr, classes[:3]))}: a quantity or "
             "an identifier, no class. Choose another target, or group its values into classes."
         )
+    if y.dtype.kind in "iu" and len(classes) > _MANY_NUMBERS and task == "auto":
+        held = f"{name!r} holds {len(classes)} distinct numbers, {classes[0]} to {classes[-1]}"
+        advice = "group its values into classes, or say 'multiclass' to take each number as a class"
+        raise BadArgumentError("task", f"{held}: is it a quantity, for a regression? If not, {advice}.")
     kind = "binary" if len(classes) == 2 else "multiclass"
     if task == "multilabel":
         raise BadArgumentError("task", "multilabel needs several 0/1 columns as the target.")
@@ -368,7 +372,7 @@ def _shares(names: Sequence[Any], shares: NDArray[np.float64]) -> str:
 
 def indicators_of_rows(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """0/1 columns of the rows that have a value in each of them (present, columns), and which rows these are."""
-    expected = "0 or 1, as one of several target columns"
+    expected = "0 or 1, as one of several target columns (or false and true, no and yes)"
     columns = np.stack([_matched(rows, name, _INDICATORS, expected) for name in names], axis=1)
     present = np.asarray(~pd.isna(columns).any(axis=1))
     return columns[present].astype(np.int64), present
@@ -392,7 +396,7 @@ def _matched(rows: Rows, name: str, known: dict[str, Any], expected: str, exact:
         if label is None and not exact:
             label = known.get(_number_text(text), known.get(text.lower()))
         if label is None and text not in LABEL_GAPS:
-            raise rows.bad(name, BadValueError(int(np.flatnonzero(codes == code)[0]), text, expected))
+            rows.refuse(name, codes == code, expected)
         found.append(label)
     return np.array([*found, None], dtype=object)[codes]
 
@@ -426,25 +430,67 @@ def _number_text(text: str) -> str:
         return text
 
 
-def describe_table(table: pd.DataFrame) -> dict[str, Any]:
-    """Rows, and of each of the first 500 columns its gaps and a few words on its values: a note to keep with a model.
+class NotEnoughMemoryError(MemoryError):
+    """Training requires more memory than there is.
 
-    >>> describe_table(pd.DataFrame({"age": [20.0, 40.0, None], "plan": ["a", "b", "a"]}))["columns"]["plan"]
-    {'gaps': 0, 'values': '2 distinct; a 67 %, b 33 %'}
+    Attributes:
+        max_rows: How many rows would fit.
     """
-    shown = ((str(name), table[name]) for name in table.columns[:500])
-    columns = {name: {"gaps": int(column.isna().sum()), "values": _in_words(column.dropna())} for name, column in shown}
-    return {"rows": len(table), "columns": columns}
+
+    def __init__(self, message: str, max_rows: int) -> None:
+        super().__init__(message)
+        self.max_rows = max_rows
 
 
-def _in_words(known: pd.Series[Any]) -> str:
-    if not len(known):
-        return "nothing but gaps"
-    if known.dtype.kind in "iuf":
-        low, middle, high = np.quantile(known.to_numpy(dtype=np.float64), [0, 0.5, 1])
-        return f"{low:.4g} to {high:.4g}, median {middle:.4g}"
-    if known.dtype.kind == "M":
-        return f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
-    counts = known.astype(str).value_counts()
-    top = ", ".join(f"{str(name)[:40]} {100 * count / len(known):.0f} %" for name, count in counts[:3].items())
-    return f"{len(counts):,} distinct; {top}"
+def check_memory(
+    file: TableFile, columns: Sequence[str], rows: int, *, categorical: Sequence[str] = (), gaps: Sequence[str] = GAPS
+) -> str:
+    """The memory that training on the rows requires, in words; an error if that is more than there is.
+
+    ``categorical`` and ``gaps`` are as for :meth:`Rows.formats`.
+    """
+    if rows * len(columns) < _SMALL:
+        return ""
+    per_row = _bytes_per_row(file, columns, categorical, gaps)
+    needed = rows * per_row + _PROGRAM
+    free = free_memory()
+    shape = f"about {rows:,} rows × {len(columns)} columns"
+    if free is not None and needed > free:
+        fits = max(1000.0, (free - _PROGRAM) / per_row)
+        digit = 10 ** math.floor(math.log10(fits))
+        most = int(fits // digit * digit)
+        raise NotEnoughMemoryError(
+            f"{file.name}: {shape} need about {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free; train "
+            f"on a random part (max_rows={most}), or use a larger machine.",
+            most,
+        )
+    return f"{shape}; training needs about {needed / 1e9:.1f} GB of memory" if needed > 1e9 else ""
+
+
+def _bytes_per_row(file: TableFile, columns: Sequence[str], categorical: Sequence[str], gaps: Sequence[str]) -> float:
+    """The rows as the file has them, their values and features. The factors, for copies, are measured ones."""
+    first = next(file.batches(columns)).slice(0, _SAMPLE_ROWS)
+    sample = Rows(file, pa.Table.from_batches([first]), np.arange(first.num_rows))
+    X = sample.frame(sample.formats(columns, categorical=categorical, gaps=gaps), gaps)
+    features = TablePreprocessor(random_state=0).fit(X).transform(X[:1]).shape[1]
+    values = X.memory_usage(deep=True).sum() / len(X)
+    return float(1.1 * file.size / max(1, file.rows) + 1.9 * values + 1.15 * 4 * features)
+
+
+def free_memory() -> float | None:
+    """Bytes that can be had, within the limit of a container, or None if the system does not say."""
+    found = []
+    with suppress(OSError, ValueError, AttributeError):
+        found.append(float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) * 0.8)
+    with suppress(OSError, ValueError, KeyError, IndexError):
+        sizes = {line.split(":")[0]: line.split()[1] for line in Path("/proc/meminfo").read_text().splitlines()}
+        found = [float(sizes["MemAvailable"]) * 1024]
+    for limit, stat, name in (
+        ("memory.max", "memory.stat", "anon"),
+        ("memory/memory.limit_in_bytes", "memory/memory.stat", "total_rss"),
+    ):
+        with suppress(OSError, ValueError, KeyError):
+            used = dict(line.split() for line in (_CONTROL_GROUP / stat).read_text().splitlines())
+            # "max" stands for no limit, and is no number.
+            found.append(float((_CONTROL_GROUP / limit).read_text()) - float(used[name]))
+    return min(found, default=None)

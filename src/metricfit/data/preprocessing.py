@@ -18,31 +18,13 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from metricfit.choices import Choice
-from metricfit.data.columns import (
-    Column,
-    ColumnFormat,
-    Table,
-    as_dates,
-    as_keys,
-    as_numbers,
-    find_format,
-    identifier_reason,
-    is_frame,
-)
-from metricfit.data.encoders import (
-    CategoryEncoder,
-    DateEncoder,
-    FittedColumn,
-    Folds,
-    NumberEncoder,
-    NumericMode,
-    pack,
-    unpack,
-)
-from metricfit.data.errors import close_to
+from metricfit.data import encoders
+from metricfit.data.columns import ColumnFormat, Table, find_format, identifier_reason, is_frame
+from metricfit.data.encoders import FittedColumn, Folds, NumericMode
+from metricfit.data.reader import close_to
 
 __all__ = [
-    "TablePreprocessor", "UnusedColumnsWarning", "as_dense", "columns_in_words", "matches_names", "warn_of_unused",
+    "TablePreprocessor", "UnusedColumnsWarning", "as_dense", "column_choices", "matches_names",
 ]  # fmt: skip
 
 _FREE_TEXT = "an identifier or free text: hardly a value occurs twice"
@@ -162,7 +144,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         found: list[bool] = []
         for encoder in (column.encoder for column in self.columns_ if column.encoder.suffixes):
-            found += [isinstance(encoder, CategoryEncoder)] * (len(getattr(encoder, "parts", [0])) or 1)
+            found += [isinstance(encoder, encoders.CategoryEncoder)] * (len(getattr(encoder, "parts", [0])) or 1)
         return np.array(found, dtype=bool)
 
     def typed_frame(self, X: Any) -> pd.DataFrame:
@@ -219,38 +201,32 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return folds
 
     def _fit_column(
-        self, name: str, values: Column, category: bool, sample: NDArray[np.intp] | None, folds: Folds | None
+        self, name: str, values: Any, category: bool, sample: NDArray[np.intp] | None, folds: Folds | None
     ) -> FittedColumn:
         how = find_format(values)
         if category and how.kind != "empty":
             how = ColumnFormat("category", reason="named in categorical_features")
-        encoder: NumberEncoder | DateEncoder | CategoryEncoder = NumberEncoder()
-        gaps, levels, dropped = len(values), None, ""
+        column = FittedColumn(name, how)
+        found: Any = column.read(values)
+        gap = found[0] < 0 if how.kind == "category" else pd.isna(found)
+        column.gaps = int(gap.sum())
         details: dict[str, Any] = {"mode": self.numeric, "integer_levels": self.integer_levels}
+        if column.gaps == len(gap):
+            return FittedColumn(name, replace(how, kind="empty"), column.gaps, dropped="no value at all")
         if how.kind == "category":
-            codes, keys = as_keys(values, name)
-            gaps, levels = int((codes < 0).sum()), len(np.unique(codes[codes >= 0]))
-            many = levels > self.max_one_hot
+            column.levels = len(np.unique(found[0][~gap]))
+            many = column.levels > self.max_one_hot
             most = {"max_one_hot": self.max_one_hot, "min_frequency": self.min_frequency}
-            encoder = CategoryEncoder.fit((codes, keys), **most, frequency=many, folds=folds if many else None)
-            if not encoder.shown:
-                dropped = "constant" if levels < 2 else _FREE_TEXT
+            column.encoder = encoders.CategoryEncoder.fit(found, **most, frequency=many, folds=folds if many else None)
         elif how.kind == "date":
-            dates = as_dates(values, name, how)
-            gaps = int(np.isnat(dates).sum())
-            encoder = DateEncoder.fit(dates, sample, **details)
-            dropped = "" if encoder.parts else "constant"
-        elif how.kind != "empty":
-            numbers = as_numbers(values, name, how)
-            gaps = int(np.isnan(numbers).sum()) if numbers.dtype.kind == "f" else 0
-            if hasattr(self, "feature_names_in_") and (why := identifier_reason(numbers, name, written=how.text)):
-                dropped = f"an identifier: {why}"
-            else:
-                encoder = NumberEncoder.fit(numbers, sample, **details)
-                dropped = "" if encoder.scale else "constant"
-        if gaps == len(values):
-            how, encoder, dropped = replace(how, kind="empty"), NumberEncoder(), "no value at all"
-        return FittedColumn(name, how, gaps, levels, dropped, encoder)
+            column.encoder = encoders.DateEncoder.fit(found, sample, **details)
+        elif hasattr(self, "feature_names_in_") and (why := identifier_reason(found, name, written=how.text)):
+            column.dropped = f"an identifier: {why}"
+        else:
+            column.encoder = encoders.NumberEncoder.fit(found, sample, **details)
+        if not column.dropped and len(column.encoder.suffixes) == column.encoder.indicator:
+            column.dropped = _FREE_TEXT if (column.levels or 0) > 1 else "constant"
+        return column
 
     def _write(self, table: Table, positions: list[int], folds: Folds | None) -> NDArray[np.float32]:
         widths = [len(column.encoder.suffixes) for column in self.columns_]
@@ -291,10 +267,10 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        return state | {"columns_": pack(state["columns_"])} if "columns_" in state else state
+        return state | {"columns_": encoders.pack(state["columns_"])} if "columns_" in state else state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state | {"columns_": unpack(state["columns_"])} if "columns_" in state else state)
+        super().__setstate__(state | {"columns_": encoders.unpack(state["columns_"])} if "columns_" in state else state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -327,54 +303,37 @@ def _most_frequent(counts: NDArray[Any]) -> NDArray[np.intp]:
     return np.sort(np.argsort(-counts, kind="stable")[:_TARGET_CLASSES])
 
 
-def columns_in_words(preprocessor: Any) -> list[Choice]:
+class UnusedColumnsWarning(UserWarning):
+    """Columns were not used; the classifier's choices name them too."""
+
+
+def column_choices(preprocessor: Any, *, stacklevel: int = 2) -> list[Choice]:
     """What was decided about columns without asking; nothing for other preprocessors than the built-in one.
 
-    >>> for choice in columns_in_words(TablePreprocessor().fit([["1.5", 0], ["2.5", 0], ["3.5", 0]])):
+    Warns of text that was dropped, and of a table of which nothing is left.
+
+    >>> for choice in column_choices(TablePreprocessor().fit([["1.5", 0], ["2.5", 0], ["3.5", 0]])):
     ...     print(choice)
     column 'x0' written as text was read as numbers
     column 'x1' not used: constant
     """
     if not isinstance(preprocessor, TablePreprocessor):
         return []
-    read = [c.name for c in preprocessor.columns_ if c.format.text and c.format.kind == "number"]
-    found = [Choice("unused", text) for text in _unused_in_words(preprocessor.columns_)]
-    if read:
-        were = "was" if len(read) == 1 else "were"
-        found.insert(0, Choice("columns", f"{_named(read)} written as text {were} read as numbers"))
-    return found
-
-
-def _unused_in_words(columns: list[FittedColumn]) -> list[str]:
-    """The columns that were dropped, one line per reason."""
-    reasons = dict.fromkeys(c.dropped for c in columns if c.dropped)
-    return [f"{_named([c.name for c in columns if c.dropped == reason])} not used: {reason}" for reason in reasons]
-
-
-class UnusedColumnsWarning(UserWarning):
-    """Columns were not used; the classifier's choices name them too."""
-
-
-def warn_of_unused(preprocessor: Any, *, stacklevel: int = 2) -> None:
-    """Warn of text that the built-in preprocessor dropped, and of a table of which nothing is left."""
-    if not isinstance(preprocessor, TablePreprocessor):
-        return
-    columns = preprocessor.columns_
-    texts = [c.name for c in columns if c.dropped == _FREE_TEXT]
+    columns, advice = preprocessor.columns_, "turn the rest into numbers, dates or categories that repeat."
+    read = [c.name for c in columns if c.format.text and c.format.kind == "number"]
+    dropped: dict[str, list[str]] = {}
+    for column in columns:
+        dropped.setdefault(column.dropped, []).append(column.name)
+    unused = [f"{_named(names)} not used: {reason}" for reason, names in dropped.items() if reason]
     if not any(c.encoder.suffixes for c in columns):
-        message = (
-            "X: no column can be used, so every row will get the same probabilities "
-            f"({'; '.join(_unused_in_words(columns))}). Give columns that vary; turn text into numbers, dates or "
-            "categories that repeat."
-        )
-    elif texts:
-        message = (
-            f"X: {_named(texts)} not used: {_FREE_TEXT}. Leave out of X what says nothing; turn the rest into numbers, "
-            "dates or categories that repeat."
-        )
-    else:
-        return
-    warnings.warn(message, UnusedColumnsWarning, stacklevel=stacklevel + 1)
+        shown = f"X: no column can be used, so every row will get the same probabilities ({'; '.join(unused)})."
+        warnings.warn(f"{shown} Give columns that vary; {advice}", UnusedColumnsWarning, stacklevel=stacklevel + 1)
+    elif _FREE_TEXT in dropped:
+        shown = f"X: {_named(dropped[_FREE_TEXT])} not used: {_FREE_TEXT}. Leave out of X what says nothing; {advice}"
+        warnings.warn(shown, UnusedColumnsWarning, stacklevel=stacklevel + 1)
+    were = "was" if len(read) == 1 else "were"
+    found = [Choice("columns", f"{_named(read)} written as text {were} read as numbers")] if read else []
+    return found + [Choice("unused", text) for text in unused]
 
 
 def _named(names: list[str]) -> str:

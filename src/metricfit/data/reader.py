@@ -3,74 +3,98 @@
 from __future__ import annotations
 
 import atexit
+import bz2
+import codecs
 import csv
+import difflib
 import gzip
 import io
 import itertools
+import lzma
 import os
 import shutil
 import sys
 import tempfile
+import zipfile
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from metricfit.choices import Choice
-from metricfit.data.columns import GAPS, ColumnFormat, find_format, labels_of_column, read_column
-from metricfit.data.errors import BadArgumentError, BadDataError, BadValueError, close_to
+from metricfit.data.columns import GAPS, BadValueError, ColumnFormat, find_format, labels_of, read_column, refuse, typed
 from metricfit.labels import repeated
 
-__all__ = ["Rows", "TableFile", "open_table", "read_table"]
+__all__ = [
+    "BadArgumentError", "BadDataError", "Rows", "TableFile", "close_to", "describe_table", "open_table", "read_table",
+]  # fmt: skip
 
 _SAMPLE_BYTES = 1 << 18
 _BLOCK_BYTES = 1 << 22
 _BATCH_ROWS = 1 << 14
 _SEPARATORS = (",", ";", "\t", "|")
+_LONGEST_NAME = 1000
+_PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zX": lzma.open}
+_DAMAGED = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile)
+
+
+class BadDataError(ValueError):
+    """The data cannot be used; the message names the file, and the line and column where there is one."""
+
+
+class BadArgumentError(ValueError):
+    """An argument asks for something that the table does not have; ``problem`` says what to do."""
+
+    def __init__(self, argument: str, problem: str) -> None:
+        super().__init__(f"{argument}: {problem}")
+        self.argument, self.problem = argument, problem
+
+
+def close_to(name: str, known: Iterable[str]) -> str:
+    """The known names that resemble one, or the first of them, for the end of a message.
+
+    >>> close_to("chrun", ["churn", "age"])
+    "did you mean 'churn'?"
+    """
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    return f"there are {', '.join(map(repr, names[:20]))}{' and more' if len(names) > 20 else ''}."
 
 
 @dataclass
 class TableFile:
-    """A CSV or Parquet file.
+    """A file that holds a table: CSV, JSON Lines, Parquet or Excel."""
 
-    Attributes:
-        path: Where its bytes are; a temporary copy for standard input.
-        name: What to call it in messages.
-        kind: ``"csv"`` or ``"parquet"``.
-        columns: Names of the columns in the file's order.
-        separator: Between the fields of a CSV file.
-        encoding: Of a CSV file.
-        compressed: Whether a CSV file is gzipped.
-        groups: Row groups of a Parquet file.
-        rows: Number of rows: exact for Parquet, else estimated from the size and the first lines.
-        size: Bytes of the rows when they are not compressed, estimated likewise.
-        choices: What was found out about the file.
-    """
-
-    path: Path
-    name: str
-    kind: str
-    columns: list[str] = field(default_factory=list)
-    separator: str = ","
-    encoding: str = "utf-8"
-    compressed: bool = False
-    groups: int = 0
-    rows: int = 0
-    size: int = 0
+    path: Path  # where its bytes are; a temporary copy for standard input
+    name: str  # what to call it in messages
+    kind: Literal["csv", "parquet", "whole"]  # "whole": JSON Lines and Excel are read at once
+    columns: list[str] = field(default_factory=list)  # in the file's order
+    separator: str = ","  # between the fields of a CSV file
+    encoding: str = "utf-8"  # of a CSV file
+    groups: int = 0  # row groups of a Parquet file
+    rows: int = 0  # estimated from the size and the first lines for CSV, else exact
+    size: int = 0  # bytes of the rows when they are not compressed, estimated likewise
+    table: pa.Table | None = None  # all rows, if they were read at once
     choices: list[Choice] = field(default_factory=list)
 
     def batches(self, columns: Sequence[str] | None = None, group: int | None = None) -> Iterator[pa.RecordBatch]:
         """The rows (of a row group) in order, some ten thousand at a time; all fields of a CSV file are text."""
         wanted = list(self.columns if columns is None else columns)
-        found = self._parquet_batches(wanted, group) if self.kind == "parquet" else self._csv_batches(wanted)
-        for batch in found:
+        kinds = {"csv": self._csv_batches, "parquet": self._parquet_batches, "whole": self._whole_batches}
+        for batch in kinds[self.kind](wanted, group):
             for start in range(0, batch.num_rows, _BATCH_ROWS):
                 yield batch.slice(start, _BATCH_ROWS)
 
@@ -119,37 +143,44 @@ class TableFile:
 
     def check_columns(self, names: Iterable[str], argument: str) -> None:
         """Raise an error, with what is close, for a name that is no column."""
-        for name in self._lacks(names):
-            raise BadArgumentError(argument, f"{self.name} has no column {name!r}; {close_to(name, self.columns)}")
+        known = set(self.columns)
+        for name in names:
+            if name not in known:
+                raise BadArgumentError(argument, f"{self.name} has no column {name!r}; {close_to(name, self.columns)}")
 
     def check_model_columns(self, names: Iterable[str]) -> None:
         """Raise an error that names the columns of a model that the file does not have."""
-        if missing := self._lacks(names):
-            shown = ", ".join(repr(name) for name in missing[:10])
+        known = set(self.columns)
+        if missing := [repr(name) for name in names if name not in known]:
             raise BadDataError(
                 f"{self.name}: lacks {len(missing)} column{'s' if len(missing) > 1 else ''} that the model was trained "
-                f"on: {shown}{' and more' if len(missing) > 10 else ''}."
+                f"on: {', '.join(missing[:10])}{' and more' if len(missing) > 10 else ''}."
             )
-
-    def _lacks(self, names: Iterable[str]) -> list[str]:
-        known = set(self.columns)
-        return [name for name in names if name not in known]
 
     def line_of(self, record: int) -> int:
         """The line on which a data record (from 0) starts, header and quoted line breaks counted."""
-        if self.kind == "parquet":
+        if self.kind != "csv":
             return record + 1
         return next((line for line, _ in itertools.islice(self._records(), record + 1, None)), record + 2)
+
+    def _whole_batches(self, columns: list[str], group: int | None) -> list[pa.RecordBatch]:
+        return [] if self.table is None else self.table.select(columns).to_batches()
 
     def _parquet_batches(self, columns: list[str], group: int | None) -> Iterator[pa.RecordBatch]:
         try:
             with pq.ParquetFile(self.path) as file:
                 groups = None if group is None else [group]
                 yield from file.iter_batches(_BATCH_ROWS, groups, columns=columns, use_threads=False)
-        except pa.ArrowException as error:
+        except _DAMAGED as error:
             raise BadDataError(f"{self.name}: damaged Parquet file ({error}).") from error
 
-    def _csv_batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def _csv_batches(self, columns: list[str], group: int | None) -> Iterator[pa.RecordBatch]:
+        wrong: list[Any] = []
+
+        def stop(row: Any) -> str:
+            wrong.append(row)
+            return "error"
+
         read = pa_csv.ReadOptions(
             column_names=self.columns,
             skip_rows_after_names=1,
@@ -157,43 +188,37 @@ class TableFile:
             block_size=_BLOCK_BYTES,
             use_threads=False,  # threads read many blocks ahead: a third more memory for little time
         )
-        parse = pa_csv.ParseOptions(delimiter=self.separator, newlines_in_values=True)
+        parse = pa_csv.ParseOptions(delimiter=self.separator, newlines_in_values=True, invalid_row_handler=stop)
         text = dict.fromkeys(self.columns, pa.string())
         convert = pa_csv.ConvertOptions(column_types=text, strings_can_be_null=False, include_columns=columns)
         try:
-            with (
-                pa.input_stream(str(self.path), compression="gzip" if self.compressed else None) as stream,
-                pa_csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert) as reader,
-            ):
+            with _opened(self.path) as raw, pa_csv.open_csv(raw, read, parse, convert) as reader:
                 yield from reader
-        except (pa.ArrowException, UnicodeDecodeError, EOFError) as error:
-            if "Empty CSV" in str(error):
-                return
-            raise self._explained(error) from error
+        except (*_DAMAGED, UnicodeError) as error:
+            if "Empty CSV" not in str(error):
+                raise BadDataError(self._explained(error, *wrong)) from error
 
-    def _explained(self, error: Exception) -> BadDataError:
-        """What is wrong, with its line: found by reading the file once more, slowly."""
-        width = len(self.columns)
-        try:
-            for line, fields in self._records():
-                if len(fields) != width:
-                    return BadDataError(
-                        f"{self.name}, line {line}: expected {width} fields as in the header, found {len(fields)} "
-                        f"field{'s' if len(fields) != 1 else ''} (it differs after column "
-                        f"{self.columns[min(len(fields), width) - 1]!r}); correct the line, or quote a field that "
-                        f"holds the separator {self.separator!r}."
-                    )
-        except UnicodeDecodeError as wrong:
-            return BadDataError(
-                f"{self.name}: not {self.encoding} text at byte {wrong.start} of a block; name the encoding, for "
-                "instance encoding='cp1252'."
+    def _explained(self, error: Exception, row: Any = None) -> str:
+        """What is wrong with the file, and with the row at which its reading stopped."""
+        if row is not None:
+            last, found = self.columns[min(row.actual_columns, row.expected_columns) - 1], row.actual_columns
+            return (
+                f"{self.name}, line {self.line_of(row.number - 2)}: expected {row.expected_columns} fields as in the "
+                f"header, found {found} field{'s' if found != 1 else ''} (it differs after column {last!r}); correct "
+                f"the line, or quote a field that holds the separator {self.separator!r}."
             )
-        except (EOFError, OSError, csv.Error) as wrong:
-            return BadDataError(f"{self.name}: damaged, it cannot be read to its end ({wrong}).")
-        return BadDataError(f"{self.name}: cannot be read as CSV ({error}).")
+        try:
+            deque(self._records(), maxlen=0)
+        except UnicodeError as wrong:
+            return (
+                f"{self.name}: not {self.encoding} text ({wrong}); name the encoding, for instance encoding='cp1252'."
+            )
+        except (*_DAMAGED, csv.Error) as wrong:
+            error = wrong
+        return f"{self.name}: damaged, it cannot be read to its end ({error})."
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        with _opened(self.path, self.compressed) as raw, _text(raw, self.encoding, "strict") as text:
+        with _opened(self.path) as raw, _text(raw, self.encoding, "strict") as text:
             line = 1
             reader = csv.reader(text, delimiter=self.separator)
             for fields in reader:
@@ -224,7 +249,7 @@ class Rows:
         """What the columns hold; those named as categories are taken as such though they may hold numbers."""
         named = set(categorical)
         given = ColumnFormat("category", reason="named as a category")
-        return {name: given if name in named else find_format(self.column(name), gaps) for name in columns}
+        return {name: given if name in named else find_format(self._single(name), gaps) for name in columns}
 
     def frame(self, formats: dict[str, ColumnFormat], gaps: Sequence[str] = GAPS) -> pd.DataFrame:
         """Columns as values, read as the formats say."""
@@ -232,23 +257,43 @@ class Rows:
 
     def read(self, name: str, how: ColumnFormat, gaps: Sequence[str] = GAPS) -> Any:
         """One column as values; a bad one is named by file, line and column."""
-        try:
-            return read_column(self.column(name), how, gaps)
-        except BadValueError as error:
-            raise self.bad(name, error) from error
+        column = self._single(name)
+        with self._named(name):
+            values = read_column(column, how, gaps, strict=how.style != "lenient")
+            if how.kind == "number" and values.dtype.kind == "f":
+                refuse(np.isinf(values), column, "a finite number")
+            return typed(values, how)
 
     def labels(self, name: str, how: ColumnFormat | None = None) -> pd.Series[Any]:
-        """The labels in a column, see :func:`labels_of_column`; a bad one is named likewise."""
-        try:
-            return labels_of_column(self.column(name), how)
-        except BadValueError as error:
-            raise self.bad(name, error) from error
+        """The labels in a column, see :func:`labels_of`; a bad one is named likewise."""
+        with self._named(name):
+            return labels_of(self._single(name), how)
 
-    def bad(self, name: str, error: BadValueError) -> BadDataError:
-        """A bad value with its file, line and column."""
-        line = self.file.line_of(int(self.records[error.row]))
-        what = "row" if self.file.kind == "parquet" else "line"
-        return BadDataError(f"{self.file.name}, {what} {line}, column {name!r}: {error}.")
+    def _single(self, name: str) -> pa.ChunkedArray:
+        """A column with one value in each row; bytes are taken as text."""
+        values = self.column(name)
+        with suppress(pa.ArrowInvalid):
+            values = pc.cast(values, pa.string()) if pa.types.is_binary(values.type) else values
+        if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
+            raise BadDataError(
+                f"{self.file.name}, column {name!r}: expected one number, text or date in each row, got "
+                f"{str(values.type)[:60]}; ignore the column, or turn it into such columns first."
+            )
+        return values
+
+    def refuse(self, name: str, wrong: NDArray[np.bool_], expected: str) -> None:
+        """Raise an error that names file, line and column of the first value that is wrong, if there is one."""
+        with self._named(name):
+            refuse(wrong, self.column(name), expected)
+
+    @contextmanager
+    def _named(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except BadValueError as error:
+            line = self.file.line_of(int(self.records[error.row]))
+            what = "line" if self.file.kind == "csv" else "row"
+            raise BadDataError(f"{self.file.name}, {what} {line}, column {name!r}: {error}.") from error
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -266,13 +311,14 @@ def read_table(
     max_rows: int | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
-    r"""Read a CSV or Parquet file as ``metricfit train`` reads it.
+    r"""Read a file as ``metricfit train`` reads it.
 
     The columns are typed by their content: numbers (decimal commas and commas between thousands too), truth values,
     dates, and categories for all other text.
 
     Args:
-        path: A CSV, CSV.gz or Parquet file, whatever its name; ``-`` for standard input.
+        path: A CSV, JSON Lines, Parquet or Excel (first sheet) file, whatever its name, also packed by gzip, bzip2, xz
+            or as the only file of a zip archive; ``-`` for standard input.
         columns: Only these.
         categorical: Columns to take as categories though they may hold numbers.
         missing: Further texts that stand for a missing value, beside :data:`GAPS`.
@@ -302,42 +348,90 @@ def read_table(
     return rows.frame(rows.formats(rows.table.column_names, categorical=categorical, gaps=gaps), gaps)
 
 
+def describe_table(table: pd.DataFrame) -> dict[str, Any]:
+    """Rows, and of each of the first 500 columns its gaps and a few words on its values: a note to keep with a model.
+
+    >>> describe_table(pd.DataFrame({"age": [20.0, 40.0, None], "plan": ["a", "b", "a"]}))["columns"]["plan"]
+    {'gaps': 0, 'values': '2 distinct; a 67 %, b 33 %'}
+    """
+    shown = ((str(name), table[name]) for name in table.columns[:500])
+    columns = {name: {"gaps": int(column.isna().sum()), "values": _in_words(column.dropna())} for name, column in shown}
+    return {"rows": len(table), "columns": columns}
+
+
+def _in_words(known: pd.Series[Any]) -> str:
+    if not len(known):
+        return "nothing but gaps"
+    if known.dtype.kind in "iuf":
+        low, middle, high = np.quantile(known.to_numpy(dtype=np.float64), [0, 0.5, 1])
+        return f"{low:.4g} to {high:.4g}, median {middle:.4g}"
+    if known.dtype.kind == "M":
+        return f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
+    counts = known.astype(str).value_counts()
+    top = ", ".join(f"{str(name)[:40]} {100 * count / len(known):.0f} %" for name, count in counts[:3].items())
+    return f"{len(counts):,} distinct; {top}"
+
+
 def open_table(path: str | os.PathLike[str], *, separator: str | None = None, encoding: str | None = None) -> TableFile:
     """Look at a file: its kind, columns, separator and encoding; arguments as for :func:`read_table`."""
     name = "standard input" if path == "-" else os.fspath(path)
     file = Path(path) if path != "-" else _spooled(sys.stdin.buffer)
     if file.is_dir():
-        raise BadArgumentError("path", f"{name} is a folder, expected a CSV or Parquet file.")
+        raise BadArgumentError("path", f"{name} is a folder, expected a file that holds a table.")
     if not file.exists():
         raise BadArgumentError("path", f"{name}: no such file.")
     with file.open("rb") as start:
         magic = start.read(4)
     if not magic:
         raise BadDataError(f"{name}: the file is empty.")
-    if magic == b"PAR1":
-        return _open_parquet(file, name)
+    try:
+        if magic == b"PAR1":
+            return _open_parquet(file, name)
+        if magic == b"PK\3\4" and "xl/workbook.xml" in zipfile.ZipFile(file).namelist():
+            return _whole(file, name, _read_excel(file, name))
+        with _opened(file, name) as raw:
+            sample = raw.read(_SAMPLE_BYTES)
+        if sample.lstrip()[:1] == b"{":
+            with _opened(file) as raw:
+                return _whole(file, name, pa_json.read_json(raw))
+    except _DAMAGED as error:
+        kind = "Parquet file" if magic == b"PAR1" else "file, or no table"
+        raise BadDataError(f"{name}: damaged {kind} ({str(error).strip()[:200]}).") from error
     csv.field_size_limit(1 << 30)
-    return _open_csv(file, name, magic[:2] == b"\x1f\x8b", separator, encoding)
+    return _open_csv(file, name, sample, separator, encoding)
+
+
+def _whole(path: Path, name: str, table: pa.Table) -> TableFile:
+    columns = _checked_names(table.column_names, name)
+    return TableFile(
+        path, name, "whole", columns, rows=len(table), size=table.nbytes, table=table.rename_columns(columns)
+    )
+
+
+def _read_excel(path: Path, name: str) -> pa.Table:
+    """The first sheet; columns of several types become text."""
+    try:
+        sheet = pd.read_excel(path, keep_default_na=False, na_values=[""])
+    except ImportError:
+        raise BadDataError(
+            f"{name}: Excel files need openpyxl; install it with: pip install 'metricfit[excel]'"
+        ) from None
+    for column in sheet:
+        if pd.api.types.infer_dtype(sheet[column], skipna=True).startswith("mixed"):
+            sheet[column] = sheet[column].map(str, na_action="ignore")
+    return pa.Table.from_pandas(sheet.set_axis(sheet.columns.astype(str), axis=1), preserve_index=False)
 
 
 def _open_parquet(path: Path, name: str) -> TableFile:
-    try:
-        with pq.ParquetFile(path) as file:
-            columns, rows = list(file.schema_arrow.names), int(file.metadata.num_rows)
-            groups = int(file.metadata.num_row_groups)
-            size = sum(file.metadata.row_group(i).total_byte_size for i in range(groups))
-    except pa.ArrowException as error:
-        raise BadDataError(f"{name}: damaged Parquet file ({error}).") from error
+    with pq.ParquetFile(path) as file:
+        columns, rows = list(file.schema_arrow.names), int(file.metadata.num_rows)
+        groups = int(file.metadata.num_row_groups)
+        size = sum(file.metadata.row_group(i).total_byte_size for i in range(groups))
     return TableFile(path, name, "parquet", _checked_names(columns, name), groups=groups, rows=rows, size=size)
 
 
-def _open_csv(path: Path, name: str, compressed: bool, separator: str | None, encoding: str | None) -> TableFile:
-    try:
-        with _opened(path, compressed) as raw:
-            sample = raw.read(_SAMPLE_BYTES)
-    except (EOFError, OSError) as error:
-        raise BadDataError(f"{name}: damaged, it cannot be read ({error}).") from error
-    table = TableFile(path, name, "csv", compressed=compressed)
+def _open_csv(path: Path, name: str, sample: bytes, separator: str | None, encoding: str | None) -> TableFile:
+    table = TableFile(path, name, "csv")
     table.encoding = encoding or _find_encoding(sample, table.choices)
     try:
         with _text(io.BytesIO(sample), table.encoding, "replace") as text:
@@ -346,6 +440,8 @@ def _open_csv(path: Path, name: str, compressed: bool, separator: str | None, en
         raise BadArgumentError("encoding", f"{encoding!r} is no encoding; try utf-8, cp1252 or latin-1.") from None
     if "\0" in content[:1000]:
         raise BadDataError(f"{name}: neither text nor Parquet.")
+    if content.lstrip()[:1] == "[":
+        raise BadDataError(f"{name}: JSON that is one array; write one object per line (JSON Lines).")
     whole = len(sample) < _SAMPLE_BYTES
     table.separator = separator or _find_separator(content, whole, table.choices)
     if len(table.separator) != 1:
@@ -354,7 +450,9 @@ def _open_csv(path: Path, name: str, compressed: bool, separator: str | None, en
     if not records:
         raise BadDataError(f"{name}: holds no header.")
     table.columns = _checked_names(records[0], name)
-    table.size = path.stat().st_size * (4 if compressed else 1)
+    with path.open("rb") as raw:
+        packed = raw.read(4).startswith((*_PACKED, b"PK"))
+    table.size = path.stat().st_size * (4 if packed else 1)
     shown = max(1, len(records) - 1)
     table.rows = shown if whole else int(table.size / (len(sample) / shown))
     return table
@@ -369,8 +467,18 @@ def _spooled(stream: IO[bytes]) -> Path:
     return Path(name)
 
 
-def _opened(path: Path, compressed: bool) -> Any:
-    return gzip.open(path, "rb") if compressed else path.open("rb")
+def _opened(path: Path, name: str = "") -> Any:
+    """The bytes of a file, unpacked."""
+    with path.open("rb") as start:
+        magic = start.read(4)
+    if magic == b"PK\3\4":
+        archive = zipfile.ZipFile(path)
+        members = [one for one in archive.infolist() if not one.is_dir()]
+        if len(members) != 1:
+            raise BadDataError(f"{name}: a zip archive of {len(members)} files, expected one; unpack it, and name one.")
+        return archive.open(members[0])
+    packed = next((unpack for mark, unpack in _PACKED.items() if magic.startswith(mark)), None)
+    return path.open("rb") if packed is None else packed(path, "rb")
 
 
 def _text(raw: Any, encoding: str, errors: str) -> io.TextIOWrapper:
@@ -383,12 +491,10 @@ def _find_encoding(sample: bytes, choices: list[Choice]) -> str:
         choices.append(Choice("file", "encoding utf-16: the file starts with its mark", ("encoding",)))
         return "utf-16"
     try:
-        sample.decode()
+        codecs.getincrementaldecoder("utf-8")().decode(sample)  # which may end in the middle of a character
     except UnicodeDecodeError as error:
-        # The sample may end in the middle of a character.
-        if error.start < len(sample) - 4:
-            choices.append(Choice("file", f"encoding cp1252: byte {error.start} is not UTF-8", ("encoding",)))
-            return "cp1252"
+        choices.append(Choice("file", f"encoding cp1252: byte {error.start} is not UTF-8", ("encoding",)))
+        return "cp1252"
     return "utf-8"
 
 
@@ -419,6 +525,10 @@ def _sample_records(content: str, separator: str, whole: bool) -> list[list[str]
 
 def _checked_names(names: list[str], file: str) -> list[str]:
     cleaned = [name.strip() or f"column_{i}" for i, name in enumerate(names, start=1)]
+    if longest := next((name for name in cleaned if len(name) > _LONGEST_NAME), ""):
+        raise BadDataError(
+            f"{file}, line 1: a column name of {len(longest):,} characters ({longest[:40]!r}…); is it a header?"
+        )
     if twice := repeated(cleaned):
         raise BadDataError(f"{file}, line 1: the header has the column {twice[0]!r} twice; rename one of them.")
     return cleaned

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from metricfit.data.columns import LABEL_GAPS, ColumnFormat, find_format
-from metricfit.data.reader import Rows, TableFile, open_table
+from metricfit.data.reader import Rows, open_table
 
 __all__ = ["OPEN_PIECES", "ROWS_AT_ONCE", "Chunk", "Shards", "share_of_rows"]
 
@@ -112,18 +112,10 @@ class Shards:
             )
         return dict(sorted(counts.items()))
 
-    def _read(self, piece: int, columns: list[str], target: str | None, rows: int) -> Iterator[Chunk]:
-        start = 0
-        for frame in self._frames(*self.pieces[piece], columns, target):
-            for first in range(0, len(frame), rows):
-                part = frame[first : first + rows]
-                yield Chunk(piece, start, part)
-                start += len(part)
-
-    def _frames(
-        self, file: TableFile, group: int | None, columns: list[str], target: str | None
-    ) -> Iterator[pd.DataFrame]:
+    def _read(self, piece: int, columns: list[str], target: str | None, most: int) -> Iterator[Chunk]:
+        file, group = self.pieces[piece]
         formats = {name: self._formats[name] for name in columns if name != target}
+        start = 0
         for frame, rows in file.frames(formats, columns, group=group):
             texts = frame.select_dtypes("category").columns  # pieces need not have the same categories
             frame = frame.astype(dict.fromkeys(texts, object))
@@ -132,7 +124,10 @@ class Shards:
                     first = self._first_rows([target]).column(target)
                     self._label_formats[target] = find_format(first, LABEL_GAPS)
                 frame[target] = rows.labels(target, self._label_formats[target])
-            yield frame[columns]
+            frame = frame[columns]
+            for row in range(0, len(frame), most):
+                yield Chunk(piece, start + row, frame[row : row + most])
+            start += len(frame)
 
 
 def share_of_rows(chunk: Chunk, share: float, seed: int) -> NDArray[np.bool_]:
@@ -140,12 +135,8 @@ def share_of_rows(chunk: Chunk, share: float, seed: int) -> NDArray[np.bool_]:
     place = (np.uint64(chunk.piece) << np.uint64(40)) + np.arange(
         chunk.start, chunk.start + len(chunk.rows), dtype=np.uint64
     )
-    with np.errstate(over="ignore"):  # splitmix64, whose products wrap around
-        x = place * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        x ^= x >> np.uint64(31)
-    chosen: NDArray[np.bool_] = (x >> np.uint64(11)) < np.uint64(share * 2**53)
+    mixed = pd.util.hash_array(place * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed))
+    chosen: NDArray[np.bool_] = (mixed >> np.uint64(11)) < np.uint64(share * 2**53)
     return chosen
 
 

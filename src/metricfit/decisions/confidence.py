@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.problem import Goal, InfeasibleError
+from metricfit.decisions.problem import Goal, InfeasibleError, Samples
 from metricfit.metrics import Constraint
 from metricfit.metrics.base import ClassMetric
 
 if TYPE_CHECKING:
     from metricfit.decisions.threshold import Sweep
 
-__all__ = ["CutTest", "certified_rule", "certify_cuts", "check_confidence", "halves", "lower_bound", "promised"]
+__all__ = ["certified", "certify_cuts", "check_confidence", "lower_bound", "promised"]
 
 _GRID_RATIO = 1.5
 _MARGINS = tuple(np.arange(4.0, -0.01, -0.5))  # standard errors of safety, from cautious to bold
@@ -89,7 +89,7 @@ def promised(constraint: Constraint, cm: ConfusionMatrix, alpha: float) -> tuple
 
 
 @dataclass(frozen=True)
-class CutTest:
+class _CutTest:
     """One constraint's test at every cut-off; the share is turned so that it must be *large*."""
 
     constraint: Constraint
@@ -132,8 +132,8 @@ class CutTest:
 
 def certify_cuts(
     sweep: Sweep, constraints: Sequence[Constraint], alpha: float
-) -> tuple[NDArray[np.bool_], list[CutTest]]:
-    """The cut-offs at which all constraints hold on new data, each at its part of ``alpha``, and their tests.
+) -> tuple[NDArray[np.bool_], Callable[[int], list[float]]]:
+    """The cut-offs at which all constraints hold on new data, each at its part of ``alpha``, and the promises at one.
 
     Raises:
         InfeasibleError: If there is none, with the best values that can be promised.
@@ -143,10 +143,10 @@ def certify_cuts(
     allowed = np.logical_and.reduce(masks)
     if not allowed.any():
         raise _infeasible(tests, masks, 1 - alpha)
-    return allowed, tests
+    return allowed, lambda index: [test.promise(index) for test in tests]
 
 
-def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float) -> CutTest:
+def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float) -> _CutTest:
     kind, index = _share(constraint, sweep.matrix(sweep.counts(0, 1)))
     fn, tn = sweep.tp[-1] - sweep.tp, sweep.fp[-1] - sweep.fp
     counts = (sweep.tp, sweep.fp, fn, tn) if index == 1 else (tn, fn, sweep.fp, sweep.tp)
@@ -165,7 +165,7 @@ def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float) -> CutTest:
         alpha /= max(len(tested), 1)
     if constraint.operator == "<=":
         successes = trials - successes
-    return CutTest(constraint, successes, trials, tested, alpha)
+    return _CutTest(constraint, successes, trials, tested, alpha)
 
 
 def _grid(called: Array, bound: float, alpha: float, from_top: bool) -> NDArray[np.intp]:
@@ -195,7 +195,7 @@ def _share(constraint: Constraint, cm: ConfusionMatrix) -> tuple[str, int]:
     raise ValueError(f"confidence: a promise is about one class, got {constraint}; write {metric.name}[class].")
 
 
-def _infeasible(tests: Sequence[CutTest], masks: Sequence[NDArray[np.bool_]], confidence: float) -> InfeasibleError:
+def _infeasible(tests: Sequence[_CutTest], masks: Sequence[NDArray[np.bool_]], confidence: float) -> InfeasibleError:
     reachable, parts = {}, []
     for place, test in enumerate(tests):
         every = np.ones_like(masks[0])
@@ -227,54 +227,57 @@ def _not_promised(what: str, confidence: float, parts: list[str], reachable: dic
     )
 
 
-def certified_rule(
+def certified(
     goal: Goal,
-    samples: tuple[Indices, Indices],
-    alpha: float,
-    propose: Callable[[Goal, Indices], Rule],
-    confusion: Callable[[Rule, Indices], ConfusionMatrix],
-) -> tuple[Rule, tuple[float, ...]]:
-    """Learn then Test: rules proposed on one half, tested in order on the other until the first failure.
+    samples: Samples,
+    confidence: float | None,
+    rng: np.random.Generator,
+    propose: Callable[[Goal, Samples], Rule],
+    confusion: Callable[[Samples, Rule], ConfusionMatrix],
+) -> tuple[Rule, tuple[float | None, ...]]:
+    """The best rule and what it promises of each constraint; without a confidence just the best rule.
 
-    The rules do not depend on the testing half and are tested from cautious to bold, so the last one that passes
-    keeps *all* constraints with probability ``1 - alpha``, with no correction for the number of tests.
+    Learn then Test: rules are proposed on one half and tested in order on the other until the first failure. They do
+    not depend on the testing half and are tested from cautious to bold, so the last one that passes keeps *all*
+    constraints with the probability asked for, with no correction for the number of tests.
 
     Args:
         goal: Objective and constraints.
-        samples: Those that propose, those that test.
-        alpha: The error probability.
+        samples: What the rule is chosen on.
+        confidence: The probability, or None.
+        rng: Deals the halves.
         propose: The best rule for a goal on some samples.
         confusion: The confusion matrix of a rule on some samples.
-
-    Returns:
-        The rule and, for each constraint, what can be promised.
     """
-    proposing, testing = samples
-    certified: tuple[Rule, tuple[float, ...]] | None = None
-    first: tuple[float, ...] | None = None
+    if confidence is None:
+        return propose(goal, samples), (None,) * len(goal.constraints)
+    alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
+    proposing, testing = (samples.take(rows) for rows in _halves(samples.target, rng))
+    found: tuple[Rule, tuple[float, ...]] | None = None
+    first: tuple[float, ...] = ()
     for margin in _MARGINS:
         try:
-            rule = propose(_tightened(goal, margin, len(proposing)), proposing)
+            rule = propose(_tightened(goal, margin, len(proposing.target)), proposing)
         except InfeasibleError:
-            if margin == 0 and first is None:
+            if margin == 0 and not first:
                 raise
             continue
-        cm = confusion(rule, testing)
-        results = [promised(c, cm, alpha) for c in goal.constraints]
+        results = [promised(c, confusion(testing, rule), alpha) for c in goal.constraints]
         promises = tuple(value for value, _ in results)
         first = first or promises
         if not all(passed for _, passed in results):
             break
-        certified = (rule, promises)
-    if certified is None:
-        best = list(zip(goal.constraints, first or (), strict=False))
-        parts = [_best_promise(c, value) for c, value in best]
-        raise _not_promised("rule", 1 - alpha, parts, {str(c): value for c, value in best})
-    return certified
+        found = (rule, promises)
+    if found is None:
+        best = dict(zip(goal.constraints, first, strict=False))
+        parts = [_best_promise(c, value) for c, value in best.items()]
+        raise _not_promised("rule", confidence, parts, {str(c): value for c, value in best.items()})
+    return found
 
 
-def halves(strata: NDArray[Any], rng: np.random.Generator) -> tuple[Indices, Indices]:
-    """Two random halves in which every stratum (n,) is split evenly."""
+def _halves(target: NDArray[Any], rng: np.random.Generator) -> tuple[Indices, Indices]:
+    """Two random halves in which every class is split evenly."""
+    strata = target if target.ndim == 1 else np.zeros(len(target))
     shuffled = rng.permutation(len(strata))
     in_strata = shuffled[np.argsort(strata[shuffled], kind="stable")]
     return np.sort(in_strata[0::2]), np.sort(in_strata[1::2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -18,16 +18,14 @@ from metricfit.labels import as_label_array, checked_weights, class_labels, enco
 from metricfit.metrics import Constrained, Constraint, Metric, MetricLike
 
 __all__ = [
-    "REGULARISATION", "ConstraintLike", "Goal", "InfeasibleError", "Samples", "UntunableError", "binary_samples",
-    "check_decides", "check_probabilities", "class_samples", "computed", "goal_of", "label_samples", "plain_array",
-    "score_array", "values_of",
+    "ConstraintLike", "Goal", "InfeasibleError", "Samples", "UntunableError", "binary_samples",
+    "check_decides", "check_probabilities", "class_samples", "computed", "goal_of", "label_samples",
+    "plain_array", "score_array", "values_of",
 ]  # fmt: skip
-
-REGULARISATION = 0.25
-"""Of class offsets. Chosen by measurement, see benchmarks/decisions/over_tuning.md."""
 
 ConstraintLike = Constraint | str
 Labels = Sequence[Hashable] | None
+Weights = ArrayLike | None
 
 
 class UntunableError(ValueError):
@@ -57,14 +55,9 @@ class Samples:
 
 
 def binary_samples(
-    y_true: ArrayLike,
-    score: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    *,
-    labels: Labels = None,
-    pos_label: Hashable | None = None,
+    y_true: ArrayLike, score: ArrayLike, sample_weight: Weights = None, labels: Labels = None, pos_label: Any = None
 ) -> Samples:
-    """Two classes and one score a sample; the second class (or ``pos_label``) is the positive one."""
+    """Two classes and one score per sample; the second class (or ``pos_label``) is the positive one."""
     true, scores = as_label_array(y_true, "y_true"), score_array(score, "score")
     if true.ndim != 1 or scores.ndim != 1:
         wrong, shape = ("score", scores.shape) if scores.ndim != 1 else ("y_true", true.shape)
@@ -74,30 +67,23 @@ def binary_samples(
         )
     _check_length(scores, true, "score")
     classes = class_labels(true, labels=labels)
-    if len(classes) == 1:
-        raise UntunableError(f"y_true: only the class {classes[0]!r} occurs; a cut-off needs samples of both classes.")
-    if len(classes) != 2:
+    if len(classes) > 2:
         raise ValueError(f"y_true: expected two classes, got {len(classes)}; use best_offsets for several classes.")
     if pos_label is not None:
         if pos_label not in classes:
             raise ValueError(f"pos_label: expected one of the classes {list(classes)}, got {pos_label!r}.")
         classes = (*(c for c in classes if c != pos_label), pos_label)
-    positive = encode_labels(true, classes, "y_true") == 1
+    codes = encode_labels(true, classes, "y_true")
     weight = checked_weights(sample_weight, len(true))
-    counted = positive if weight is None else positive[weight > 0]
-    if counted.all() or not counted.any():
-        only = classes[int(counted.all())]
-        raise UntunableError(f"y_true: only the class {only!r} occurs (with a weight); a cut-off needs both classes.")
+    _check_several(codes, weight, classes, "(with a weight); a cut-off needs both classes")
     if scores.min() == scores.max():
         raise UntunableError(
             f"score: all scores are {scores[0]:g}; no cut-off can separate the classes. Is the model fitted?"
         )
-    return Samples(positive, scores, weight, classes)
+    return Samples(codes == 1, scores, weight, classes)
 
 
-def class_samples(
-    y_true: ArrayLike, proba: ArrayLike, sample_weight: ArrayLike | None = None, *, labels: Labels = None
-) -> Samples:
+def class_samples(y_true: ArrayLike, proba: ArrayLike, sample_weight: Weights = None, labels: Labels = None) -> Samples:
     """Several classes and one probability each; columns are in the order of ``labels`` (sorted if not given)."""
     true, scores = as_label_array(y_true, "y_true"), score_array(proba, "proba")
     if true.ndim != 1 or scores.ndim != 2:
@@ -113,19 +99,14 @@ def class_samples(
         )
     target = encode_labels(true, classes, "y_true")
     weight = checked_weights(sample_weight, len(true))
-    if len(np.unique(target if weight is None else target[weight > 0])) < 2:
-        raise UntunableError(
-            f"y_true: only the class {classes[target[0]]!r} occurs; a decision rule needs at least two."
-        )
+    _check_several(target, weight, classes, "(with a weight); a decision rule needs at least two")
     check_probabilities(scores, "proba")
     if (scores == scores[0]).all():
         raise UntunableError("proba: all rows are the same; no rule can separate the classes. Is the model fitted?")
     return Samples(target, np.asarray(scores, dtype=np.float64), weight, classes)
 
 
-def label_samples(
-    y_true: ArrayLike, score: ArrayLike, sample_weight: ArrayLike | None = None, *, labels: Labels = None
-) -> Samples:
+def label_samples(y_true: ArrayLike, score: ArrayLike, sample_weight: Weights = None, labels: Labels = None) -> Samples:
     """A 0/1 indicator and a score for every label."""
     true = plain_array(y_true)
     scores = score_array(score, "score")
@@ -186,7 +167,13 @@ def score_array(values: ArrayLike, name: str) -> NDArray[Any]:
 
 def _check_length(scores: NDArray[Any], true: NDArray[Any], name: str) -> None:
     if len(scores) != len(true):
-        raise ValueError(f"{name}: expected {len(true)} rows, one a sample of y_true, got {len(scores)}.")
+        raise ValueError(f"{name}: expected {len(true)} rows, one per sample of y_true, got {len(scores)}.")
+
+
+def _check_several(codes: NDArray[Any], weight: NDArray[Any] | None, classes: tuple[Any, ...], needs: str) -> None:
+    counted = codes if weight is None else codes[weight > 0]
+    if (counted == counted[0]).all():
+        raise UntunableError(f"y_true: only the class {classes[counted[0]]!r} occurs {needs}.")
 
 
 class InfeasibleError(ValueError):
@@ -229,6 +216,28 @@ class Goal:
         upwards = self.metric.greater_is_better if self.maximise is None else self.maximise
         gains = values if upwards else -values
         return worst, torch.where(gains.isnan(), -torch.inf, gains)
+
+    def reachable(self, best: Callable[[Goal], float | None]) -> dict[Constraint, tuple[float, str]]:
+        """How far each constraint can be met beside the others or, where that is impossible, on its own; in words too.
+
+        ``best`` is the best value of a goal, None where its constraints cannot be met.
+        """
+        found = {}
+        for constraint in self.constraints:
+            others = tuple(c for c in self.constraints if c is not constraint)
+            for kept, given in ((others, " beside the others" if others else ""), ((), " on its own")):
+                value = best(Goal(constraint.metric, kept, maximise=constraint.operator == ">="))
+                if value is not None:
+                    found[constraint] = (value, given)
+                    break
+        return found
+
+    def infeasible(self, found: Mapping[Constraint, tuple[float, str]], what: str) -> InfeasibleError:
+        """The error for constraints that cannot be met, from the best value of each and under which condition."""
+        parts = [f"{c}: the best reachable value{given} is {value:.4g}" for c, (value, given) in found.items()]
+        asked = " and ".join(str(c) for c in self.constraints)
+        reached = {str(c): value for c, (value, _) in found.items()}
+        return InfeasibleError(f"subject_to: no {what} meets {asked}. {'; '.join(parts)}.", reached)
 
 
 def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[ConstraintLike] = ()) -> Goal:
@@ -278,7 +287,7 @@ def values_of(metric: Metric, cm: ConfusionMatrix) -> Tensor:
     values = computed(metric, cm)
     if values.shape != cm.batch_shape:
         raise ValueError(
-            f"metric: {metric} gives {tuple(values.shape[len(cm.batch_shape) :])} numbers a decision; a search needs "
+            f"metric: {metric} gives {tuple(values.shape[len(cm.batch_shape) :])} numbers per decision; a search needs "
             "one, choose an average or a class."
         )
     return values

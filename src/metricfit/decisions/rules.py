@@ -22,6 +22,7 @@ _KINDS = ("argmax", "threshold", "offsets", "costs", "thresholds")  # each but a
 _JUST_OVER_HALF = float(np.nextafter(0.5, 1))
 
 Array = NDArray[np.float64]
+Classes = Sequence[Hashable]
 
 
 @dataclass(frozen=True)
@@ -60,34 +61,28 @@ class DecisionRule:
             raise TypeError(f"metric: expected a spec or None, got {type(self.metric).__name__}.")
 
     @classmethod
-    def argmax(cls, classes: Sequence[Hashable]) -> DecisionRule:
+    def argmax(cls, classes: Classes) -> DecisionRule:
         """The class with the highest probability."""
         return cls("argmax", tuple(classes))
 
     @classmethod
-    def at_threshold(
-        cls, threshold: float, classes: Sequence[Hashable] = (0, 1), *, metric: str | None = None
-    ) -> DecisionRule:
+    def at_threshold(cls, threshold: float, classes: Classes = (0, 1), *, metric: str | None = None) -> DecisionRule:
         """The second class if its score is at least ``threshold``."""
         return cls("threshold", tuple(classes), threshold, metric)
 
     @classmethod
-    def from_offsets(
-        cls, offsets: Sequence[float], classes: Sequence[Hashable], *, metric: str | None = None
-    ) -> DecisionRule:
+    def from_offsets(cls, offsets: Sequence[float], classes: Classes, *, metric: str | None = None) -> DecisionRule:
         """Arg max of log-probability plus offset; +0.69 makes a class count as if twice as probable."""
         return cls("offsets", tuple(classes), offsets, metric)
 
     @classmethod
-    def from_costs(
-        cls, costs: Sequence[Sequence[float]], classes: Sequence[Hashable], *, metric: str | None = None
-    ) -> DecisionRule:
+    def from_costs(cls, costs: ArrayLike, classes: Classes, *, metric: str | None = None) -> DecisionRule:
         """The class with the least expected cost; ``costs[i][j]`` is paid for predicting j when i is true."""
         return cls("costs", tuple(classes), costs, metric)
 
     @classmethod
     def at_thresholds(
-        cls, thresholds: Sequence[float], classes: Sequence[Hashable] | None = None, *, metric: str | None = None
+        cls, thresholds: Sequence[float], classes: Classes | None = None, *, metric: str | None = None
     ) -> DecisionRule:
         """Multi-label: label k if its score is at least ``thresholds[k]``."""
         names = range(len(thresholds)) if classes is None else classes
@@ -103,17 +98,19 @@ class DecisionRule:
         Returns:
             Labels (n,); a 0/1 array (n, labels) for thresholds.
         """
-        scores = self._columns(score, any_scale=True)
+        codes = self.decide(self._columns(score, any_scale=True))
         if self.kind == "thresholds":
-            return (scores >= np.asarray(self.parameter, dtype=scores.dtype)).astype(np.int64)
-        return np.asarray(self._class_array()[self.decide(scores)])
+            return codes
+        of_one_type = len({type(c) for c in self.classes}) == 1
+        return np.asarray(np.array(self.classes, dtype=None if of_one_type else object)[codes])
 
-    def decide(self, scores: NDArray[Any]) -> NDArray[np.intp]:
-        """The positions of the chosen classes, for scores that were checked already."""
-        if self.kind == "threshold":
-            return np.asarray(scores >= np.asarray(self.parameter, dtype=scores.dtype), dtype=np.intp)
-        chosen: NDArray[np.intp] = self._fold(scores).argmax(axis=1)
-        return chosen
+    def decide(self, scores: NDArray[Any]) -> NDArray[np.int64]:
+        """The positions of the chosen classes (n,), or 0/1 (n, labels), for scores that were checked already."""
+        if self.kind == "threshold" and scores.ndim == 2:
+            scores = scores[:, 1]
+        if self.kind in ("threshold", "thresholds"):
+            return np.asarray(scores >= np.asarray(self.parameter, dtype=scores.dtype), dtype=np.int64)
+        return np.asarray(self._fold(scores).argmax(axis=1), dtype=np.int64)
 
     def fold(self, proba: ArrayLike) -> Array:
         """Probabilities whose arg max (above one half, for labels) is this rule's decision.
@@ -140,6 +137,25 @@ class DecisionRule:
                 f"calibrate: expected a function such as a fitted calibrator's predict, got {type(calibrate).__name__}."
             )
         return CalibratedRule(self, calibrate)
+
+    def in_words(self, how: str = "") -> str:
+        """What the rule does, as the end of a sentence; ``how`` it was chosen is added where it was.
+
+        >>> DecisionRule.at_threshold(0.25, ["no", "yes"]).in_words()
+        "class 'yes' if its raw probability is at least 0.25."
+        """
+        chosen = f", {how}" if how else ""
+        if self.kind == "argmax":
+            return "the class with the highest probability; nothing was tuned afterwards."
+        if self.kind == "threshold":
+            return f"class {self.classes[1]!r} if its raw probability is at least {self.parameter:.4g}{chosen}."
+        if self.kind == "costs":
+            return f"the least expected cost{chosen}."
+        pairs = [f"{name} {value:.3g}" for name, value in zip(self.classes, self.parameter, strict=True)]
+        shown = ", ".join(pairs[:20]) + (", …" if len(pairs) > 20 else "")
+        if self.kind == "thresholds":
+            return f"each label if its probability reaches its threshold: {shown}."
+        return f"the highest log-probability after adding{chosen}: {shown}."
 
     def to_json(self) -> str:
         """The rule as JSON text."""
@@ -169,30 +185,21 @@ class DecisionRule:
             raise ValueError(f"rule: unknown fields {sorted(unknown)} in a rule of kind {kind!r}.")
         return cls(kind, tuple(classes), content.get(kind), content.get("metric"))
 
-    def _class_array(self) -> NDArray[Any]:
-        kinds = {type(c) for c in self.classes}
-        return np.array(self.classes, dtype=None if len(kinds) == 1 else object)
-
     def _columns(self, score: ArrayLike, *, any_scale: bool) -> NDArray[Any]:
         scores = score_array(score, "score")
-        two = len(self.classes) == 2 and self.kind != "thresholds"
-        if self.kind == "threshold" and any_scale:
-            if scores.ndim == 2 and scores.shape[1] == 2:
-                return scores[:, 1]
-            if scores.ndim == 1:
-                return scores
-        elif two and scores.ndim == 1:
+        if self.kind == "threshold" and any_scale and (scores.ndim == 1 or scores.shape[1:] == (2,)):
+            return scores
+        if len(self.classes) == 2 and self.kind != "thresholds" and scores.ndim == 1:
             scores = np.stack([1 - scores, scores], axis=1)
         if scores.ndim != 2 or scores.shape[1] != len(self.classes):
             raise ValueError(
                 f"score: expected shape (n, {len(self.classes)}), a column for each of {list(self.classes)[:20]}, got "
                 f"{scores.shape}."
             )
-        if self.kind == "thresholds":
-            if not any_scale and ((scores < 0).any() or (scores > 1).any()):
-                raise ValueError("score: folding needs probabilities in [0, 1]; apply works with any scores.")
-            return scores
-        check_probabilities(scores, "score")
+        if self.kind != "thresholds":
+            check_probabilities(scores, "score")
+        elif not any_scale and ((scores < 0).any() or (scores > 1).any()):
+            raise ValueError("score: folding needs probabilities in [0, 1]; apply works with any scores.")
         return scores
 
     def _fold(self, proba: NDArray[Any]) -> Array:
@@ -283,18 +290,11 @@ class BestRule:
 
     @classmethod
     def of(
-        cls,
-        rule: DecisionRule,
-        goal: Goal,
-        cm: ConfusionMatrix,
-        promises: Sequence[float | None] | None = None,
-        **more: Any,
+        cls, rule: DecisionRule, goal: Goal, cm: ConfusionMatrix, promises: Sequence[float | None] = (), **more: Any
     ) -> BestRule:
         """The result for a rule with this confusion matrix; ``promises``: one per constraint."""
-        told = (None,) * len(goal.constraints) if promises is None else promises
-        values = tuple(
-            ConstraintValue(c, float(values_of(c.metric, cm)), p) for c, p in zip(goal.constraints, told, strict=True)
-        )
+        given = zip(goal.constraints, promises or (None,) * len(goal.constraints), strict=True)
+        values = tuple(ConstraintValue(c, float(values_of(c.metric, cm)), promise) for c, promise in given)
         return cls(rule, float(values_of(goal.metric, cm)), cm, values, **more)
 
     @property
@@ -323,7 +323,6 @@ class BestRule:
         return self.rule.parameter
 
     def __str__(self) -> str:
-        """The rule, the metric and the constraints in a few plain lines."""
         kind, numbers = self.rule.kind, self.rule.parameter
         shown = f"the least expected {kind}"
         if kind == "threshold":
@@ -343,14 +342,14 @@ class BestRule:
         return "\n".join(lines)
 
 
-def argmax_rule(y: NDArray[Any], classes: Sequence[Hashable]) -> DecisionRule:
+def argmax_rule(y: NDArray[Any], classes: Classes) -> DecisionRule:
     """Arg max; one half for every label of a multi-label target ``y``."""
     if np.ndim(y) == 2:
         return DecisionRule.at_thresholds([0.5] * len(classes), classes)
     return DecisionRule.argmax(classes)
 
 
-def bayes_rule(costs: ArrayLike, classes: Sequence[Hashable] | None = None) -> DecisionRule:
+def bayes_rule(costs: ArrayLike, classes: Classes | None = None) -> DecisionRule:
     """The rule with the least expected cost for probabilities that can be trusted; nothing is tuned.
 
     Args:
@@ -404,6 +403,4 @@ def _checked_parameter(kind: str, parameter: Any, size: int) -> Any:
     if array.dtype.kind not in "iuf" or array.shape != shape or not np.isfinite(array).all():
         raise ValueError(f"{kind}: expected finite numbers of shape {shape}, got {parameter!r}.")
     values = array.astype(np.float64).tolist()
-    if kind == "threshold":
-        return float(values)
-    return tuple(tuple(row) if isinstance(row, list) else row for row in values)
+    return values if kind == "threshold" else tuple(tuple(v) if isinstance(v, list) else v for v in values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,26 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
+from metricfit.decisions import problem
 from metricfit.decisions.belief import check_belief, mixed_labels
-from metricfit.decisions.problem import (
-    ConstraintLike,
-    Goal,
-    InfeasibleError,
-    Samples,
-    UntunableError,
-    binary_samples,
-    check_decides,
-    goal_of,
-    plain_array,
-    values_of,
-)
+from metricfit.decisions.money import TotalGain, gain_table
+from metricfit.decisions.problem import ConstraintLike, Goal, InfeasibleError, Samples, goal_of, values_of
 from metricfit.decisions.rules import BestRule, DecisionRule, argmax_rule, bayes_rule
-from metricfit.metrics import Constraint, ExpectedCost, Metric, MetricLike
+from metricfit.metrics import ExpectedCost, Metric, MetricLike
 from metricfit.metrics import get as get_metric
 
 __all__ = [
-    "CHUNK", "Cut", "Sweep", "ThresholdCurve", "best_cut", "best_place", "best_rule", "best_threshold", "feasible_cut",
-    "infeasible", "infeasible_cuts", "score_sweep", "tuned_rule",
+    "CHUNK", "Cut", "Sweep", "ThresholdCurve", "best_cut", "best_rule", "best_threshold", "feasible_cut",
+    "infeasible_cuts", "score_sweep", "tuned_rule",
 ]  # fmt: skip
 
 CHUNK = 8000
@@ -51,18 +42,27 @@ class Sweep:
         tp: True positives at the k + 1 cut-offs.
         fp: False positives at the k + 1 cut-offs.
         classes: The negative and the positive class.
-        believed: The same cut-offs counted by labels mixed with beliefs, for the objective; constraints see labels.
+        seen: The 2 x 2 counts (k + 1, 2, 2) that the objective sees, where they are others than those of the labels:
+            labels mixed with beliefs, or money. Constraints see the labels.
     """
 
     scores: NDArray[Any]
     tp: NDArray[np.float64]
     fp: NDArray[np.float64]
     classes: tuple[Any, ...] | None = None
-    believed: Sweep | None = None
+    seen: Tensor | None = None
 
     @classmethod
-    def of(cls, samples: Samples, believed: NDArray[np.float64] | None = None) -> Sweep:
-        """Sort once, then add up from the highest score down; ``believed``: how positive each sample is, 0 to 1."""
+    def of(
+        cls, samples: Samples, believed: NDArray[np.float64] | None = None, worth: NDArray[np.float64] | None = None
+    ) -> Sweep:
+        """Sort once, then add up from the highest score down.
+
+        Args:
+            samples: The samples.
+            believed: How positive each sample is for the objective, 0 to 1.
+            worth: What each sample is worth to the objective by truth and decision, (n, 2, 2).
+        """
         order = np.argsort(samples.score)[::-1]
         ranked = samples.score[order]
         last_of_tie = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked) - 1)
@@ -70,20 +70,23 @@ class Sweep:
         del ranked
         weight = None if samples.weight is None else samples.weight[order]
 
-        def added(hit: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            if weight is None and hit.dtype == bool:
-                tp = np.cumsum(hit, dtype=np.float64)[last_of_tie]
-                fp = (last_of_tie + 1) - tp
-            else:
-                ones = 1.0 if weight is None else weight
-                tp, fp = np.cumsum(hit * ones)[last_of_tie], np.cumsum((1 - hit) * ones)[last_of_tie]
-            return np.append(0.0, tp), np.append(0.0, fp)
+        def added(values: NDArray[Any]) -> NDArray[np.float64]:
+            values = values if weight is None else (values.T * weight).T
+            return np.asarray(np.cumsum(values, axis=0, dtype=np.float64)[last_of_tie])
 
-        sweep = cls(distinct, *added(samples.target[order]), samples.classes)
-        return sweep if believed is None else replace(sweep, believed=cls(distinct, *added(believed[order])))
+        hit = samples.target[order]
+        tp = added(hit)
+        fp = last_of_tie + 1 - tp if weight is None else added(~hit)
+        sweep = cls(distinct, np.append(0.0, tp), np.append(0.0, fp), samples.classes)
+        if believed is None and worth is None:
+            return sweep
+        share = hit if believed is None else believed[order]
+        cells = np.stack([1 - share, share], axis=1)[:, :, None] * (np.ones((2, 2)) if worth is None else worth[order])
+        seen = np.concatenate([np.zeros((1, 2, 2)), added(cells)])
+        seen[..., 0] = seen[-1, :, 0] - seen[..., 0]  # what is not called positive
+        return replace(sweep, seen=torch.from_numpy(seen))
 
     def __len__(self) -> int:
-        """The number of cut-offs, "nobody" and "everybody" among them."""
         return len(self.tp)
 
     def counts(self, start: int = 0, stop: int | None = None) -> Tensor:
@@ -93,7 +96,7 @@ class Sweep:
     def views(self, start: int, stop: int) -> Tensor:
         """The counts that constraints see, then those that the objective sees, shape (1 or 2, cut-offs, 2, 2)."""
         seen = self.counts(start, stop)
-        return seen[None] if self.believed is None else torch.stack([seen, self.believed.counts(start, stop)])
+        return seen[None] if self.seen is None else torch.stack([seen, self.seen[start:stop]])
 
     def cells(self, tp: NDArray[np.float64], fp: NDArray[np.float64]) -> Tensor:
         """True and false positives as 2 x 2 counts, given all positives and negatives of this sweep."""
@@ -162,11 +165,11 @@ def best_cut(
         if allowed is not None:
             gain = torch.where(torch.from_numpy(allowed[start : start + len(gain)]), gain, -torch.inf)
         violation = torch.where(gain == -torch.inf, torch.inf, violations[0])
-        place = int(best_place(violation, gain, correct))
-        if violation[place] == torch.inf:
-            continue
-        found = Cut(start + place, float(violation[place]), float(gain[place]), float(correct[place]))
-        if best is None or found.key > best.key:
+        least = violation.min()
+        gain = torch.where(violation == least, gain, -torch.inf)
+        place = int(torch.where(gain == gain.max(), correct, -torch.inf).argmax())
+        found = Cut(start + place, float(least), float(gain[place]), float(correct[place]))
+        if least < torch.inf and (best is None or found.key > best.key):
             best = found
     return best
 
@@ -178,17 +181,12 @@ def _just_above(scores: NDArray[Any]) -> NDArray[Any]:
     return above
 
 
-def best_place(violation: Tensor, gain: Tensor, correct: Tensor) -> Tensor:
-    """Along the last dimension, the place with the least violation, then the highest gain, then most correct."""
-    gain = torch.where(violation == violation.amin(dim=-1, keepdim=True), gain, -torch.inf)
-    return torch.where(gain == gain.amax(dim=-1, keepdim=True), correct, -torch.inf).argmax(dim=-1)
-
-
 def best_threshold(
     y_true: ArrayLike,
     score: ArrayLike,
-    metric: MetricLike,
+    metric: MetricLike | None = None,
     *,
+    gain: Sequence[ArrayLike] | None = None,
     subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
     confidence: float | None = None,
     sample_weight: ArrayLike | None = None,
@@ -196,7 +194,7 @@ def best_threshold(
     pos_label: Hashable | None = None,
     belief: float = 0.0,
 ) -> BestRule:
-    """The cut-off with the best value of ``metric`` among *all* distinct ones, in O(n log n).
+    """The cut-off with the best value of ``metric``, or the highest ``gain``, among *all* distinct ones, in O(n log n).
 
     Equal values go to the cut-off with more correct decisions.
 
@@ -204,6 +202,8 @@ def best_threshold(
         y_true: Labels of two classes, shape (n,).
         score: Any score that rises with the positive class, shape (n,): a probability, a logit, a vote.
         metric: A name, an expression, a spec with ``subject to``, a metric or a function of the confusion matrix.
+        gain: In place of a metric, what a true positive, a false positive, a false negative and a true negative are
+            worth: four numbers or arrays (n,), where a cost is a negative gain. The value is then the total.
         subject_to: Constraints, such as ``"recall[1] >= 0.9"``; they add to those of ``metric``.
         confidence: If given, the constraints hold on new data from the same source with this probability. It
             speaks of recall, specificity, precision, npv, fpr, fnr and predicted_share of a class.
@@ -224,28 +224,35 @@ def best_threshold(
     ...     [0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], "recall subject to precision >= 1"
     ... ).threshold
     0.5
+    >>> amount = np.array([10, 20, 30, 40, 50, 60])
+    >>> best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], gain=(amount - 5, -5, -amount, 0)).value
+    120.0
     """
-    goal = goal_of(metric, subject_to)
+    if (metric is None) == (gain is None):
+        raise TypeError("metric: expected either a metric or gain=(tp, fp, fn, tn), got both or neither.")
+    goal = goal_of(TotalGain() if metric is None else metric, subject_to)
     check_belief(belief)
-    samples = binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
-    sweep = Sweep.of(samples, mixed_labels(samples, belief))
-    certified = allowed = None
+    samples = problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
+    worth = None if gain is None else gain_table(gain, len(samples.target))
+    sweep = Sweep.of(samples, mixed_labels(samples, belief), worth)
+    allowed, promise = None, None
     if confidence is not None:
         from metricfit.decisions.confidence import certify_cuts, check_confidence
 
         alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
-        allowed, certified = certify_cuts(sweep, goal.constraints, alpha)
+        allowed, promise = certify_cuts(sweep, goal.constraints, alpha)
     cut = feasible_cut(sweep, goal, allowed)
     cm = sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0])
-    threshold = sweep.threshold(cut.index, low=certified is not None)
-    return BestRule.of(
-        DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec),
-        goal,
-        cm,
-        None if certified is None else [test.promise(cut.index) for test in certified],
-        confidence=confidence,
-        cutoffs=len(sweep),
+    threshold = sweep.threshold(cut.index, low=promise is not None)
+    rule = DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec)
+    found = BestRule.of(
+        rule, goal, cm, () if promise is None else promise(cut.index), confidence=confidence, cutoffs=len(sweep)
     )
+    if worth is None:
+        return found
+    right, called = samples.target.astype(int), samples.score >= np.asarray(threshold, dtype=samples.score.dtype)
+    rows = worth[np.arange(len(worth)), right, called.astype(int)]
+    return replace(found, value=float(rows.sum() if samples.weight is None else rows @ samples.weight))
 
 
 def feasible_cut(sweep: Sweep, goal: Goal, allowed: NDArray[np.bool_] | None = None) -> Cut:
@@ -259,26 +266,13 @@ def feasible_cut(sweep: Sweep, goal: Goal, allowed: NDArray[np.bool_] | None = N
 
 
 def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what: str = "cut-off") -> InfeasibleError:
-    """The error that says how far each constraint can be met, beside the others or on its own."""
-    sweep, reachable = replace(sweep, believed=None), {}
-    for constraint in goal.constraints:
-        others = tuple(c for c in goal.constraints if c is not constraint)
-        for kept, given in ((others, " beside the others" if others else ""), ((), " on its own")):
-            aim = Goal(constraint.metric, kept, maximise=constraint.operator == ">=")
-            best = best_cut(sweep, aim, wrap=wrap)
-            if best is not None and not best.violation > 0:
-                reachable[constraint] = (best.gain if constraint.operator == ">=" else -best.gain, given)
-                break
-    return infeasible(goal, reachable, what)
+    """The error that says how far each constraint can be met."""
 
+    def best(aim: Goal) -> float | None:
+        cut = best_cut(replace(sweep, seen=None), aim, wrap=wrap)
+        return None if cut is None or cut.violation > 0 else cut.gain if aim.maximise else -cut.gain
 
-def infeasible(goal: Goal, reachable: Mapping[Constraint, tuple[float, str]], what: str) -> InfeasibleError:
-    """The error for constraints that cannot be met, from the best value of each and under which condition."""
-    parts = [f"{c}: the best reachable value{given} is {value:.4g}" for c, (value, given) in reachable.items()]
-    return InfeasibleError(
-        f"subject_to: no {what} meets {' and '.join(str(c) for c in goal.constraints)}. " + "; ".join(parts) + ".",
-        {str(c): value for c, (value, _) in reachable.items()},
-    )
+    return goal.infeasible(goal.reachable(best), what)
 
 
 @dataclass(frozen=True)
@@ -328,12 +322,12 @@ def score_sweep(
     if not wanted:
         raise ValueError("metric: expected at least one metric, got none.")
     for m in wanted:
-        check_decides(m)
+        problem.check_decides(m)
     if twice := [str(m) for i, m in enumerate(wanted) if m not in wanted[:i] and str(m) in map(str, wanted[:i])]:
         raise ValueError(f"metric: two metrics are called {twice[0]}; sweep one at a time, or name the functions.")
     if points is not None and points < 2:
         raise ValueError(f"points: expected at least 2, or None for all cut-offs, got {points}.")
-    sweep = Sweep.of(binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label))
+    sweep = Sweep.of(problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label))
     last = len(sweep) - 1
     few = points is not None and points <= last
     chosen = np.unique(np.linspace(0, last, points).round().astype(int)) if few else np.arange(last + 1)  # type: ignore[arg-type]
@@ -350,8 +344,9 @@ def score_sweep(
 def best_rule(
     y_true: ArrayLike,
     proba: ArrayLike,
-    metric: MetricLike,
+    metric: MetricLike | None = None,
     *,
+    gain: Sequence[ArrayLike] | None = None,
     subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
     confidence: float | None = None,
     sample_weight: ArrayLike | None = None,
@@ -366,6 +361,7 @@ def best_rule(
         y_true: Labels (n,), or a 0/1 array (n, labels).
         proba: Probabilities (n,) of the second class, (n, classes) or (n, labels).
         metric: As for :func:`best_threshold`, like all that is not named here.
+        gain: In place of a metric, for two classes: what each of the four outcomes is worth.
         subject_to: Constraints.
         confidence: Of the constraints.
         sample_weight: Weights.
@@ -377,19 +373,20 @@ def best_rule(
     >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
     DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')
     """
-    p = plain_array(proba)
+    p = problem.plain_array(proba)
     given: dict[str, Any] = {
         "subject_to": subject_to, "confidence": confidence, "sample_weight": sample_weight, "labels": labels,
         "belief": belief,
     }  # fmt: skip
-    if np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,)):
-        from metricfit.decisions.multilabel import best_label_thresholds
+    several = np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,))
+    if not several and (p.ndim == 1 or p.shape[1] == 2):
+        return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, gain=gain, **given)
+    if metric is None or gain is not None:
+        raise TypeError("gain: is for two classes; give a metric, such as 'cost:matrix=[[0,1,2],[5,0,1],[9,3,0]]'.")
+    from metricfit.decisions.coordinates import best_label_thresholds, best_offsets
 
+    if several:
         return best_label_thresholds(y_true, p, metric, random_state=random_state, **given)
-    if p.ndim == 1 or p.shape[1] == 2:
-        return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, **given)
-    from metricfit.decisions.offsets import best_offsets
-
     found = best_offsets(y_true, p, metric, regularisation=regularisation, random_state=random_state, **given)
     goal = goal_of(metric, subject_to)
     if isinstance(goal.metric, ExpectedCost) and not goal.constraints:
@@ -416,6 +413,6 @@ def tuned_rule(
         return best_rule(y, proba, metric, labels=labels, sample_weight=weight, belief=belief).rule
     except InfeasibleError as error:
         warnings.warn(f"no decision rule meets the constraints, arg max is used: {error}", UserWarning, stacklevel=2)
-    except UntunableError as error:
+    except problem.UntunableError as error:
         warnings.warn(f"no decision rule can be tuned, arg max is used: {error}", UserWarning, stacklevel=2)
     return argmax_rule(y, labels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _num_samples,
-    check_is_fitted,
-    column_or_1d,
-    has_fit_parameter,
-)
+from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, has_fit_parameter
 
+from metricfit.decisions.calibration import Calibration, calibrate
 from metricfit.decisions.problem import ConstraintLike
 from metricfit.decisions.threshold import best_rule
+from metricfit.labels import read_target
 from metricfit.metrics import MetricLike
 
 __all__ = ["TunedRuleClassifier"]
@@ -41,7 +37,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     The estimator's probabilities for samples that it was not fitted on (by cross-validation) choose the rule: a
     threshold for two classes, class offsets for more, one threshold per label for multi-label targets. The estimator is
     then fitted on everything. ``predict_proba`` has the rule folded in, so that its arg max is ``predict``;
-    ``predict_raw_proba`` gives the estimator's own probabilities.
+    ``predict_raw_proba`` gives the estimator's own probabilities, ``predict_calibrated_proba`` calibrated ones.
 
     Args:
         estimator: Any classifier with ``predict_proba`` or ``decision_function``; logistic regression by default.
@@ -95,19 +91,21 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.random_state = random_state
         self.belief = belief
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TunedRuleClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, gain: Any = None) -> TunedRuleClassifier:
         """Choose the rule on out-of-fold probabilities, then fit the estimator on everything.
 
         Args:
             X: Features, in whatever form the estimator takes.
             y: Labels (n,), or a 0/1 array (n, labels).
             sample_weight: Weights (n,), for the estimator and for the rule.
+            gain: In place of the metric, what a true positive, a false positive, a false negative and a true negative
+                are worth, numbers or arrays (n,); see :func:`best_threshold`. For two classes.
         """
         # Where this fit fails, the rule of an earlier one must not decide for the new estimator.
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
-        y = self._check_target(y)
-        X, y = indexable(X, y)
+        y = self._read_target(y, _num_samples(X))
+        (X,) = indexable(X)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         base = self._base()
         if weight is not None and self.cv != "prefit" and not has_fit_parameter(base, "sample_weight"):
@@ -121,7 +119,9 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         else:
             rows, proba = self._out_of_fold(base, X, y, weight)
             self.estimator_ = _fitted(base, X, y, weight)
-        self._choose(y[rows], proba, None if weight is None else weight[rows])
+        self._held_out = y[rows], proba, None if weight is None else weight[rows]
+        worth = None if gain is None else [g if np.ndim(g) == 0 else np.asarray(g)[rows] for g in gain]
+        self._choose(*self._held_out, worth)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -148,6 +148,18 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         check_is_fitted(self, "rule_")
         return self._probabilities(self.estimator_, X)
 
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
+    def predict_calibrated_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities that can be trusted: the estimator's, calibrated on its out-of-fold ones (``calibration_``)."""
+        return self.calibration_.apply(self.predict_raw_proba(X))
+
+    @cached_property
+    def calibration_(self) -> Calibration:
+        """The calibration of the estimator's probabilities, made when it is first asked for."""
+        check_is_fitted(self, "rule_")
+        y, proba, weight = self._held_out
+        return calibrate(y, proba, sample_weight=weight, labels=None if self._labelwise else self.classes_.tolist())
+
     @property
     def n_features_in_(self) -> Any:
         """The number of features, where the estimator knows it."""
@@ -171,43 +183,30 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     def _base(self) -> Any:
         return LogisticRegression() if self.estimator is None else self.estimator
 
-    def _check_target(self, y: Any) -> NDArray[Any]:
+    def _read_target(self, y: Any, rows: int) -> NDArray[Any]:
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None.")
-        if _num_samples(y) == 0:
-            raise ValueError("y: expected at least two samples, got none.")
-        check_classification_targets(y)
-        kind = type_of_target(y, input_name="y")
-        if kind == "multilabel-indicator":
-            indicator: NDArray[Any] = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
-            self._labelwise = True
-            self.classes_ = np.arange(indicator.shape[1])
-            return indicator
-        if kind not in ("binary", "multiclass"):
-            raise ValueError(f"y: Unknown label type: {kind}; expected labels of shape (n,) or a 0/1 array.")
-        self._labelwise = False
-        labels: NDArray[Any] = column_or_1d(y, warn=True)
-        fitted = getattr(self.estimator, "classes_", None) if self.cv == "prefit" else None
-        self.classes_ = np.unique(labels) if fitted is None else np.asarray(fitted)
-        if len(self.classes_) < 2:
-            only = self.classes_.tolist()[0]
-            raise ValueError(f"y: only one class, {only!r}, occurs; a decision rule needs at least two.")
-        return labels
+        if not rows:
+            raise ValueError("X: expected at least two samples, got none.")
+        target = read_target(y, rows)
+        self._labelwise = target.task == "multilabel"
+        fitted = None if self._labelwise or self.cv != "prefit" else getattr(self.estimator, "classes_", None)
+        self.classes_ = target.classes if fitted is None else np.asarray(fitted)
+        return target.truth
 
-    def _choose(self, y: NDArray[Any], proba: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
-        order = None
-        if not self._labelwise:
-            order = self.classes_.tolist()
-            if self.pos_label is not None:
-                if len(order) != 2 or self.pos_label not in order:
-                    raise ValueError(
-                        f"pos_label: expected one of two classes, got {self.pos_label!r} and the classes {order}."
-                    )
-                order = [c for c in order if c != self.pos_label] + [self.pos_label]
-            proba = proba[:, [self.classes_.tolist().index(c) for c in order]]
+    def _choose(self, y: NDArray[Any], proba: NDArray[Any], weight: NDArray[Any] | None, gain: Any) -> None:
+        order = None if self._labelwise else self.classes_.tolist()
+        if order is not None and self.pos_label is not None:
+            if len(order) != 2 or self.pos_label not in order:
+                raise ValueError(
+                    f"pos_label: expected one of two classes, got {self.pos_label!r} and the classes {order}."
+                )
+            if self.pos_label == order[0]:
+                order, proba = order[::-1], proba[:, ::-1]
         self.search_ = best_rule(
-            y, proba, self.metric, subject_to=self.subject_to, confidence=self.confidence, sample_weight=weight,
-            labels=order, regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
+            y, proba, self.metric if gain is None else None, gain=gain, subject_to=self.subject_to,
+            confidence=self.confidence, sample_weight=weight, labels=order,
+            regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
         )  # fmt: skip
         self.rule_, self.value_ = self.search_.rule, self.search_.value
 
@@ -263,12 +262,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             raise TypeError(f"estimator: {type(model).__name__} has neither predict_proba nor decision_function.")
         if self._labelwise:
             return _label_columns(raw, model)
-        proba: NDArray[np.float64] = np.asarray(raw, dtype=np.float64)
-        known = np.asarray(model.classes_)
-        if len(known) == len(self.classes_) and (known == self.classes_).all():
-            return proba
-        full = np.zeros((len(proba), len(self.classes_)))
-        full[:, np.searchsorted(self.classes_, known)] = proba
+        full = np.zeros((len(raw), len(self.classes_)))
+        full[:, np.searchsorted(self.classes_, model.classes_)] = raw  # a fold may lack a class
         return full
 
 

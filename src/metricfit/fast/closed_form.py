@@ -223,8 +223,9 @@ def loss_of_matrices(
     weights = array.sum(axis=(1, 2), keepdims=True)
     scale: Any = 1.0
     if memory is not None:
-        blended, scale = memory.blend(array if members else array[0])
-        array, scale = blended.reshape(array.shape), np.reshape(scale, (-1, 1, 1)) * (weights > 0)
+        with torch.no_grad():
+            blended = memory(ConfusionMatrix(counts if members else counts[0])).matrix
+        array, scale = blended.double().numpy().reshape(array.shape), (weights > 0) / np.where(weights > 0, weights, 1)
     sums = np.stack([array.diagonal(axis1=1, axis2=2), array.sum(axis=2), array.sum(axis=1)], axis=1)
     values, vectors = loss_of_sums(form, sums, options.absent == "skip", is_compiled)
     return torch.from_numpy(values * (weights[:, 0, 0] > 0)), torch.from_numpy(vectors * scale)

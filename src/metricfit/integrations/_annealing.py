@@ -1,10 +1,10 @@
-"""What the annealing callbacks of all libraries share: options, the losses that are cooled, when to cool and stop."""
+"""What the annealing callbacks of all libraries share: options, the losses to cool, when to cool and when to stop."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import Any
 
 from torch import nn
 
@@ -20,7 +20,7 @@ _EFFECTIVE = {
 
 
 class Schedule:
-    """The schedule behind a callback; it has an annealer once the losses are known.
+    """The schedule behind a callback; its ``annealer`` is None until the losses are known.
 
     ``usual`` is the library's name of the validation loss, watched where no ``monitor`` is given. An option that has no
     effect is an error.
@@ -34,34 +34,25 @@ class Schedule:
     def __init__(
         self, mode: AnnealingMode, monitor: str | None, usual: str, stop: bool, options: dict[str, Any]
     ) -> None:
-        if mode not in get_args(AnnealingMode):
+        if mode not in _EFFECTIVE:
             raise ValueError(f"mode: expected 'plateau' or 'epoch', got {mode!r}.")
         if mode == "epoch" and monitor is not None:
             raise ValueError("monitor: has no effect with mode='epoch', which cools by the clock.")
-        for name in options:
-            if name not in _EFFECTIVE[mode]:
-                *most, last = _EFFECTIVE[mode]
-                raise ValueError(f"{name}: has no effect with mode={mode!r}, which takes {', '.join(most)} and {last}.")
+        *most, last = _EFFECTIVE[mode]
+        if idle := [name for name in options if name not in (*most, last)]:
+            raise ValueError(f"{idle[0]}: has no effect with mode={mode!r}, which takes {', '.join(most)} and {last}.")
         self.mode, self.monitor, self.stop, self.options = mode, monitor or usual, stop, options
-        self.annealer: TemperatureAnnealer | None = None
+        self.annealer: Any = None
 
-    @property
-    def ready(self) -> TemperatureAnnealer:
-        """The annealer; an error before :meth:`attach`."""
-        if self.annealer is None:
-            raise RuntimeError("TemperatureAnnealing: training began without this callback; add it before training.")
-        return self.annealer
-
-    def attach(self, losses: list[Any], *, anew: bool = False) -> TemperatureAnnealer:
+    def attach(self, losses: list[Any], *, anew: bool = False) -> None:
         """Cool these losses; unless it starts ``anew``, the schedule goes on where they are the same as before."""
         if anew or self.annealer is None or [*map(id, self.annealer.losses)] != [*map(id, losses)]:
             self.annealer = TemperatureAnnealer(losses, mode=self.mode, **self.options)
-        return self.annealer
 
     def reach(self, epoch: int) -> None:
         """Cool by the clock, up to an epoch's number: right wherever in an epoch a run was resumed."""
-        while self.mode == "epoch" and self.ready.steps < epoch:
-            self.ready.step()
+        while self.mode == "epoch" and self.annealer.steps < epoch:
+            self.annealer.step()
 
     def observe(self, values: Mapping[str, Any], missing: str) -> bool:
         """Cool on a plateau of the monitored value; whether training should end.
@@ -72,8 +63,8 @@ class Schedule:
             return False
         if self.monitor not in values:
             raise ValueError(f"monitor: {missing.format(', '.join(sorted(values)) or 'nothing')}")
-        self.ready.step(float(values[self.monitor]))
-        return self.stop and self.ready.finished
+        self.annealer.step(float(values[self.monitor]))
+        return bool(self.stop and self.annealer.finished)
 
 
 def losses_of(module: nn.Module) -> list[Any]:
@@ -83,8 +74,7 @@ def losses_of(module: nn.Module) -> list[Any]:
     >>> [str(loss.metric) for loss in losses_of(nn.ModuleList([nn.Linear(2, 2), MetricLoss("mcc")]))]
     ['mcc']
     """
-    parts = [part for part in module.modules() if callable(getattr(part, "set_temperature", None))]
-    found = [part for part in parts if getattr(part, "temperature", None) is not None]
+    found = [part for part in module.modules() if getattr(part, "temperature", None) is not None]
     if not found:
         raise ValueError(
             f"loss: {type(module).__name__} holds no loss with a temperature; assign it in __init__, such as "

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from metricfit.annealing import TemperatureAnnealer
 from metricfit.distributed import group_of, sum_over_processes
 from metricfit.integrations._annealing import AnnealingMode, Schedule, losses_of, needed
 
@@ -14,9 +15,6 @@ with needed("transformers", "huggingface"):
     from transformers import TrainerCallback
 
 __all__ = ["TemperatureAnnealing", "compute_loss_func"]
-
-IGNORED = -100
-"""The label that the Trainer leaves out when it counts the items of a batch."""
 
 STATE = "metricfit.TemperatureAnnealing"
 """Where the schedule is kept in ``trainer_state.json``, among the states of callbacks."""
@@ -60,18 +58,23 @@ class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that 
             raise ValueError(
                 "labels: the batch has none; name the column 'labels', or set TrainingArguments.label_names."
             )
-        logits = self._arrange(_logits_of(outputs), labels)
+        logits = outputs.get("logits") if isinstance(outputs, dict) else getattr(outputs, "logits", outputs)
+        if isinstance(logits, tuple | list):
+            logits = next((one for one in logits if isinstance(one, Tensor)), None)
+        if not isinstance(logits, Tensor):
+            raise TypeError(
+                f"outputs: the model returned no logits but {type(outputs).__name__}; use a classification model."
+            )
+        if getattr(self.loss, "task", "multiclass") != "binary":
+            logits = logits.movedim(self.class_dim, 1) if logits.ndim > 1 else logits
+        elif logits.ndim == labels.ndim + 1 and logits.shape[-1] == 1:
+            logits = logits.squeeze(-1)
         training = logits.requires_grad
         value: Tensor = self.loss.to(logits.device).train(training)(logits, labels)
         return value if num_items_in_batch is None else value * self._share(labels, num_items_in_batch, training)
 
-    def _arrange(self, logits: Tensor, labels: Tensor) -> Tensor:
-        if getattr(self.loss, "task", "multiclass") == "binary":
-            return logits.squeeze(-1) if logits.ndim == labels.ndim + 1 and logits.shape[-1] == 1 else logits
-        return logits.movedim(self.class_dim, 1) if logits.ndim > 1 else logits
-
     def _share(self, labels: Tensor, num_items_in_batch: Tensor | int, training: bool) -> Tensor:
-        own = labels.ne(IGNORED).sum().double()
+        own = labels.ne(-100).sum().double()  # as the Trainer counts them
         # Under DataParallel the same number comes once per device.
         step = torch.as_tensor(num_items_in_batch, device=own.device).double().flatten()[0]
         # The loss of several processes is one loss of all their samples, so its share is that of all their labels.
@@ -80,21 +83,6 @@ class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that 
         group = group_of(getattr(self.loss, "sync", False), training)
         own, step = sum_over_processes([own, step], group)
         return torch.where(step > 0, own / step, torch.zeros_like(own)).float()
-
-
-def _logits_of(outputs: Any) -> Tensor:
-    found = outputs
-    if isinstance(outputs, dict):
-        found = outputs.get("logits")
-    elif hasattr(outputs, "logits"):
-        found = outputs.logits
-    elif not isinstance(outputs, Tensor):
-        found = next((one for one in outputs if isinstance(one, Tensor)), None)
-    if not isinstance(found, Tensor):
-        raise TypeError(
-            f"outputs: the model returned no logits but {type(outputs).__name__}; use a classification model."
-        )
-    return found
 
 
 class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
@@ -126,7 +114,8 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         self.schedule = Schedule(mode, monitor, "eval_loss", stop, options)
         self.module: nn.Module = loss.loss if isinstance(loss, compute_loss_func) else loss
-        self.annealer = self.schedule.attach(losses_of(self.module))
+        self.schedule.attach(losses_of(self.module))
+        self.annealer: TemperatureAnnealer = self.schedule.annealer
         self._first = self._state()
         self._training = False
 
@@ -134,12 +123,11 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         """Go on from a checkpoint, or start afresh."""
         self._training = True
         saved = state.stateful_callbacks.get(STATE) if state.global_step else self._first
-        if saved is None:
-            return
-        self.annealer.load_state_dict(dict(saved["schedule"]))
-        tensors = {name: torch.tensor(values) for name, values in saved["loss"].items()}
-        self.module.load_state_dict(tensors, strict=False)
-        self._keep(state)
+        if saved is not None:
+            self.annealer.load_state_dict(dict(saved["schedule"]))
+            tensors = {name: torch.tensor(values) for name, values in saved["loss"].items()}
+            self.module.load_state_dict(tensors, strict=False)
+            self._keep(state)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Evaluations after this one are no part of the schedule."""
@@ -150,22 +138,18 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         if control.should_save:
             self._keep(state)
 
+    on_epoch_end = on_step_end
+
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Cool by the clock."""
         self.schedule.reach(int((state.epoch or 0) + 1e-6))
 
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Have the state ready if a checkpoint is due."""
-        self._keep(state)
-
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_: Any) -> None:
         """Give the evaluation loss to the schedule."""
-        if not self._training:
-            return
-        missing = f"the evaluation did not give {self.schedule.monitor!r} but {{}}; name one of these."
-        if self.schedule.observe(metrics or {}, missing):
-            control.should_training_stop = True
-        self._keep(state)
+        if self._training:
+            missing = f"the evaluation did not give {self.schedule.monitor!r} but {{}}; name one of these."
+            control.should_training_stop |= self.schedule.observe(metrics or {}, missing)
+            self._keep(state)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Add the temperature to what is logged, and to the history, which has its copy of the logs already."""

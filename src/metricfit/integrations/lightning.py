@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from metricfit.annealing import TemperatureAnnealer
 from metricfit.integrations._annealing import AnnealingMode, Schedule, losses_of, needed
 
 with needed("lightning", "lightning"):
@@ -12,9 +11,6 @@ with needed("lightning", "lightning"):
         from lightning.pytorch import Callback
     except ImportError:
         from pytorch_lightning import Callback
-
-if TYPE_CHECKING:
-    import lightning.pytorch as pl
 
 __all__ = ["TemperatureAnnealing"]
 
@@ -50,11 +46,11 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.schedule, self.loss = Schedule(mode, monitor, "val_loss", stop, options), loss
-        self._saved: dict[str, Any] | None = None
+        self._saved: dict[str, Any] = {}
 
     @property
-    def annealer(self) -> TemperatureAnnealer | None:
-        """The annealer, once training has begun."""
+    def annealer(self) -> Any:
+        """The :class:`metricfit.TemperatureAnnealer`, None before training."""
         return self.schedule.annealer
 
     @property
@@ -62,7 +58,7 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         """Distinguishes several of these callbacks in a checkpoint."""
         return str(self._generate_state_key(monitor=self.schedule.monitor, mode=self.schedule.mode, loss=self.loss))
 
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Find the losses, before a checkpoint is restored."""
         if stage != "fit":
             return
@@ -70,14 +66,14 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         if chosen is None:
             raise ValueError(f"loss: {type(pl_module).__name__} has no attribute {self.loss!r}.")
         self.schedule.attach(losses_of(chosen))
-        self._restore()
+        self.load_state_dict(self._saved)
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Cool by the clock, and log the temperature of the epoch."""
         self.schedule.reach(trainer.current_epoch)
-        pl_module.log("temperature", self.schedule.ready.temperature)
+        pl_module.log("temperature", self.schedule.annealer.temperature)
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Give the validation loss to the schedule."""
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
@@ -93,11 +89,8 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         return {} if self.annealer is None else self.annealer.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self._saved = dict(state_dict) or None
-        self._restore()
-
-    def _restore(self) -> None:
-        if self.annealer is not None and self._saved is not None:
+        """Go on from a checkpoint, as soon as the losses are known."""
+        self._saved = dict(state_dict)
+        if self.annealer is not None and self._saved:
             self.annealer.load_state_dict(self._saved)
-            self._saved = None
+            self._saved = {}

@@ -41,16 +41,14 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         monitor: The column of the history that ``mode="plateau"`` watches, ``"valid_loss"`` by default.
         mode: ``"plateau"`` cools when the validation loss has stopped falling; ``"epoch"`` every ``every`` epochs.
         stop: Whether to end training once further cooling is pointless (``mode="plateau"``).
-        factor: r; this and the following as in :class:`metricfit.TemperatureAnnealer`, whose defaults ``None`` means.
-        patience: Epochs without a decrease that make a plateau.
-        min_delta: A smaller decrease does not count.
-        max_fruitless: Coolings without improvement after which training ends.
-        every: Epochs between two coolings (``mode="epoch"``).
-        minimum: The temperature is not lowered below this.
+        factor, patience, min_delta, max_fruitless, every, minimum: As in :class:`metricfit.TemperatureAnnealer`, whose
+            defaults ``None`` means.
 
     Example:
         ``NeuralNetClassifier(…, callbacks=[TemperatureAnnealing(patience=5)])``; see ``examples/with_skorch.py``.
     """
+
+    schedule_: Schedule
 
     def __init__(
         self,
@@ -69,27 +67,25 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         self.monitor, self.mode, self.stop = monitor, mode, stop
         self.factor, self.patience, self.min_delta = factor, patience, min_delta
         self.max_fruitless, self.every, self.minimum = max_fruitless, every, minimum
-        self.schedule_: Schedule | None = None
 
     def initialize(self) -> TemperatureAnnealing:
         """Check the options and forget the schedule: the net starts afresh."""
-        names = ("factor", "patience", "min_delta", "max_fruitless", "every", "minimum")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        self.schedule_ = Schedule(self.mode, self.monitor, "valid_loss", self.stop, given)
+        options = {name: value for name, value in self.get_params().items() if value is not None}
+        mode, stop, monitor = options.pop("mode"), options.pop("stop"), options.pop("monitor", None)
+        self.schedule_ = Schedule(mode, monitor, "valid_loss", stop, options)
         return self
 
     def on_epoch_begin(self, net: Any, **_: Any) -> None:
         """Catch up with the epochs of the history, and record the temperature of this one."""
-        schedule, past, losses = self._schedule, net.history[:-1], losses_of(net.criterion_)
-        annealer = schedule.annealer
-        if annealer is None or annealer.losses != losses or annealer.steps != len(past):
-            if past:
-                for loss in losses:
-                    loss.set_temperature(past[0].get("temperature", float(loss.temperature)))
-            annealer = schedule.attach(losses, anew=True)
+        schedule, past, losses = self.schedule_, net.history[:-1], losses_of(net.criterion_)
+        known = schedule.annealer
+        if known is None or known.losses != losses or known.steps != len(past):
+            for loss in losses if past else []:
+                loss.set_temperature(past[0].get("temperature", float(loss.temperature)))
+            schedule.attach(losses, anew=True)
             for number, epoch in enumerate(past, start=1):
                 self._count(number, epoch)
-        net.history.record("temperature", annealer.temperature)
+        net.history.record("temperature", schedule.annealer.temperature)
 
     def on_epoch_end(self, net: Any, **_: Any) -> None:
         """Give the epoch to the schedule."""
@@ -99,13 +95,6 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
             raise KeyboardInterrupt  # how skorch's own callbacks end training
 
     def _count(self, number: int, epoch: dict[str, Any]) -> bool:
-        schedule = self._schedule
-        schedule.reach(number)
-        missing = f"the history has no {schedule.monitor!r}; leave train_split on, or name one of {{}}."
-        return schedule.observe({key: value for key, value in epoch.items() if key != "batches"}, missing)
-
-    @property
-    def _schedule(self) -> Schedule:
-        if self.schedule_ is None:
-            raise RuntimeError("TemperatureAnnealing: the net was not initialized with this callback.")
-        return self.schedule_
+        self.schedule_.reach(number)
+        missing = f"the history has no {self.schedule_.monitor!r}; leave train_split on, or name one of {{}}."
+        return self.schedule_.observe({key: value for key, value in epoch.items() if key != "batches"}, missing)

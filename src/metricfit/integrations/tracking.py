@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
-from metricfit.training.history import EpochEnd
-from metricfit.training.processes import is_first_process
+from metricfit.processes import is_first_process
+from metricfit.training.loop import EpochEnd
 
 __all__ = ["MLflow", "TensorBoard", "WandB"]
 
@@ -21,12 +20,13 @@ __all__ = ["MLflow", "TensorBoard", "WandB"]
 class _Tracker:
     """Writes an epoch's numbers by :meth:`_write`; an epoch without a validation has no metric."""
 
-    prefix = ""
+    def __init__(self, *, prefix: str = "") -> None:
+        self.prefix = prefix
 
     def __call__(self, event: EpochEnd) -> None:
         """Write an epoch."""
         if is_first_process():
-            record = asdict(event.record)
+            record = event.record._asdict()
             epoch, run = record.pop("epoch"), f"{self.prefix}{event.run}"
             self._write({f"{run}/{name}": v for name, v in record.items() if not math.isnan(v)}, epoch, run)
 
@@ -53,7 +53,8 @@ class TensorBoard(_Tracker):
     """
 
     def __init__(self, log_dir: str | os.PathLike[str], *, prefix: str = "") -> None:
-        self.log_dir, self.prefix = log_dir, prefix
+        super().__init__(prefix=prefix)
+        self.log_dir = log_dir
         self._writer: Any = None
 
     def _write(self, numbers: dict[str, float], epoch: int, run: str) -> None:
@@ -67,7 +68,7 @@ class TensorBoard(_Tracker):
         """Close the file; what was written is there without it, too."""
         if self._writer is not None:
             self._writer.close()
-            self._writer = None
+        self._writer = None
 
     def __getstate__(self) -> dict[str, Any]:
         # scikit-learn copies an estimator's parameters; a copy opens a file of its own.

@@ -6,23 +6,17 @@ for the metric.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Samples, Task, accumulation_dtype, safe_divide
+from metricfit.losses.metric_loss import Balance
 
-__all__ = [
-    "Balance", "ConfusionMemory", "class_weights", "cross_entropy_of_samples", "cross_entropy_of_sums",
-    "cross_entropy_sums",
-]  # fmt: skip
-
-Balance = Literal["none", "sqrt", "full"]
+__all__ = ["Balance", "ConfusionMemory", "class_weights", "cross_entropy_of_sums", "cross_entropy_sums"]
 
 _POWERS = {"none": 0.0, "sqrt": 0.5, "full": 1.0}
 
@@ -41,43 +35,16 @@ def class_weights(prior: Tensor, balance: Balance) -> Tensor:
     return weights * safe_divide(prior.sum(dim=-1, keepdim=True), (weights * prior).sum(dim=-1, keepdim=True))
 
 
-def cross_entropy_of_samples(
-    samples: Samples,
-    *,
-    task: Task,
-    balance: Balance = "none",
-    prior: Tensor | None = None,
-    from_probabilities: bool = False,
-) -> Tensor:
-    """The weighted mean cross-entropy (binary cross-entropy over all labels for the other tasks), shape (…).
-
-    Args:
-        samples: Flattened samples.
-        task: The task.
-        balance: How the classes are weighted.
-        prior: Class shares (or counts) for that: (C,), or (L, 2) negative and positive; by default the batch's.
-        from_probabilities: Whether the samples' scores are probabilities.
-    """
-    weights = None if prior is None or balance == "none" else class_weights(prior.to(samples.scores.dtype), balance)
-    shared: dict[str, Any] = {"balance": balance, "weights": weights, "from_probabilities": from_probabilities}
-    sums = cross_entropy_sums(samples, task=task, **shared)
-    return cross_entropy_of_sums(sums, balance, members=None if samples.scores.ndim == 2 else len(samples.scores))
-
-
 def cross_entropy_sums(
-    samples: Samples,
-    *,
-    task: Task,
-    balance: Balance = "none",
-    weights: Tensor | None = None,
+    samples: Samples, *, task: Task, balance: Balance = "none", weights: Tensor | None = None,
     from_probabilities: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The sums over samples of weighted losses and of weights, (2, …); they can be added over batches and processes.
 
     ``weights`` are :func:`class_weights`, (C,) or (L, 2). Where the batch's own shares balance the classes instead,
     the sums are of each class, (2, …, C) or (2, …, L, 2).
     """
-    losses, mass = _losses_and_mass(samples, task, from_probabilities)
+    losses, mass = losses_and_mass(samples, task, from_probabilities)
     lead = samples.scores.ndim - 2
     if weights is not None:
         weights = weights.to(mass)
@@ -103,7 +70,7 @@ def cross_entropy_of_sums(sums: Tensor, balance: Balance, *, members: int | None
     return safe_divide(losses, mass)
 
 
-def _losses_and_mass(samples: Samples, task: Task, from_probabilities: bool) -> tuple[Tensor, Tensor]:
+def losses_and_mass(samples: Samples, task: Task, from_probabilities: bool) -> tuple[Tensor, Tensor]:
     """Losses and their weights: (…, n) for class indices, else one for each class a sample has a share in."""
     scores, target, weight = samples.scores, samples.target, samples.weight
     smallest = torch.finfo(scores.dtype).tiny
@@ -159,37 +126,22 @@ class ConfusionMemory(nn.Module):
 
     def forward(self, cm: ConfusionMatrix) -> ConfusionMatrix:
         """The remembered matrix with this batch added, and remember it."""
+        shape = tuple(cm.matrix.shape)
         total = cm.total.detach()
         total = total.reshape(total.shape + (1,) * (cm.matrix.ndim - total.ndim))
         current = cm.matrix / torch.where(total > 0, total, torch.ones_like(total))
-        if self.matrix.numel() == 0:
-            blended = current.detach()
-        else:
-            self._check_shape(cm.matrix.shape)
+        blended = current.detach()
+        if self.matrix.numel():
+            if self.matrix.shape != shape:
+                raise ValueError(
+                    f"memory: remembers a matrix of shape {tuple(self.matrix.shape)}, got a batch of shape {shape}; "
+                    "call reset() before training on other classes."
+                )
             past = self.matrix.to(current.dtype)
-            blended = self.decay * past + (1 - self.decay) * current.detach()
+            blended = self.decay * past + (1 - self.decay) * blended
             blended = torch.where(total > 0, blended, past)  # a batch where all is ignored teaches nothing
         self.matrix = blended.to(accumulation_dtype(self.matrix.dtype)) if self.matrix.numel() else blended
         return cm.with_matrix(blended + (current - current.detach()))
-
-    def blend(self, counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """:meth:`forward` for counts (…, d, d) without a graph; and the derivative of the matrix, (…, 1, 1)."""
-        total = counts.sum(axis=(-1, -2), keepdims=True)
-        scale = 1 / np.where(total > 0, total, 1.0)
-        current = counts * scale
-        if self.matrix.numel():
-            self._check_shape(counts.shape)
-            past = self.matrix.double().numpy()
-            current = np.where(total > 0, self.decay * past + (1 - self.decay) * current, past)
-        self.matrix = torch.from_numpy(current).to(accumulation_dtype(self.matrix.dtype))
-        return current, scale
-
-    def _check_shape(self, shape: tuple[int, ...]) -> None:
-        if tuple(self.matrix.shape) != tuple(shape):
-            raise ValueError(
-                f"memory: remembers a matrix of shape {tuple(self.matrix.shape)}, got a batch of shape {tuple(shape)}; "
-                "call reset() before training on other classes."
-            )
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(prefix + "matrix")

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from metricfit.confusion import ConfusionMatrix, Grid, hard_matrix
-from metricfit.inputs import Samples
+from metricfit.confusion import hard_matrix
 from metricfit.theory import deviation_bound
 
 if TYPE_CHECKING:
-    from metricfit.losses.metric_loss import Batch, MetricLoss
+    from metricfit.losses.metric_loss import MetricLoss
 
 __all__ = ["Diagnosis", "diagnose"]
 
@@ -79,35 +78,23 @@ def diagnose(
     strength = gradient.abs().amax(dim=-1)[counted]
     strongest = float(strength.max()) if len(strength) else 0.0
     idle = (strength <= _NEGLIGIBLE * strongest).double().mean() if len(strength) else torch.tensor(1.0)
-    hard = metric.evaluate(lambda grid: _hard(batch, samples, grid))
-    cm = _hard(batch, samples, None)
-    names = loss.labels if loss.labels is not None else tuple(range(cm.num_classes))
+    how: Any = {
+        "threshold": batch.threshold, "from_probabilities": batch.options.from_probabilities,
+        "labels": loss.labels, "absent": batch.options.absent,
+    }  # fmt: skip
+    exact = {grid: hard_matrix(samples, loss.task, thresholds=grid, **how) for grid in {None, *batch.options.grids}}
+    hard, cm = float(metric.evaluate(exact.__getitem__)), exact[None]
+    names = loss.labels if loss.labels is not None else range(cm.num_classes)
+    # The side of a square matrix with no fewer cells than this one, which has four per label in a multi-label task.
+    side = math.ceil(2 * math.sqrt(cm.num_classes)) if cm.task == "multilabel" else cm.num_classes
     number = int(counted.sum())
     return Diagnosis(
         soft_value=float(soft),
-        hard_value=float(hard),
-        gap=float(soft) - float(hard),
+        hard_value=hard,
+        gap=float(soft) - hard,
         share_without_gradient=float(idle),
         classes_without_support=tuple(names[i] for i in torch.nonzero(cm.support <= 0).flatten().tolist()),
         samples=number,
-        deviation_bound=deviation_bound(max(number, 1), _matrix_side(cm), confidence=confidence),
+        deviation_bound=deviation_bound(max(number, 1), side, confidence=confidence),
         confidence=confidence,
     )
-
-
-def _hard(batch: Batch, samples: Samples, grid: Grid) -> ConfusionMatrix:
-    options = batch.options
-    return hard_matrix(
-        replace(samples, scores=samples.scores.detach()),
-        options.task,
-        threshold=batch.threshold,
-        thresholds=grid,
-        from_probabilities=options.from_probabilities,
-        labels=options.labels,
-        absent=options.absent,
-    )
-
-
-def _matrix_side(cm: ConfusionMatrix) -> int:
-    """The side of a square matrix with no fewer cells than this one, which has four per label in a multi-label task."""
-    return math.ceil(2 * math.sqrt(cm.num_classes)) if cm.task == "multilabel" else cm.num_classes

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
-from metricfit.confusion import Absent, ConfusionMatrix, Grid, as_confusion_matrix, count_each_class, count_samples
+from metricfit.confusion import Absent, ConfusionMatrix, Grid, as_confusion_matrix, count_samples
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
 from metricfit.inputs import Samples, Task, check_ignore_index, check_task, flatten_inputs, values_can_be_inspected
-from metricfit.losses.companions import (
-    Balance,
-    ConfusionMemory,
-    class_weights,
-    cross_entropy_of_sums,
-    cross_entropy_sums,
-)  # fmt: skip
 from metricfit.metrics import ClassMetric, Metric, MetricLike, get
 from metricfit.metrics.base import MatrixSource
 from metricfit.steps import HIGHEST_TEMPERATURE, Amplifier, Annealed, Step, StepLike, check_temperature
 from metricfit.steps import get as get_step
 
 if TYPE_CHECKING:
+    from metricfit.losses.companions import ConfusionMemory
     from metricfit.losses.diagnosis import Diagnosis
 
 __all__ = ["MetricLoss", "metric_loss"]
+
+Balance = Literal["none", "sqrt", "full"]
 
 MATRIX_UP_TO = 4096
 """From this many classes on the counts of each class take the place of the matrix, where they are enough."""
@@ -38,10 +34,6 @@ class LossOptions:
     """What does not change from batch to batch, validated; see :class:`metricfit.MetricLoss` for the options.
 
     After construction ``metric`` has its average and ``step`` is None for the annealed step, whose temperature changes.
-
-    Attributes:
-        grids: The threshold grids of the metric, sorted.
-        decides: Whether the metric is one of a single decision, without a grid, at the usual threshold.
     """
 
     metric: Metric
@@ -59,28 +51,29 @@ class LossOptions:
     validate: bool = True
     temperature: InitVar[Any] = 0.2
     threshold: InitVar[Any] = 0.5
+    weight: InitVar[Any] = None
     prior: InitVar[Any] = None
     grids: tuple[Grid, ...] = field(init=False)
+    """The threshold grids of the metric, sorted."""
     decides: bool = field(init=False)
+    """Whether the metric is one of a single decision, without a grid, at the usual threshold."""
+    state: dict[str, Tensor | None] = field(init=False, repr=False, compare=False)
+    """The tensors that a loss starts with, by the names they have in :class:`Batch`."""
 
-    def __post_init__(self, temperature: Any, threshold: Any, prior: Any) -> None:
+    def __post_init__(self, temperature: Any, threshold: Any, weight: Any, prior: Any) -> None:
         """Raise an error for options out of range, and for those that would have no effect."""
         check_task(self.task)
         metric = with_average(get(self.metric), self.average)
         step = Annealed() if self.step is None else get_step(self.step)
-        annealed = isinstance(step, Annealed)
         if self.step is not None and not _is(temperature, 0.2):
-            raise ValueError(
-                "temperature: the step has one already; give it once."
-                if annealed
-                else f"temperature: has no effect with step={str(step)!r}."
-            )
+            once = isinstance(step, Annealed)
+            problem = "the step has one already; give it once" if once else f"has no effect with step={str(step)!r}"
+            raise ValueError(f"temperature: {problem}.")
         if isinstance(metric, ClassMetric) and metric.average == "none":
             raise ValueError("average: 'none' gives one value per class; a loss needs one number, choose another.")
-        if self.absent not in get_args(Absent):
-            raise ValueError(f"absent: expected 'skip' or 'count', got {self.absent!r}.")
-        if self.balance not in get_args(Balance):
-            raise ValueError(f"balance: expected 'none', 'sqrt' or 'full', got {self.balance!r}.")
+        for name, options in (("absent", Absent), ("balance", Balance)):
+            if (given := getattr(self, name)) not in get_args(options):
+                raise ValueError(f"{name}: expected one of {', '.join(map(repr, get_args(options)))}, got {given!r}.")
         if not 0 <= self.cross_entropy < float("inf"):
             raise ValueError(f"cross_entropy: expected a weight >= 0, got {self.cross_entropy}.")
         if not self.cross_entropy and self.balance != "none":
@@ -95,14 +88,51 @@ class LossOptions:
         grids = tuple(sorted(metric.grids(), key=lambda grid: grid or ()))
         found: dict[str, Any] = {
             "metric": metric,
-            "step": None if annealed else step,
+            "step": None if isinstance(step, Annealed) else step,
             "labels": None if self.labels is None else tuple(self.labels),
             "cross_entropy": float(self.cross_entropy),
             "grids": grids,
             "decides": grids == (None,) and (self.task == "multiclass" or _is(threshold, 0.5)),
+            "state": {
+                "temperature": self.checked_temperature(temperature if self.step is None else step),
+                "threshold": _checked_threshold(threshold),
+                "weight": None if weight is None else _vector("weight", weight),
+                "class_weights": None if prior is None else self._class_weights(_vector("prior", prior)),
+            },
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
+
+    def checked_temperature(self, given: Any) -> Tensor | None:
+        """The temperature, a scalar or one per member; None for a step that has none."""
+        if isinstance(given, Step):
+            if not isinstance(given, Annealed):
+                return None
+            given = given.temperature
+        if isinstance(given, Tensor):
+            if not given.is_floating_point():
+                raise ValueError(f"temperature: expected floating-point numbers, got {given.dtype}.")
+            # Compared in its own dtype: 0.4 in float32 is above 0.4.
+            look = self.validate and values_can_be_inspected()  # for which a device has to finish
+            if look and not bool(((given > 0) & (given <= HIGHEST_TEMPERATURE)).all()):
+                raise ValueError(f"temperature: expected 0 < T <= {HIGHEST_TEMPERATURE}, got {given.tolist()}.")
+        elif isinstance(given, Sequence):
+            given = torch.tensor([check_temperature(value) for value in given])
+        else:
+            given = torch.tensor(check_temperature(given))
+        if (self.members is None and given.ndim) or given.shape not in ((), (self.members,)):
+            wanted = "one number" if self.members is None else f"one number, or one per member, {self.members} in all"
+            raise ValueError(f"temperature: expected {wanted}, got shape {tuple(given.shape)}.")
+        found: Tensor = given if self.members is None else given.expand(self.members)
+        return found
+
+    def _class_weights(self, prior: Tensor) -> Tensor:
+        from metricfit.losses.companions import class_weights
+
+        if self.task == "multilabel" and bool((prior > 1).any()):
+            raise ValueError(f"prior: a multilabel task expects the positive share of each label, got {prior}.")
+        both = torch.stack([1 - prior, prior], dim=-1) if self.task == "multilabel" else prior
+        return class_weights(both[None, :] if self.task == "binary" else both, self.balance)
 
 
 def _is(given: Any, default: float) -> bool:
@@ -135,98 +165,43 @@ def with_average(metric: Metric, average: str | int | None) -> Metric:
     return replace(metric, average=average)
 
 
-def _state(
-    options: LossOptions, temperature: Any, step: StepLike | None, threshold: Any, weight: Tensor | None,
-    prior: Tensor | None, *, look: bool = True,
-) -> dict[str, Tensor | None]:  # fmt: skip
-    """What a loss keeps as buffers, validated; ``look`` at the value of a tensor, for which a device has to finish."""
+def _checked_threshold(threshold: Any) -> Tensor:
     thresholds = torch.as_tensor(threshold, dtype=torch.float32)
     if thresholds.ndim > 1:
         raise ValueError(f"threshold: expected one number, or one per label, got shape {tuple(thresholds.shape)}.")
     if not bool(((thresholds > 0) & (thresholds < 1)).all()):
         raise ValueError(f"threshold: expected numbers strictly between 0 and 1, got {threshold}.")
-    shares = None if prior is None else _as_weights(prior, "prior")
-    balance = None
-    if shares is not None:
-        if options.task == "multilabel" and bool((shares > 1).any()):
-            raise ValueError(f"prior: a multilabel task expects the positive share of each label, got {prior}.")
-        both = torch.stack([1 - shares, shares], dim=-1) if options.task == "multilabel" else shares
-        balance = class_weights(both[None, :] if options.task == "binary" else both, options.balance)
-    return {
-        "temperature": _checked_temperature(temperature, step, options.members, look),
-        "threshold": thresholds,
-        "weight": None if weight is None else _as_weights(weight, "weight"),
-        "prior": shares,
-        "class_weights": balance,
-    }
+    return thresholds
 
 
-def _checked_temperature(temperature: Any, step: StepLike | None, members: int | None, look: bool) -> Tensor | None:
-    """The temperature of the annealed step, a scalar or one per member; None for other steps."""
-    chosen = Annealed() if step is None else get_step(step)
-    if not isinstance(chosen, Annealed):
-        return None
-    if step is not None:
-        temperature = chosen.temperature
-    if isinstance(temperature, Tensor):
-        given = temperature
-        if not given.is_floating_point():
-            raise ValueError(f"temperature: expected floating-point numbers, got {given.dtype}.")
-        # Compared in its own dtype: 0.4 in float32 is above 0.4.
-        if look and not bool(((given > 0) & (given <= HIGHEST_TEMPERATURE)).all()):
-            raise ValueError(f"temperature: expected 0 < T <= {HIGHEST_TEMPERATURE}, got {given.tolist()}.")
-    elif isinstance(temperature, Sequence):
-        given = torch.tensor([check_temperature(value) for value in temperature])
-    else:
-        given = torch.tensor(check_temperature(temperature))
-    if (members is None and given.ndim) or given.shape not in ((), (members,)):
-        wanted = "one number" if members is None else f"one number, or one per member, {members} in all"
-        raise ValueError(f"temperature: expected {wanted}, got shape {tuple(given.shape)}.")
-    return given if members is None else given.expand(members)
-
-
-def _check_sizes(task: Task, columns: int, threshold: Tensor, prior: Tensor | None) -> None:
-    if threshold.ndim and len(threshold) != columns:
-        raise ValueError(f"threshold: expected one number or {columns}, one per label, got {len(threshold)}.")
-    size = 2 if task == "binary" else columns
-    if prior is not None and len(prior) != size:
-        raise ValueError(f"prior: expected {size} shares or counts, got {len(prior)}.")
-
-
-def _as_weights(values: Tensor, name: str) -> Tensor:
+def _vector(name: str, values: Any) -> Tensor:
     weights = torch.as_tensor(values, dtype=torch.float32 if not isinstance(values, Tensor) else None)
     if weights.ndim != 1 or not bool((weights >= 0).all()) or not bool(weights.isfinite().all()):
         raise ValueError(f"{name}: expected a vector of finite numbers >= 0, got {values}.")
     return weights if weights.is_floating_point() else weights.float()
 
 
+def _check_sizes(task: Task, columns: int, threshold: Tensor, class_weights: Tensor | None) -> None:
+    if threshold.ndim and len(threshold) != columns:
+        raise ValueError(f"threshold: expected one number or {columns}, one per label, got {len(threshold)}.")
+    wanted = 2 if task == "binary" else columns
+    if class_weights is not None and (got := class_weights.shape[-1 if task == "binary" else 0]) != wanted:
+        raise ValueError(f"prior: expected {wanted} shares or counts, got {got}.")
+
+
 @dataclass(slots=True)
 class Batch:
-    """One batch with everything its loss depends on, so that the loss is a function of it and of the input alone.
-
-    Attributes:
-        options: What does not change from batch to batch.
-        target: Classes.
-        sample_weight: Weights of the samples.
-        temperature: T of the annealed step, a scalar or one per member; None for other steps.
-        threshold: The fixed threshold of binary and multi-label tasks.
-        weight: Class weights.
-        prior: Class shares for the balance of the cross-entropy.
-        class_weights: The weights of the classes that follow from them.
-        memories: One memory per grid of the metric, used and updated; empty for none.
-        group: The processes whose statistics are added up.
-    """
+    """One batch with everything its loss depends on, so that the loss is a function of it and of the input alone."""
 
     options: LossOptions
     target: Tensor
     sample_weight: Tensor | None
-    temperature: Tensor | None
-    threshold: Tensor
+    temperature: Tensor | None  # a scalar or one per member; None for steps without
+    threshold: Tensor  # of binary and multi-label tasks
     weight: Tensor | None
-    prior: Tensor | None
-    class_weights: Tensor | None
-    memories: Sequence[ConfusionMemory] = ()
-    group: Any = None
+    class_weights: Tensor | None  # of the cross-entropy, from the prior: (C,), (1, 2) or (L, 2)
+    memories: Sequence[ConfusionMemory] = ()  # one per grid of the metric, used and updated
+    group: Any = None  # the processes whose statistics are added up
 
     @property
     def step(self) -> Step:
@@ -251,19 +226,22 @@ class Batch:
         with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
             samples = self.samples(input)
             statistics = [samples.total]
-            if cross_entropy:
-                sums = cross_entropy_sums(
-                    samples, task=options.task, balance=options.balance, weights=self.class_weights,
-                    from_probabilities=options.from_probabilities,
-                )  # fmt: skip
-                statistics.append(sums)
             if fused is None:
                 statistics.extend(self.counts(samples, grid) for grid in options.grids)
+            if cross_entropy:
+                from metricfit.losses import companions
+
+                statistics.append(
+                    companions.cross_entropy_sums(
+                        samples, task=options.task, balance=options.balance, weights=self.class_weights,
+                        from_probabilities=options.from_probabilities,
+                    )
+                )  # fmt: skip
             weight, *statistics = sum_over_processes(statistics, self.group)
             companion = torch.zeros_like(weight)
             if cross_entropy:
-                sums, *statistics = statistics
-                companion = cross_entropy * cross_entropy_of_sums(sums, options.balance, members=options.members)
+                mean = companions.cross_entropy_of_sums(statistics.pop(), options.balance, members=options.members)
+                companion = cross_entropy * mean
             loss = fused if fused is not None else options.metric.loss(self.source(statistics))
             if loss.shape != weight.shape:
                 raise ValueError(
@@ -273,39 +251,34 @@ class Batch:
 
     def metric_alone(self, remembered: Sequence[Tensor], input: Tensor) -> Tensor:
         """The metric's part along the plain formulas, with the memories as they were then: for second derivatives."""
-        past = [memory.matrix for memory in self.memories]
-        try:
-            for memory, matrix in zip(self.memories, remembered, strict=True):
-                memory.matrix = matrix
-            return self._plain_loss(input, None, 0.0)
-        finally:
-            for memory, matrix in zip(self.memories, past, strict=True):
-                memory.matrix = matrix
+        memories = [type(memory)(memory.decay) for memory in self.memories]
+        for memory, matrix in zip(memories, remembered, strict=True):
+            memory.matrix = matrix
+        return replace(self, memories=memories)._plain_loss(input, None, 0.0)
 
     def samples(self, input: Tensor) -> Samples:
         """The checked and flattened samples."""
         options = self.options
         samples = flatten_inputs(
-            input, self.target, task=options.task, weight=self.weight, sample_weight=self.sample_weight,
-            ignore_index=options.ignore_index, from_probabilities=options.from_probabilities,
-            validate=options.validate, allow_empty=self.group is not None, members=options.members,
+            input, self.target, self.sample_weight, allow_empty=self.group is not None, task=options.task,
+            weight=self.weight, ignore_index=options.ignore_index, from_probabilities=options.from_probabilities,
+            validate=options.validate, members=options.members,
         )  # fmt: skip
-        _check_sizes(options.task, samples.scores.shape[-1], self.threshold, self.prior)
+        _check_sizes(options.task, samples.scores.shape[-1], self.threshold, self.class_weights)
         return samples
 
     def counts(self, samples: Samples, grid: Grid) -> Tensor:
         """The soft counts of the samples at the decision, or over a grid of thresholds."""
-        options, step = self.options, self.step
-        how: Any = {
-            "detach_threshold": options.detach_threshold, "from_probabilities": options.from_probabilities
-        }  # fmt: skip
-        is_one_class_each = isinstance(options.metric, ClassMetric) and not options.metric.whole
-        if (
-            is_one_class_each and options.task == "multiclass" and samples.scores.shape[-1] >= MATRIX_UP_TO
-            and samples.scores.ndim == 2 and not samples.target.is_floating_point()
-        ):  # fmt: skip
-            return count_each_class(samples, step, **how)
-        return count_samples(samples, options.task, step, threshold=self.threshold, thresholds=grid, **how)
+        options = self.options
+        one_class_each = (
+            isinstance(options.metric, ClassMetric) and not options.metric.whole and options.task == "multiclass"
+            and samples.scores.shape[-1] >= MATRIX_UP_TO and samples.scores.ndim == 2
+            and not samples.target.is_floating_point()
+        )  # fmt: skip
+        return count_samples(
+            samples, options.task, self.step, threshold=self.threshold, thresholds=grid, each_class=one_class_each,
+            detach_threshold=options.detach_threshold, from_probabilities=options.from_probabilities,
+        )  # fmt: skip
 
     def matrix(self, counts: Tensor, grid: Grid) -> ConfusionMatrix:
         """Counts as a confusion matrix of the task."""
@@ -325,28 +298,18 @@ class Batch:
 
 
 def metric_loss(
-    input: Tensor,
-    target: Tensor,
-    metric: MetricLike,
-    sample_weight: Tensor | None = None,
-    *,
-    temperature: float | Tensor = 0.2,
-    threshold: float | Sequence[float] | Tensor = 0.5,
-    weight: Tensor | None = None,
-    prior: Tensor | None = None,
-    sync: Sync = "auto",
+    input: Tensor, target: Tensor, metric: MetricLike, sample_weight: Tensor | None = None, *, sync: Sync = "auto",
     **options: Any,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The functional form of :class:`MetricLoss`, without memory; arguments as there.
 
     >>> logits = torch.tensor([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0]])
     >>> metric_loss(logits, torch.tensor([0, 1, 1]), "accuracy")
     tensor(0.3381)
     """
-    checked = LossOptions(cast("Any", metric), temperature=temperature, threshold=threshold, prior=prior, **options)
-    look = checked.validate and values_can_be_inspected()
-    state: Any = _state(checked, temperature, options.get("step"), threshold, weight, prior, look=look)
-    return Batch(checked, target, sample_weight, **state, group=group_of(check_sync(sync), training=True)).loss(input)
+    checked = LossOptions(cast("Any", metric), **options)
+    group = group_of(check_sync(sync), training=True)
+    return Batch(checked, target, sample_weight, **cast("Any", checked.state), group=group).loss(input)
 
 
 class MetricLoss(nn.Module):
@@ -399,63 +362,40 @@ class MetricLoss(nn.Module):
 
     temperature: Tensor | None
     weight: Tensor | None
-    prior: Tensor | None
     threshold: Tensor
+    class_weights: Tensor | None
 
     def __init__(
-        self,
-        metric: MetricLike,
-        *,
-        average: str | int | None = None,
-        task: Task = "multiclass",
-        step: StepLike | None = None,
-        temperature: float | Sequence[float] = 0.2,
-        threshold: float | Sequence[float] | Tensor = 0.5,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        absent: Absent = "skip",
-        labels: Sequence[Hashable] | None = None,
-        detach_threshold: bool = False,
-        from_probabilities: bool = False,
-        cross_entropy: float = 0.0,
-        balance: Balance = "none",
-        prior: Tensor | None = None,
-        memory: float = 0.0,
-        members: int | None = None,
-        sync: Sync = "auto",
+        self, metric: MetricLike, *, average: str | int | None = None, task: Task = "multiclass",
+        step: StepLike | None = None, temperature: float | Sequence[float] = 0.2,
+        threshold: float | Sequence[float] | Tensor = 0.5, weight: Tensor | None = None, ignore_index: int = -100,
+        absent: Absent = "skip", labels: Sequence[Hashable] | None = None, detach_threshold: bool = False,
+        from_probabilities: bool = False, cross_entropy: float = 0.0, balance: Balance = "none",
+        prior: Tensor | None = None, memory: float = 0.0, members: int | None = None, sync: Sync = "auto",
         validate: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         given: Any = {
             "average": average, "task": task, "step": step, "ignore_index": ignore_index, "absent": absent,
             "labels": labels, "detach_threshold": detach_threshold, "from_probabilities": from_probabilities,
             "cross_entropy": cross_entropy, "balance": balance, "members": members, "validate": validate,
+            "temperature": temperature, "threshold": threshold, "weight": weight, "prior": prior,
         }  # fmt: skip
-        self.options = LossOptions(
-            cast("Any", metric), temperature=temperature, threshold=threshold, prior=prior, **given
-        )
-        self.sync = check_sync(sync)
-        for name, value in _state(self.options, temperature, step, threshold, weight, prior).items():
+        self.options, self.sync = LossOptions(cast("Any", metric), **given), check_sync(sync)
+        for name, value in self.options.state.items():
             keeps = name == "temperature"
             self.register_buffer(name, value.clone() if keeps and value is not None else value, persistent=keeps)
         if task == "binary":
-            _check_sizes(task, 1, self.threshold, self.prior)
-        self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self.options.grids) if memory else None
+            _check_sizes(task, 1, self.threshold, self.class_weights)
+        self.memories: nn.ModuleList | None = None
+        if memory:
+            from metricfit.losses.companions import ConfusionMemory
 
-    @property
-    def metric(self) -> Metric:
-        """The metric, with its average."""
-        return self.options.metric
+            self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self.options.grids)
 
-    @property
-    def task(self) -> Task:
-        """The task."""
-        return self.options.task
-
-    @property
-    def labels(self) -> tuple[Hashable, ...] | None:
-        """The class names."""
-        return self.options.labels
+    metric = property(lambda self: self.options.metric, doc="The metric, with its average.")
+    task = property(lambda self: self.options.task, doc="The task.")
+    labels = property(lambda self: self.options.labels, doc="The class names.")
 
     def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The loss of a batch, a scalar; with members one per member.
@@ -473,7 +413,7 @@ class MetricLoss(nn.Module):
         remember = self.training if remember is None else remember
         return Batch(
             self.options, target, sample_weight, buffers["temperature"], cast("Tensor", buffers["threshold"]),
-            buffers["weight"], buffers["prior"], buffers["class_weights"],
+            buffers["weight"], buffers["class_weights"],
             cast("Any", self.memories) if remember and self.memories is not None else (),
             group_of(self.sync, self.training),
         )  # fmt: skip
@@ -488,8 +428,7 @@ class MetricLoss(nn.Module):
         """
         if self.temperature is None:
             raise ValueError(f"temperature: step={str(self.options.step)!r} has none; use step='annealed'.")
-        found = cast("Tensor", _checked_temperature(temperature, None, self.options.members, True))
-        self.temperature.copy_(found)
+        self.temperature.copy_(cast("Tensor", self.options.checked_temperature(temperature)))
 
     def confusion(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> ConfusionMatrix:
         """The soft confusion matrix of a batch as this loss sees it, without its memory; of this process alone.
@@ -516,13 +455,9 @@ class MetricLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """The metric and the options that differ from the defaults."""
-        options = self.options
-        parts = [f"metric={options.metric}", f"task={options.task!r}"]
-        if self.temperature is None:
-            parts.append(f"step={str(options.step)!r}")
-        else:
-            shown = self.temperature.tolist()
-            parts.append("temperature=" + (f"{shown:.4g}" if isinstance(shown, float) else str(shown)))
+        options, shown = self.options, None if self.temperature is None else self.temperature.tolist()
+        how = f"step={str(options.step)!r}" if shown is None else f"temperature={shown}"
+        how = f"temperature={shown:.4g}" if isinstance(shown, float) else how
         if options.cross_entropy:
-            parts.append(f"cross_entropy={options.cross_entropy:g}, balance={options.balance!r}")
-        return ", ".join(parts)
+            how += f", cross_entropy={options.cross_entropy:g}, balance={options.balance!r}"
+        return f"metric={options.metric}, task={options.task!r}, {how}"

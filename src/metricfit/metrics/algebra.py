@@ -1,4 +1,7 @@
-"""Metrics made of metrics: ``0.7 * Recall(1) + 0.3 * Precision(1)``, "the best precision with a recall of 90 %"."""
+"""Metrics made of metrics: ``0.7 * Recall(1) + 0.3 * Precision(1)``, "the best precision with a recall of 90 %".
+
+And metrics made of any function of the matrix.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ from metricfit.confusion import ConfusionMatrix, Grid
 from metricfit.inputs import Task, safe_divide
 from metricfit.metrics.base import ClassMetric, MatrixSource, Metric, spell
 
-__all__ = ["Combination", "Constant", "Constrained", "Constraint", "DerivedMetric", "combine"]
+__all__ = [
+    "CallableMetric", "Combination", "Constant", "Constrained", "Constraint", "DerivedMetric", "combine", "named_class",
+]  # fmt: skip
 
 _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul, "/": truediv}
 _LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2}
@@ -51,10 +56,7 @@ class Constant(Metric):
         if not math.isfinite(self.value):
             raise ValueError(f"a metric combines with finite numbers, got {self.value}.")
 
-    @property
-    def range(self) -> tuple[float, float]:  # type: ignore[override]
-        """The number itself, twice."""
-        return (self.value, self.value)
+    range = property(lambda self: (self.value, self.value), doc="The number itself, twice.")
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
         """The number, in the matrix's dtype and batch shape."""
@@ -115,8 +117,7 @@ class Combination(Metric):
     @property
     def perfect(self) -> float:
         """The combination of the parts' best values."""
-        best: float = _NUMBERS[self.operator](self.left.perfect, self.right.perfect)
-        return best
+        return float(_NUMBERS[self.operator](self.left.perfect, self.right.perfect))
 
     @property
     def range(self) -> tuple[float, float]:  # type: ignore[override]
@@ -228,24 +229,19 @@ class Constrained(DerivedMetric):
     objective: Metric
     constraints: tuple[Constraint, ...]
     penalty: float = field(default=10.0, kw_only=True)
+    _inner = property(lambda self: self.objective)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "constraints", tuple(self.constraints))
         if not self.constraints:
             raise ValueError("subject_to: expected at least one constraint, such as Recall(1) >= 0.9.")
-        for constraint in self.constraints:
-            if not isinstance(constraint, Constraint):
-                raise TypeError(
-                    f"subject_to: expected constraints such as Recall(1) >= 0.9, got {type(constraint).__name__}."
-                )
+        for one in self.constraints:
+            if not isinstance(one, Constraint):
+                raise TypeError(f"subject_to: expected constraints such as Recall(1) >= 0.9, got {type(one).__name__}.")
         if isinstance(self.objective, Constrained):
             raise ValueError("subject_to: the objective is constrained already; give all constraints at once.")
         if not self.penalty > 0:
             raise ValueError(f"penalty: expected a number > 0, got {self.penalty}.")
-
-    @property
-    def _inner(self) -> Metric:
-        return self.objective
 
     def violations(self, source: MatrixSource) -> list[Tensor]:
         """The violation of each constraint."""
@@ -277,3 +273,56 @@ class Constrained(DerivedMetric):
 
     def __str__(self) -> str:
         return f"{self.objective} subject to " + " and ".join(str(c) for c in self.constraints)
+
+
+def named_class(metric: Metric, labels: tuple[Any, ...]) -> int | None:
+    """The position of the class that the metric names; of several the first, None if it names none.
+
+    >>> from metricfit import metrics
+    >>> named_class(metrics.get("precision[ill] subject to recall[ill] >= 0.9"), ("ill", "well"))
+    0
+    """
+    if isinstance(metric, DerivedMetric):
+        places = (named_class(part, labels) for part in metric._parts())
+        return next((place for place in places if place is not None), None)
+    names, label = [str(one) for one in labels], str(getattr(metric, "label", None))
+    return names.index(label) if getattr(metric, "label", None) is not None and label in names else None
+
+
+@dataclass(frozen=True)
+class CallableMetric(Metric):
+    """Any function of one confusion matrix that returns a scalar tensor.
+
+    Args:
+        function: ``cm -> scalar tensor``; it always sees a single matrix (``cm.tp[1]`` is class 1's count), a
+            sweep is mapped over it.
+        range: Smallest and largest value.
+        greater_is_better: The direction.
+
+    >>> metric = CallableMetric(lambda cm: cm.tp[1] / (cm.tp[1] + cm.fp[1] + 3 * cm.fn[1]))
+    >>> metric(ConfusionMatrix(torch.tensor([[5.0, 1.0], [2.0, 3.0]])))
+    tensor(0.3000)
+    """
+
+    function: Callable[[ConfusionMatrix], Tensor]
+    range: tuple[float, float] = (0.0, 1.0)  # type: ignore[misc]
+    greater_is_better: bool = True  # type: ignore[misc]
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        """Call the function, once per matrix."""
+        if not cm.batch_shape:
+            return self._checked(self.function(cm))
+        flat = cm.matrix.reshape(-1, *cm.matrix.shape[len(cm.batch_shape) :])
+        values = torch.func.vmap(lambda matrix: self._checked(self.function(cm.with_matrix(matrix))))(flat)
+        return values.reshape(cm.batch_shape)
+
+    def _checked(self, value: Any) -> Tensor:
+        wanted = f"{self}: a metric function must return a scalar tensor computed from the matrix, got"
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{wanted} {type(value).__name__}.")
+        if value.ndim:
+            raise ValueError(f"{wanted} shape {tuple(value.shape)}.")
+        return value
+
+    def __str__(self) -> str:  # a function has no spec to read back
+        return getattr(self.function, "__name__", type(self.function).__name__)

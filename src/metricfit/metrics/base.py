@@ -104,13 +104,9 @@ class Metric(Operators, ABC):
         return self.distance(self.evaluate(source))
 
     def score(
-        self,
-        y_true: ArrayLike,
-        y_pred: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
+        self, y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None, *,
         labels: Sequence[Hashable] | None = None,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """The exact metric of predicted labels, equal to scikit-learn's.
 
         Args:

@@ -1,8 +1,8 @@
-"""The formula of a metric: one Python function, replayed with tensors, with text or with coefficients.
+"""The formula of a metric: one Python function, run once with symbols and then read in several languages.
 
-A function such as ``def recall(c): return c.tp / (c.tp + c.fn)`` is given :class:`Symbols` in place of counts. What it
-does to them is looked up in a language. Here tensors become a value; :mod:`metricfit.metrics.translation` has the text
-and the JavaScript of a formula, :mod:`metricfit.fast` its coefficients.
+A function such as ``def recall(c): return c.tp / (c.tp + c.fn)`` is given :class:`Symbols` in place of counts and
+returns a tree of :class:`Term`. Here its language is tensors and it becomes a value. The text and the JavaScript of a
+formula are in :mod:`metricfit.metrics.catalogue`, its coefficients in :mod:`metricfit.fast`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from operator import add, mul, sub
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -31,24 +32,16 @@ operators ``+ - * / **``, and what :class:`Symbols` has methods for.
 
 
 class Term(Operators):
-    """A part of a formula; arithmetic on it gives further parts.
+    """A step of a formula with its parts; arithmetic on it gives further terms.
 
     0/0 makes the whole formula undefined: its value is then the metric's ``zero_division``, with a zero gradient.
     """
 
-    def __init__(self, language: Language, step: str, *parts: Any) -> None:
-        self.language = language
-        self.meaning = language(step, *parts)
+    def __init__(self, step: str, *parts: Any) -> None:
+        self.step, self.parts = step, parts
 
     def _operate(self, operator: str, left: Any, right: Any) -> Term:
-        return Term(self.language, operator, self._part(left), self._part(right))
-
-    def _part(self, value: Any) -> Any:
-        if isinstance(value, (int, float)):
-            return self.language("number", float(value))
-        if not isinstance(value, Term):
-            raise TypeError(f"a formula holds counts, parameters and numbers, got {type(value).__name__}.")
-        return value.meaning
+        return Term(operator, _term(left), _term(right))
 
     def __pow__(self, power: float) -> Term:
         if not isinstance(power, (int, float)):
@@ -59,45 +52,44 @@ class Term(Operators):
         raise TypeError("a formula cannot branch: its counts are symbols. Use arithmetic, c.sum and c.mean only.")
 
 
+def _term(value: Any) -> Term:
+    if isinstance(value, (int, float)):
+        return Term("number", float(value))
+    if not isinstance(value, Term):
+        raise TypeError(f"a formula holds counts, parameters and numbers, got {type(value).__name__}.")
+    return value
+
+
 class Symbols:
     """What a metric's function is given: the counts of a class against the rest, and sums over all classes.
 
     ``tp``, ``fp``, ``fn`` and ``tn`` are true and false positives and negatives, ``n`` all samples.
     """
 
-    tp: Term
-    fp: Term
-    fn: Term
-    tn: Term
-    n: Term
+    tp, fp, fn, tn, n = map(Term, (*COUNTS, "n"))
 
-    def __init__(self, language: Language) -> None:
-        self._language = language
-
-    def __getattr__(self, name: str) -> Term:
-        if name not in (*COUNTS, "n"):
-            raise AttributeError(f"c.{name}: a formula has c.tp, c.fp, c.fn, c.tn and c.n.")
-        return Term(self._language, name)
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"c.{name}: a formula has c.tp, c.fp, c.fn, c.tn and c.n.")
 
     def sum(self, term: Term) -> Term:
         """The sum over all classes. Of one class: over the class and the rest."""
-        return Term(self._language, "sum", term.meaning)
+        return Term("sum", term)
 
     def mean(self, term: Term) -> Term:
         """The mean over the classes for which the term is defined."""
-        return Term(self._language, "mean", term.meaning)
+        return Term("mean", term)
 
     def geometric_mean(self, term: Term) -> Term:
         """The geometric mean over the classes for which the term is defined."""
-        return Term(self._language, "geometric_mean", term.meaning)
+        return Term("geometric_mean", term)
 
     def observed(self, weights: Term) -> Term:
         """Σᵢⱼ wᵢⱼ cᵢⱼ; w is a matrix, or "none", "linear", "quadratic" for |i - j|⁰, |i - j|¹, |i - j|²."""
-        return Term(self._language, "observed", weights.meaning)
+        return Term("observed", weights)
 
     def expected(self, weights: Term) -> Term:
         """Σᵢⱼ wᵢⱼ tᵢ pⱼ of the true and the predicted counts; weights as in :meth:`observed`."""
-        return Term(self._language, "expected", weights.meaning)
+        return Term("expected", weights)
 
 
 def trace(function: Callable[..., Any], parameters: tuple[str, ...] = ()) -> Formula:
@@ -106,6 +98,9 @@ def trace(function: Callable[..., Any], parameters: tuple[str, ...] = ()) -> For
     >>> trace(lambda c: c.sum(c.tp) / c.n).whole
     True
     """
+    term = function(Symbols(), **{name: Term("parameter", name) for name in parameters})
+    if not isinstance(term, Term):
+        raise TypeError(f"{function.__name__}: expected a formula of the counts, got {type(term).__name__}.")
     steps: set[str] = set()
 
     def shape_of(step: str, *parts: Any) -> _Shape:
@@ -120,7 +115,7 @@ def trace(function: Callable[..., Any], parameters: tuple[str, ...] = ()) -> For
         over = step in ("sum", "mean", "geometric_mean")
         return _Shape(counts, varies and not over, whole or over)
 
-    shape: _Shape = Formula(function).replay(shape_of, dict.fromkeys(parameters))
+    shape: _Shape = Formula(term).replay(shape_of)
     if shape.whole is shape.varies:
         raise ValueError(
             f"{function.__name__}: expected one value, of a class or of the whole matrix; put every count of a "
@@ -128,49 +123,42 @@ def trace(function: Callable[..., Any], parameters: tuple[str, ...] = ()) -> For
         )
     scaled = not steps.isdisjoint({"product", "expected"})
     total = not shape.whole and (scaled or "n" in steps)
-    return Formula(function, shape.whole, scaled, tuple(name for name in COUNTS if total or name in steps))
+    return Formula(term, shape.whole, scaled, tuple(name for name in COUNTS if total or name in steps))
 
 
 class _Shape(NamedTuple):
-    """Of a step: whether it holds counts, whether it varies over classes, whether it sums them up."""
-
-    counts: bool = False
-    varies: bool = False
-    whole: bool = False
+    counts: bool = False  # whether the step holds counts
+    varies: bool = False  # whether it has one value per class
+    whole: bool = False  # whether it sums over classes
     number: float = 0.0
 
 
 class _Value(NamedTuple):
-    """The value of a step, and where it is 0/0: a mask, or False."""
-
     value: Any
-    undefined: Any = False
+    undefined: Any = False  # where it is 0/0: a mask, or False
 
 
 @dataclass(frozen=True)
 class Formula:
-    """A function of :class:`Symbols` and parameters.
+    """A term of counts and parameters, and what is known about it."""
 
-    Attributes:
-        function: The function.
-        whole: Whether it is a formula of the whole matrix, and not of one class against the rest.
-        scaled: Whether it multiplies counts. They are then divided by their total, so that nothing overflows.
-        counts: The names of the counts that it needs.
-    """
+    term: Term
+    whole: bool = False  # whether it is of the whole matrix, and not of one class against the rest
+    scaled: bool = False  # whether it multiplies counts, which are then divided by their total: nothing overflows
+    counts: tuple[str, ...] = ()  # the names of those that it needs
 
-    function: Callable[..., Any]
-    whole: bool = False
-    scaled: bool = False
-    counts: tuple[str, ...] = ()
+    def replay(self, language: Language, parameters: Mapping[str, Any] | None = None) -> Any:
+        """What the term means in a language; each part is read once."""
+        known: dict[Term, Any] = {}
 
-    def replay(self, language: Language, parameters: Mapping[str, Any]) -> Any:
-        """What the function means in a language."""
-        given = {name: Term(language, "parameter", name, value) for name, value in parameters.items()}
-        result = self.function(Symbols(language), **given)
-        if not isinstance(result, Term):
-            name = self.function.__name__
-            raise TypeError(f"{name}: expected a formula of the counts, got {type(result).__name__}.")
-        return result.meaning
+        def read(term: Term) -> Any:
+            if term not in known:
+                parts = tuple(read(part) if isinstance(part, Term) else part for part in term.parts)
+                value = ((parameters or {}).get(parts[0]),) if term.step == "parameter" else ()
+                known[term] = language(term.step, *parts, *value)
+            return known[term]
+
+        return read(self.term)
 
     def of_counts(self, count: Callable[[str], Tensor], parameters: Mapping[str, Any], undefined: float) -> Tensor:
         """The value for each class, elementwise; a tuple among the parameters has one number per class.
@@ -206,6 +194,9 @@ class Formula:
                 return _Value(_of_classes(parts[0], parts[1], counts) if one_per_class(parts[1]) else parts[1])
             if cm is not None and step in ("observed", "expected"):
                 return _Value(_weighted(step == "expected", parts[0].value, cm))
+            if step in _ARITHMETIC:
+                a, b = parts
+                return _Value(_ARITHMETIC[step](a.value, b.value), a.undefined | b.undefined)
             return _STEPS[step](*parts)
 
         value, where = self.replay(of_tensors, parameters)
@@ -281,21 +272,15 @@ def _geometric_mean(each: _Value) -> _Value:
     return _Value(logs.value.exp().masked_fill(missed.any(dim=-1, keepdim=True), 0.0), logs.undefined)
 
 
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul}
 _STEPS: dict[str, Callable[..., _Value]] = {
-    "+": lambda a, b: _Value(a.value + b.value, a.undefined | b.undefined),
-    "-": lambda a, b: _Value(a.value - b.value, a.undefined | b.undefined),
-    "*": lambda a, b: _Value(a.value * b.value, a.undefined | b.undefined),
-    "/": _divide,
-    "**": _power,
-    "sum": _sum,
-    "mean": _mean,
-    "geometric_mean": _geometric_mean,
-}
+    "/": _divide, "**": _power, "sum": _sum, "mean": _mean, "geometric_mean": _geometric_mean
+}  # fmt: skip
 
 
 class _FormulaText:  # printed when it is asked for
     def __get__(self, _: Any, owner: type[FormulaMetric]) -> str:
-        from metricfit.metrics.translation import text
+        from metricfit.metrics.catalogue import text
 
         return text(owner.program)
 

@@ -26,17 +26,17 @@ def _set_thresholds(metric: Metric, grid: int | Sequence[float]) -> None:
     if isinstance(grid, int) and not isinstance(grid, bool):
         if not 1 <= grid <= _MOST_THRESHOLDS:
             raise ValueError(f"grid: expected 1 to {_MOST_THRESHOLDS} thresholds, got {grid}.")
-        object.__setattr__(metric, "thresholds", tuple(i / (grid + 1) for i in range(1, grid + 1)))
-        return
-    try:
-        values = () if isinstance(grid, str) else tuple(float(t) for t in grid)  # type: ignore[union-attr]
-    except (TypeError, ValueError):
-        values = ()
-    if not 1 <= len(values) <= _MOST_THRESHOLDS or any(not 0 <= t <= 1 for t in values):
-        raise ValueError(f"grid: expected the number of thresholds, or a list of numbers in [0, 1], got {grid!r}.")
-    if list(values) != sorted(set(values)):
-        raise ValueError(f"grid: expected increasing thresholds, got {grid!r}.")
-    object.__setattr__(metric, "grid", values)
+        values = tuple(i / (grid + 1) for i in range(1, grid + 1))
+    else:
+        try:
+            grid = values = () if isinstance(grid, str) else tuple(float(t) for t in grid)  # type: ignore[union-attr]
+        except (TypeError, ValueError):
+            values = ()
+        if not 1 <= len(values) <= _MOST_THRESHOLDS or not all(0 <= t <= 1 for t in values):
+            raise ValueError(f"grid: expected the number of thresholds, or a list of numbers in [0, 1], got {grid!r}.")
+        if list(values) != sorted(set(values)):
+            raise ValueError(f"grid: expected increasing thresholds, got {grid!r}.")
+    object.__setattr__(metric, "grid", grid)
     object.__setattr__(metric, "thresholds", values)
 
 
@@ -137,6 +137,7 @@ class ThresholdMean(DerivedMetric):
 
     metric: Metric | str = "f1"
     grid: int | Sequence[float] = 9
+    _inner = property(lambda self: self.metric)
 
     name: ClassVar[str] = "threshold_mean"
     formula: ClassVar[str] = "meanᵢ M(C(τᵢ))"
@@ -151,15 +152,11 @@ class ThresholdMean(DerivedMetric):
             raise ValueError(f"metric: expected a metric of one decision without constraints, got {self.metric}.")
         _set_thresholds(self, self.grid)
 
-    @property
-    def _inner(self) -> Metric:
-        return cast("Metric", self.metric)  # __post_init__ has read the spec
-
     def compute(self, cm: ConfusionMatrix) -> Tensor:
         """The mean over the leading dimension."""
         if not cm.batch_shape:
             raise ValueError(f"{self}: needs a sweep of confusion matrices over thresholds, got a single one.")
-        return self._inner.compute(cm).mean(dim=0)
+        return cast("Metric", self.metric).compute(cm).mean(dim=0)  # __post_init__ has read the spec
 
     def __str__(self) -> str:
         text = str(self.metric)

@@ -58,10 +58,7 @@ def false_negative_rate(c: Symbols) -> Any:
     return c.fn / (c.fn + c.tp)
 
 
-@metric(
-    greater_is_better=False,
-    reference="predicted prevalence; made for constraints such as predicted_share[1] <= 0.02",
-)
+@metric(greater_is_better=False, reference="predicted prevalence; for constraints such as predicted_share[1] <= 0.02")
 def predicted_share(c: Symbols) -> Any:
     """The share of all samples that are predicted to be of the class: the alert volume; less is better."""
     return (c.tp + c.fp) / c.n

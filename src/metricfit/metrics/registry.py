@@ -34,15 +34,10 @@ def _load_all() -> None:
 
 
 def metric(
-    *,
-    reference: str,
-    range: tuple[float, float] | Callable[[Any], tuple[float, float]] = (0.0, 1.0),
-    greater_is_better: bool = True,
-    name: str | None = None,
-    title: str | Callable[[Any], str] | None = None,
-    aliases: Aliases = (),
-    check: Callable[[Any], None] | None = None,
-) -> Callable[[Callable[..., Any]], type[FormulaMetric]]:
+    *, reference: str, range: tuple[float, float] | Callable[[Any], tuple[float, float]] = (0.0, 1.0),
+    greater_is_better: bool = True, name: str | None = None, title: str | Callable[[Any], str] | None = None,
+    aliases: Aliases = (), check: Callable[[Any], None] | None = None,
+) -> Callable[[Callable[..., Any]], type[FormulaMetric]]:  # fmt: skip
     """Make a metric of a function of the counts, and register it.
 
     The function is given :class:`metricfit.metrics.Symbols`: ``c.tp``, ``c.fp``, ``c.fn``, ``c.tn`` and ``c.n`` of a
@@ -76,18 +71,13 @@ def metric(
         own = function.__name__
         short = len(own) <= 3
         namespace = {
-            "__doc__": function.__doc__ or "",
-            "__module__": function.__module__,
+            "__doc__": function.__doc__ or "", "__module__": function.__module__,
             "__qualname__": function.__qualname__,  # where pickle finds it
-            "range": property(range) if callable(range) else range,
-            "greater_is_better": greater_is_better,
-            "reference": reference,
-            "name": name or own,
+            "range": property(range) if callable(range) else range, "greater_is_better": greater_is_better,
             "title": property(title) if callable(title) else title or (own.upper() if short else own.replace("_", " ")),
-            "program": program,
-            "whole": program.whole,
+            "reference": reference, "name": name or own, "program": program, "whole": program.whole,
             "check_parameters": check,
-        }
+        }  # fmt: skip
         cls = make_dataclass(
             own.upper() if short else "".join(word.capitalize() for word in own.split("_")),
             [(key, Any, field(default=default, kw_only=True)) for key, default in parameters.items()],
@@ -162,17 +152,14 @@ def get(spec: MetricLike) -> Metric:
 
         return parse(spec)
     if isinstance(spec, type):
-        raise TypeError(
-            f"metric: expected a metric or a function, got the class {spec.__name__}; write {spec.__name__}()."
-        )
+        name = spec.__name__
+        raise TypeError(f"metric: expected a metric or a function, got the class {name}; write {name}().")
     if callable(spec):
-        from metricfit.metrics.function import CallableMetric
+        from metricfit.metrics.algebra import CallableMetric
 
         return CallableMetric(spec)
-    raise TypeError(
-        f"metric: expected a name, an expression, a Metric or a function of the confusion matrix, got "
-        f"{type(spec).__name__}."
-    )
+    wanted = "a name, an expression, a Metric or a function of the confusion matrix"
+    raise TypeError(f"metric: expected {wanted}, got {type(spec).__name__}.")
 
 
 def resolve(spec: MetricLike, labels: tuple[Any, ...], task: Task) -> tuple[Metric, str]:
@@ -213,12 +200,8 @@ def _resolve(name: str) -> tuple[str, dict[str, Any]]:
     if name.endswith("_samples"):
         raise ValueError(f"metric: {name!r} averages over samples; it is no function of a confusion matrix.")
     # scikit-learn's names of averages, for every metric that is an average unless told otherwise.
-    averages = {
-        f"{base}_{average}": (base, {"average": average})
-        for base, cls in _CLASSES.items()
-        for average in ("macro", "micro", "weighted")
-        if issubclass(cls, FormulaMetric) and not cls.whole
-    }
+    bases = [base for base, cls in _CLASSES.items() if issubclass(cls, FormulaMetric) and not cls.whole]
+    averages = {f"{base}_{a}": (base, {"average": a}) for base in bases for a in ("macro", "micro", "weighted")}
     if name in averages:
         return averages[name]
     known = [*_CLASSES, *_ALIASES, *averages]

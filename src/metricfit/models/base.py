@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,11 @@ from sklearn.utils import _safe_indexing
 
 from metricfit.inputs import Task
 from metricfit.metrics import Metric
-from metricfit.training.history import Progress
+from metricfit.training.loop import Progress, progress_bar
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split
 
-__all__ = ["Array", "Deadline", "Folds", "Model", "OutOfTimeError", "Table"]
+__all__ = ["Array", "Deadline", "FittedModel", "Folds", "Model", "Table", "fit_models"]
 
 Array = NDArray[np.float64]
 
@@ -115,9 +116,11 @@ class Model(ABC):
         name: What it is called in the leaderboard.
         seconds: How long it was fitted.
         complete: Whether every fold was fitted to its end.
+        stops_early: Whether it ends at a deadline with what it has; others raise :class:`OutOfTimeError`.
     """
 
     name: str
+    stops_early: bool = False
     seconds: float = 0.0
     complete: bool = True
 
@@ -147,3 +150,57 @@ class Model(ABC):
     @abstractmethod
     def restored(cls, name: str, described: dict[str, Any], content: bytes, task: Task, recipe: Recipe) -> Model:
         """The model again, from :meth:`described` and :meth:`to_bytes`; whatever is not allowed is a ValueError."""
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """A model and what it says of the rows that were held out.
+
+    Attributes:
+        model: The model.
+        held_out: Probabilities of each fold's validation rows.
+    """
+
+    model: Model
+    held_out: list[Array]
+
+
+def fit_models(models: Sequence[Model], folds: Folds, time_limit: float | None, *, show: bool) -> list[FittedModel]:
+    """Fit one model after another; what is complete is kept when the time is over, or at Ctrl-C.
+
+    The first model is fitted whatever the limit, so that there is one.
+
+    Args:
+        models: In the order they are fitted.
+        folds: Rows and folds.
+        time_limit: Seconds; None for no limit.
+        show: Whether to show progress.
+    """
+    fitted: list[FittedModel] = []
+    deadline = Deadline(time_limit)
+    for place, model in enumerate(models):
+        if fitted and not deadline.left:
+            break
+        # What is left is shared among the networks that are still to come; trees are quick and take what they need.
+        if model.stops_early:
+            own = Deadline(deadline.left / sum(other.stops_early for other in models[place:]))
+        else:
+            own = deadline if fitted else Deadline(None)
+        try:
+            with progress_bar(show, model.name) as progress:
+                held_out = model.fit(folds, own, progress)
+        except OutOfTimeError:
+            break
+        except KeyboardInterrupt:
+            if not fitted:
+                raise
+            warnings.warn(
+                f"training was interrupted while {model.name} was fitted; the {len(fitted)} models before it are kept.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            break
+        fitted.append(FittedModel(model, held_out))
+        if not model.complete:
+            break
+    return fitted

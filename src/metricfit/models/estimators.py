@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import time
-import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal, get_args
 
 import numpy as np
-import skops.io
 import torch
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
@@ -21,16 +19,25 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from metricfit import objects
 from metricfit.inputs import Task
 from metricfit.models.base import Array, Deadline, Folds, Model, Table
 from metricfit.training.checkpoint import CheckpointFile
-from metricfit.training.history import Progress
+from metricfit.training.loop import Progress
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split
 
-__all__ = ["BOOSTING_LIBRARIES", "ESTIMATORS", "EstimatorModel", "estimator_model", "named_model"]
+__all__ = ["BOOSTING_LIBRARIES", "DEFAULT", "ESTIMATORS", "EstimatorModel", "estimator_model", "names_of"]
 
 Form = Literal["trees", "dense", "given"]
+
+DEFAULT = ("boosting", "extra_trees", "forest", "network_ce", "network")
+"""The portfolio of ``models="auto"``, the cheap ones first."""
+
+NETWORKS = ("network", "network_ce")
+
+BOOSTING_LIBRARIES = ("lightgbm", "xgboost", "catboost")
+"""Models that need a package of their own."""
 
 TREES = 100
 """Trees of a forest, in each fold."""
@@ -61,57 +68,86 @@ def _boosting(folds: Folds, rows: int) -> Any:
         max_iter=ROUNDS if folds.held_out else 100,
         early_stopping=folds.held_out,
         n_iter_no_change=PATIENCE,
-        min_samples_leaf=max(2, min(20, rows // 50)),
+        min_samples_leaf=_boosted_leaf(rows),
         categorical_features=folds.table.categories if folds.table.categories.any() else None,
     )
 
 
+def _boosted_leaf(rows: int) -> int:
+    return max(2, min(20, rows // 50))
+
+
 def _lightgbm(folds: Folds, rows: int) -> Any:
-    rounds = ROUNDS * 4 if folds.held_out else 100
     kind = importlib.import_module("lightgbm").LGBMClassifier
-    return kind(n_estimators=rounds, learning_rate=0.05, min_child_samples=max(2, min(20, rows // 50)), verbose=-1)
+    rounds = ROUNDS * 4 if folds.held_out else 100
+    return kind(n_estimators=rounds, learning_rate=0.05, min_child_samples=_boosted_leaf(rows), verbose=-1)
 
 
 def _xgboost(folds: Folds, rows: int) -> Any:
-    rounds = ROUNDS * 4 if folds.held_out else 100
-    stop = {"early_stopping_rounds": PATIENCE} if folds.held_out else {}
-    return importlib.import_module("xgboost").XGBClassifier(n_estimators=rounds, learning_rate=0.05, **stop)
+    kind = importlib.import_module("xgboost").XGBClassifier
+    if not folds.held_out:
+        return kind(n_estimators=100, learning_rate=0.05)
+    return kind(n_estimators=ROUNDS * 4, learning_rate=0.05, early_stopping_rounds=PATIENCE)
 
 
 def _catboost(folds: Folds, rows: int) -> Any:
-    rounds = ROUNDS * 2 if folds.held_out else 300
     kind = importlib.import_module("catboost").CatBoostClassifier
-    return kind(iterations=rounds, allow_writing_files=False, verbose=False)
+    return kind(iterations=ROUNDS * 2 if folds.held_out else 300, allow_writing_files=False, verbose=False)
 
 
 ESTIMATORS: dict[str, Callable[[Folds, int], Any]] = {
-    "forest": _forest,
-    "extra_trees": _extra_trees,
-    "boosting": _boosting,
-    "lightgbm": _lightgbm,
-    "xgboost": _xgboost,
-    "catboost": _catboost,
-}
+    "forest": _forest, "extra_trees": _extra_trees, "boosting": _boosting, "lightgbm": _lightgbm,
+    "xgboost": _xgboost, "catboost": _catboost,
+}  # fmt: skip
 """How each named model is made, for its folds and the rows of one of them."""
 
-BOOSTING_LIBRARIES = ("lightgbm", "xgboost", "catboost")
-"""Those that need a package of their own."""
 
+def names_of(models: Any) -> list[tuple[str, Any]]:
+    """The models of a portfolio by name; an estimator of the user's comes with it, None with the built-in ones.
 
-def named_model(name: str, n_jobs: int | None = None, checkpoint: CheckpointFile | None = None) -> EstimatorModel:
-    """A model by its name; an error that says what to install, where its library is missing."""
-    if name in BOOSTING_LIBRARIES:
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            raise ImportError(f"models: {name!r} needs the package {name}; pip install {name}.") from None
-    return EstimatorModel(name, ESTIMATORS[name], "trees", n_jobs, checkpoint)
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> names_of(["network", GaussianNB()])
+    [('gaussiannb', GaussianNB()), ('network', None)]
+    """
+    given = models if isinstance(models, list | tuple) else [models]
+    if models == "auto":
+        given = DEFAULT
+    found: list[tuple[str, Any]] = []
+    known = (*NETWORKS, *ESTIMATORS)
+    for model in given:
+        if isinstance(model, str):
+            if model not in known:
+                raise ValueError(
+                    f"models: expected 'auto', one or several of {', '.join(known)}, or scikit-learn classifiers, got "
+                    f"{model!r}."
+                )
+            name = model
+        else:
+            name = type(model).__name__.lower()
+        taken = [other for other, _ in found]
+        if name in taken and isinstance(model, str):
+            raise ValueError(f"models: {name!r} is given twice; leave one out.")
+        while name in taken:
+            name += "_2"
+        found.append((name, None if isinstance(model, str) else model))
+    if not found:
+        raise ValueError("models: expected at least one model, got none.")
+    # The cheap ones first, whatever the order they are named in; one's own and the libraries' before the networks.
+    order = {name: place for place, name in enumerate(DEFAULT)}
+    return sorted(found, key=lambda pair: order.get(pair[0], order["forest"]))
 
 
 def estimator_model(
-    estimator: Any, name: str, n_jobs: int | None = None, checkpoint: CheckpointFile | None = None
+    name: str, estimator: Any = None, n_jobs: int | None = None, checkpoint: CheckpointFile | None = None
 ) -> EstimatorModel:
-    """A scikit-learn classifier as a model of the portfolio: a pipeline gets the table as given, others numbers."""
+    """A model of the portfolio by its name, or from a scikit-learn classifier.
+
+    A pipeline gets the table as given, other classifiers get numbers without gaps.
+    """
+    if estimator is None:
+        if name in BOOSTING_LIBRARIES and importlib.util.find_spec(name) is None:
+            raise ImportError(f"models: {name!r} needs the package {name}; pip install {name}.")
+        return EstimatorModel(name, ESTIMATORS[name], "trees", n_jobs, checkpoint)
     for method in ("fit", "predict_proba", "get_params"):
         if not hasattr(estimator, method):
             raise TypeError(
@@ -133,10 +169,6 @@ TRUSTED = [
 
 def _not_again(folds: Folds, rows: int) -> Any:
     raise ValueError("models: a model that was loaded cannot be fitted; fit the classifier.")
-
-
-def _untrusted(content: bytes) -> list[str]:
-    return sorted(set(skops.io.get_untrusted_types(data=content)) - set(TRUSTED))
 
 
 class EstimatorModel(Model):
@@ -227,13 +259,7 @@ class EstimatorModel(Model):
 
     def to_bytes(self) -> bytes:
         """The fitted estimators as a skops file, which holds no code; a ValueError where that cannot be."""
-        content: bytes = skops.io.dumps(self.fits, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
-        if untrusted := _untrusted(content):
-            raise ValueError(
-                f"models: {self.name} holds {', '.join(untrusted)} and cannot be saved, because loading it would have "
-                "to trust code; use scikit-learn's own estimators."
-            )
-        return content
+        return objects.to_bytes(self.fits, TRUSTED, f"models: {self.name}")
 
     def described(self) -> dict[str, Any]:
         """The form of table that it takes."""
@@ -252,9 +278,7 @@ class EstimatorModel(Model):
         return model
 
     def _read(self, content: bytes) -> None:
-        if untrusted := _untrusted(content):
-            raise ValueError(f"{self.name} holds the type {untrusted[0]}, which is not allowed in a model")
-        self.fits = skops.io.loads(content, trusted=TRUSTED)
+        self.fits = objects.from_bytes(content, TRUSTED, self.name)
 
     def _parallel(self, work: int) -> Parallel:
         jobs = 1 if work < SMALL_WORK else effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)
@@ -313,33 +337,26 @@ class EstimatorModel(Model):
 
     def _of_fold(self, fitted: list[Any], X: Any) -> Array:
         """Probabilities of one fold's fit."""
-        n = X.shape[0]
-        if not n:
+        if not X.shape[0]:
             return np.empty((0, self.outputs))
+        if self.several and len(fitted) == 1:
+            found = list(zip(fitted[0].predict_proba(X), fitted[0].classes_, strict=True))
+        else:
+            found = [_of_one(each, X) for each in fitted]
         if not self.several:
-            return _spread(fitted[0], _probabilities(fitted[0], X), n, self.outputs)
-        if len(fitted) == 1:
-            found = fitted[0].predict_proba(X)
-            classes = fitted[0].classes_
-            return np.stack([_positive(c, p) for c, p in zip(classes, found, strict=True)], axis=1)
-        parts = [_spread(each, _probabilities(each, X), n, 2)[:, 1] for each in fitted]
-        return np.stack(parts, axis=1)
+            return _all_classes(*found[0], self.outputs)
+        return np.stack([_all_classes(*one, 2)[:, 1] for one in found], axis=1)
 
 
-def _probabilities(estimator: Any, X: Any) -> Any:
-    return None if isinstance(estimator, int) else estimator.predict_proba(X)
-
-
-def _spread(estimator: Any, found: Any, rows: int, outputs: int) -> Array:
-    """Probabilities of all classes from those that the estimator has seen."""
-    proba = np.zeros((rows, outputs))
+def _of_one(estimator: Any, X: Any) -> tuple[Array, Any]:
+    """Probabilities and the classes they are of; where a fold had one class only, that is in the estimator's place."""
     if isinstance(estimator, int):
-        proba[:, estimator] = 1.0
-    else:
-        proba[:, np.asarray(estimator.classes_, dtype=np.intp)] = found
+        return np.ones((X.shape[0], 1)), [estimator]
+    return estimator.predict_proba(X), estimator.classes_
+
+
+def _all_classes(found: Array, classes: Any, outputs: int) -> Array:
+    """Probabilities of all classes from those that an estimator has seen."""
+    proba = np.zeros((len(found), outputs))
+    proba[:, np.asarray(classes, dtype=np.intp)] = found
     return proba
-
-
-def _positive(classes: NDArray[Any], found: Array) -> Array:
-    place = np.flatnonzero(classes == 1)
-    return found[:, place[0]] if len(place) else np.zeros(len(found))

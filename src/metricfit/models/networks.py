@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,8 @@ import torch
 from metricfit.inputs import Task
 from metricfit.models.base import Array, Deadline, Folds, Model, Table
 from metricfit.training.checkpoint import CheckpointFile
-from metricfit.training.evaluation import mean_probabilities
-from metricfit.training.history import Callback, EpochEnd, History, Progress
-from metricfit.training.loop import Problem, TrainingResult, train
-from metricfit.training.networks import MemberLinear, MemberMLP
+from metricfit.training.loop import Callback, EpochEnd, Problem, Progress, TrainingResult, train
+from metricfit.training.networks import MemberLinear, MemberMLP, mean_probabilities
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import TrainingData
 
@@ -40,6 +39,7 @@ class NetworkModel(Model):
 
     result: TrainingResult
     task: Task
+    stops_early = True
 
     def __init__(
         self,
@@ -114,11 +114,23 @@ class NetworkModel(Model):
     @classmethod
     def restored(cls, name: str, described: dict[str, Any], content: bytes, task: Task, recipe: Recipe) -> NetworkModel:
         """The networks with their weights; how they were trained is not kept here."""
-        network = MemberMLP(
-            described["members"], described["inputs"], described["outputs"], described["hidden_sizes"], recipe.dropout,
-            generator=torch.Generator().manual_seed(0),
-        )  # fmt: skip
-        network.load_state_dict(safetensors.torch.load(content))
+        weights = safetensors.torch.load(content)
+        layers = [w.shape for key, w in sorted(weights.items(), key=_layer) if key.endswith(".weight")]
+        # Sizes are compared with the weights before anything of that size is made.
+        sizes = [described["inputs"], *described["hidden_sizes"], described["outputs"]]
+        expected = [(described["members"], *pair) for pair in pairwise(sizes)]
+        if [tuple(shape) for shape in layers] != expected or min(sizes) < 1:
+            raise ValueError(f"{name}: weights of other shapes than the networks that are described")
+        if not all(w.dtype == torch.float32 and w.isfinite().all() for w in weights.values()):
+            raise ValueError(f"{name}: weights that are not finite numbers in float32")
+        members, inputs, outputs = described["members"], described["inputs"], described["outputs"]
+        generator = torch.Generator().manual_seed(0)
+        network = MemberMLP(members, inputs, outputs, sizes[1:-1], recipe.dropout, generator=generator)
+        network.load_state_dict(weights)
         model = cls(name, recipe)
-        model.keep(TrainingResult(network.eval(), History(), [], [], 0.0, False), task)
+        model.keep(TrainingResult(network.eval(), [], [], [], 0.0, False), task)
         return model
+
+
+def _layer(item: tuple[str, torch.Tensor]) -> list[int]:
+    return [int(part) for part in item[0].split(".") if part.isdecimal()]

@@ -12,7 +12,6 @@
 True
 """
 
-from metricfit.report.content import Unlabelled, render
-from metricfit.report.page import model_card
+from metricfit.report.page import Unlabelled, model_card, render
 
 __all__ = ["Unlabelled", "model_card", "render"]

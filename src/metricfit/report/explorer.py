@@ -1,25 +1,34 @@
-"""What the operating-point explorer works on: exact counts at cut-offs, curves, or rows to decide about anew."""
+"""What the operating-point explorer works on: exact counts at cut-offs, rows to decide about anew, metrics as trees."""
 
 from __future__ import annotations
 
 import base64
 import json
+import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from metricfit import metrics
 from metricfit.assess.intervals import share
 from metricfit.assess.scores import HeldOutScores
+from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import DecisionRule
 from metricfit.decisions.problem import Samples
 from metricfit.decisions.threshold import Sweep
 from metricfit.inputs import Task
-from metricfit.metrics import AUPRC, AUROC, Combination, Constrained, Metric
-from metricfit.report.formula import every_metric, in_words, number, tree
+from metricfit.metrics import AUPRC, AUROC, ClassMetric, Combination, Constant, Constrained, FormulaMetric, Metric
+from metricfit.metrics.algebra import named_class
+from metricfit.metrics.catalogue import javascript
 
-__all__ = ["calibration", "explorer", "histogram", "named_class", "one_class"]
+__all__ = [
+    "calibration", "every_metric", "explorer", "formulas", "histogram", "in_words", "number",
+    "one_class", "tree",
+]  # fmt: skip
 
 _CUT_OFFS, _CUT_OFFS_OF_A_CLASS = 2000, 60
 _BYTES_OF_ROWS = 1_300_000
@@ -30,6 +39,7 @@ many."""
 _LEAST_HIGHEST = 10
 
 Array = NDArray[np.float64]
+Fixed = Callable[[Metric], float]
 
 
 def explorer(
@@ -79,32 +89,11 @@ def explorer(
         ]  # fmt: skip
         if not several:
             content["sample"] = _rows(scores)
-    fixed = partial(_fixed_value, scores, labels, task, content["axes"], positive)
+    fixed = partial(_fixed_value, scores, labels, content["axes"], positive)
     spec = str(metric.objective if isinstance(metric, Constrained) else metric)
     content["metric"] = {"spec": spec, "name": in_words(metric), "tree": tree(metric, labels, task, fixed),
                          "greater": metric.greater_is_better}  # fmt: skip
     return {**content, "metrics": every_metric(labels, task, fixed, positive)}
-
-
-def named_class(metric: Metric, labels: tuple[Any, ...]) -> int | None:
-    """The position of the class that the metric names; of several the first, None if it names none.
-
-    >>> from metricfit import metrics
-    >>> named_class(metrics.get("precision[ill] subject to recall[ill] >= 0.9"), ("ill", "well"))
-    0
-    """
-    if isinstance(metric, Constrained):
-        parts = [metric.objective, *(c.metric for c in metric.constraints)]
-    elif isinstance(metric, Combination):
-        parts = [metric.left, metric.right]
-    else:
-        return _position(getattr(metric, "label", None), labels)
-    return next((found for part in parts if (found := named_class(part, labels)) is not None), None)
-
-
-def _position(label: Any, labels: tuple[Any, ...]) -> int | None:
-    names = [str(one) for one in labels]
-    return names.index(str(label)) if label is not None and str(label) in names else None
 
 
 def _threshold_of(rule: DecisionRule, score: Array) -> float:
@@ -150,32 +139,27 @@ def _base64(values: NDArray[Any]) -> str:
 
 
 def _fixed_value(
-    scores: HeldOutScores,
-    labels: tuple[Any, ...],
-    task: Task,
-    axes: list[dict[str, Any]],
-    positive: int,
-    metric: Metric,
+    scores: HeldOutScores, labels: tuple[Any, ...], axes: list[dict[str, Any]], positive: int, metric: Metric
 ) -> float:
-    """A metric of scores on these rows, which no decision rule changes."""
-    if not isinstance(metric, AUROC | AUPRC) or metric.average == "none":
-        known = scores.truth if task == "multilabel" else np.array(labels, dtype=object)[scores.truth]
-        score = scores.proba[:, 1] if task == "binary" else scores.proba
-        try:
-            value = metric.score(known, score, scores.weight, labels=labels)
-        except ValueError:
-            return float("nan")
-        return float("nan") if np.ndim(value) else float(value)
-    # From the areas of the classes, which are known already: with many classes that saves seconds.
-    areas = [metric.zero_division if axis[metric.name] is None else axis[metric.name] for axis in axes]
-    if task == "binary":
-        ours = metric.average == "auto" and metric.label in (None, labels[positive])
-        return float(areas[0]) if ours else float("nan")
-    if metric.label is not None:
-        place = _position(metric.label, labels)
-        return float("nan") if place is None else float(areas[place])
-    weights = [axis["positives"] for axis in axes] if metric.average == "weighted" else None
-    return float(np.average(areas, weights=weights))
+    """A metric of scores on these rows, which no decision rule changes; NaN where it is not defined."""
+    several, score = scores.truth.ndim == 2, scores.proba
+    if isinstance(metric, AUROC | AUPRC) and len(axes) > 1 and metric.average != "none":
+        # From the areas of the classes, which are known already: with many classes that saves seconds.
+        areas = [metric.zero_division if axis[metric.name] is None else axis[metric.name] for axis in axes]
+        if metric.label is not None:
+            place = named_class(metric, labels)
+            return math.nan if place is None else float(areas[place])
+        return float(
+            np.average(areas, weights=[a["positives"] for a in axes] if metric.average == "weighted" else None)
+        )
+    known = scores.truth if several else np.array(labels, dtype=object)[scores.truth]
+    if not several and len(labels) == 2:  # the score is the second label's
+        labels, score = (labels, score[:, 1]) if positive else (labels[::-1], score[:, 0])
+    try:
+        value = metric.score(known, score, scores.weight, labels=labels)
+    except ValueError:
+        return math.nan
+    return math.nan if np.ndim(value) else float(value)
 
 
 def one_class(
@@ -287,3 +271,99 @@ def histogram(score: NDArray[Any], positive: NDArray[np.bool_] | None, weight: A
 def _numbers(values: Array) -> list[float]:
     """Whole where they are whole, else to twelve digits: pages stay small."""
     return [int(v) if float(v).is_integer() else float(f"{v:.12g}") for v in values]
+
+
+def number(value: float | None) -> float | None:
+    """A number that JSON can hold, or None."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def in_words(metric: Metric) -> str:
+    """A short name to read; an expression stays as it is.
+
+    >>> from metricfit import metrics
+    >>> in_words(metrics.get("fbeta:beta=2[yes]")), in_words(metrics.get("f1:average=macro"))
+    ('F2 of yes', 'macro F1')
+    """
+    if isinstance(metric, Constrained):
+        return in_words(metric.objective)
+    if isinstance(metric, metrics.ThresholdMean):
+        return f"mean {in_words(metrics.get(metric.metric))} over thresholds"
+    if not isinstance(metric, ClassMetric) or metric.zero_division != 0:
+        return str(metric)
+    if isinstance(type(metric).title, str) and metric.parameters != type(metric)().parameters:
+        return str(metric)
+    name = metric.title
+    if metric.label is not None:
+        return f"{name} of {metric.label}"
+    return {"macro": "macro ", "micro": "micro ", "weighted": "weighted "}.get(str(metric.average), "") + name
+
+
+def tree(metric: Metric, labels: tuple[Any, ...], task: Task, fixed: Fixed) -> dict[str, Any]:
+    """The metric as nested plain values.
+
+    Args:
+        metric: The metric.
+        labels: The classes.
+        task: The task.
+        fixed: Gives the value of a metric of scores, which no decision changes.
+
+    >>> from metricfit import metrics
+    >>> tree(metrics.get("0.5*recall[b]"), ("a", "b"), "binary", lambda m: 0.0)["right"]["index"]
+    1
+    """
+    if isinstance(metric, Constant):
+        return {"kind": "number", "value": metric.value}
+    if isinstance(metric, Constrained):
+        limits = [
+            {"metric": tree(c.metric, labels, task, fixed), "operator": c.operator, "bound": c.bound, "text": str(c)}
+            for c in metric.constraints
+        ]
+        return {"kind": "limited", "objective": tree(metric.objective, labels, task, fixed), "limits": limits}
+    if metric.judges_scores:
+        return {"kind": "fixed", "value": number(fixed(metric))}
+    if isinstance(metric, Combination):
+        left, right = (tree(part, labels, task, fixed) for part in (metric.left, metric.right))
+        return {"kind": "join", "operator": metric.operator, "left": left, "right": right}
+    if not isinstance(metric, FormulaMetric):
+        return {"kind": "unknown"}
+    none = ConfusionMatrix(torch.zeros(len(labels), len(labels)), "multiclass", labels)
+    index = None if metric.label is None else none.class_index(metric.label)
+    zero = "nan" if math.isnan(metric.zero_division) else float(metric.zero_division)
+    return {"kind": "class", "name": metric.name, "average": metric.average, "index": index, "zero": zero,
+            "parameters": metric.parameters}  # fmt: skip
+
+
+def formulas() -> str:
+    """The formulas of all metrics of one decision in JavaScript, generated from their Python functions.
+
+    >>> print(next(line for line in formulas().splitlines() if "recall" in line))
+      "recall": { whole: false, value: (c, p) => divide(c.tp, c.tp + c.fn) },
+    """
+    lines = [
+        f"  {json.dumps(name)}: {{ whole: {json.dumps(cls.whole)}, value: {javascript(cls.program)} }},"
+        for name in metrics.available()
+        if issubclass(cls := metrics.metric_class(name), FormulaMetric)
+    ]
+    return "\n".join(["const FORMULAS = {", *lines, "};"])
+
+
+def every_metric(labels: tuple[Any, ...], task: Task, fixed: Fixed, positive: int = 1) -> list[dict[str, Any]]:
+    """Every metric of the registry that has a value for this task, with its tree; of two classes the positive one's."""
+    found = []
+    # A bare name means the second of two classes.
+    ordered = labels[::-1] if task == "binary" and not positive else labels
+    # A bare F-beta is F1; these two are what people mean by it.
+    names = [n for n in metrics.available() if n != "fbeta"] + ["fbeta:beta=0.5", "fbeta:beta=2"]
+    for name in sorted(names):
+        try:  # the matrix of the costs comes from the page
+            metric = metrics.get(name) if name == "cost" else metrics.resolve(name, ordered, task)[0]
+        except (ValueError, TypeError):
+            continue
+        node = {"kind": "cost"} if isinstance(metric, metrics.ExpectedCost) else tree(metric, labels, task, fixed)
+        if node["kind"] == "fixed" and node["value"] is None:
+            continue
+        about = (type(metric).__doc__ or "").strip().splitlines()[0]
+        found.append({"spec": str(metric), "name": in_words(metric), "tree": node, "about": about,
+                      "greater": metric.greater_is_better})  # fmt: skip
+    return found

@@ -1,4 +1,4 @@
-"""The page and the model card: templates, styles and script; the page is one file that loads nothing."""
+"""The page: what is on it, gathered from a classifier and held-out scores, and one HTML file that loads nothing."""
 
 from __future__ import annotations
 
@@ -6,26 +6,187 @@ import base64
 import hashlib
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from numpy.typing import NDArray
 
-from metricfit.report.formula import formulas
+from metricfit.assess import Assessment, HeldOutScores, Verdict, assess_held_out
+from metricfit.assess.intervals import counted
+from metricfit.metrics import Metric
+from metricfit.metrics.algebra import named_class
+from metricfit.report import tables
+from metricfit.report.explorer import explorer, formulas, histogram, in_words
 
-__all__ = ["measured_rows", "model_card", "page", "to_script_json"]
+__all__ = ["NO_SCORES", "Unlabelled", "answer", "model_card", "render", "to_script_json"]
 
 _SCRIPTS = ("metrics.js", "charts.js", "models.js", "explorer.js", "page.js")
+NO_SCORES = (
+    "This model holds no held-out scores, because nothing was held out in training. So the measured values, curves, "
+    "matrices and the explorer are left out. 'metricfit report MODEL DATA' with labelled rows that the model was not "
+    "trained on adds them, and so does training it again with cross-validation."
+)
+_HISTOGRAMS = 4
 
 
-def page(content: dict[str, Any], data: dict[str, Any]) -> str:
-    """Render the page.
+@dataclass(frozen=True)
+class Unlabelled:
+    """Predictions about rows whose labels are not known.
+
+    Attributes:
+        proba: Probabilities (n, classes) or (n, labels).
+        decided: Codes (n,), or 0/1 (n, labels).
+        source: Which rows these are, in words.
+    """
+
+    proba: NDArray[Any]
+    decided: NDArray[np.int64]
+    source: str
+
+
+def render(
+    classifier: Any,
+    description: dict[str, Any],
+    *,
+    settings: str | None = None,
+    scores: HeldOutScores | None = None,
+    unlabelled: Unlabelled | None = None,
+    notices: Sequence[str] = (),
+) -> str:
+    """The report of a fitted classifier as one HTML page that loads nothing.
 
     Args:
-        content: What the template shows; every text is escaped.
-        data: What the script works on; plain values.
+        classifier: The fitted :class:`metricfit.MetricClassifier`.
+        description: As :func:`metricfit.store.describe` gives it.
+        settings: The options of the training command as TOML, if it was one.
+        scores: What to draw instead of the classifier's own held-out scores, ``classifier.held_out_``.
+        unlabelled: Predictions about rows without labels, to be shown instead of scores.
+        notices: Sentences to put on top.
     """
+    labels = tuple(classifier.classes_.tolist())
+    task, metric = description["task"], classifier.metric_
+    name, noted = in_words(metric), description["notes"]
+    if scores is None and unlabelled is None:
+        scores = classifier.held_out_
+    found: dict[str, Any] = dict.fromkeys(("answer", "explorer", "matrices", "classes", "pairs", "scores"))
+    given, lost = (None, 0) if scores is None else scores.finite()
+    if given is not None and len(given):
+        found |= _measured(classifier, given, labels, task)
+    elif unlabelled is None:
+        notices = [*notices, NO_SCORES if scores is None else "No row with a score is left: there is nothing to draw."]
+    predictions = None if unlabelled is None else _predictions(unlabelled, labels, named_class(metric, labels))
+    target = noted.get("target") or []
+    content = {
+        **found,
+        "task": task,
+        "labels": labels,
+        "metric": str(metric),
+        "metric_short": name,
+        "rule": classifier.decision_rule_,
+        "target": [target] if isinstance(target, str) else target,
+        "notices": notices,
+        "lost": lost,
+        "earlier": [] if found["scores"] else _measured_rows(description),
+        "leaderboard": tables.leaderboard(classifier),
+        "training": tables.training(classifier),
+        "unlabelled": predictions,
+        "columns": tables.columns_of(classifier, description),
+        "choices": noted.get("choices") or [text for _, text in description["fitted"]["choices"]],
+        "reproduction": tables.reproduction(classifier, description, settings),
+        "trained": (noted.get("data") or {}).get("rows"),
+    }
+    data = {"metric": name, "explorer": found["explorer"], "training": content["training"],
+            "histograms": None if predictions is None else predictions["histograms"]}  # fmt: skip
+    return _page(content, data)
+
+
+def _measured(classifier: Any, scores: HeldOutScores, labels: tuple[Any, ...], task: Any) -> dict[str, Any]:
+    """Everything that needs scores and truth."""
+    return {
+        "answer": answer(classifier.metric_, scores, labels),
+        "explorer": explorer(scores, labels, task, classifier.metric_, classifier.decision_rule_),
+        "matrices": tables.matrices(scores, labels),
+        "classes": tables.class_table(scores, labels),
+        "pairs": tables.confused_pairs(scores, labels),
+        "scores": scores,
+    }
+
+
+def answer(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]) -> dict[str, Any]:
+    """The top of the page: the answer in one sentence, what to be wary of, and the rows of its table."""
+    model, verdicts = assess_held_out(metric, scores, labels)
+    name, ours, count = in_words(metric), model.estimate, f"{scores.total or len(scores):,}"
+    name = name[0].upper() + name[1:]
+    between = "" if math.isnan(ours.low) else f" (95 % interval {ours.low:.3f} to {ours.high:.3f})"
+    sentence = f"{name} is {ours.value:.3f}{between} on {count} held-out rows."
+    if math.isnan(ours.value):
+        sentence = f"{name} has no value on these {count} held-out rows."
+    if model.missed:
+        said, warned = f"On these rows the model does not meet {' and '.join(model.missed)}.", True
+    else:
+        said = verdicts[-1].sentence("that rule, or more rows") if verdicts else ""
+        warned = bool(verdicts) and verdicts[-1].better in ("rival", "level")
+    rows = [_row(model, None), *(_row(v.rival, v) for v in verdicts)]
+    _add_bars(rows)
+    return {
+        "metric": name,
+        "sentence": sentence if warned else f"{sentence} {said}".rstrip(),
+        "warning": said if warned else "",
+        "limits": rows[0]["limits"],
+        "rows": rows,
+    }
+
+
+def _row(found: Assessment, verdict: Verdict | None) -> dict[str, Any]:
+    return {
+        "name": found.name[0].upper() + found.name[1:],
+        **vars(found.estimate),
+        "gain": None if verdict is None else vars(verdict.gain),
+        "limits": [{"text": c.constraint, **vars(c.estimate), "met": c.met} for c in found.constraints],
+    }
+
+
+def _add_bars(rows: list[dict[str, Any]]) -> None:
+    """Places of dots and whiskers on a common scale of 240 units."""
+    ends = [v for row in rows for v in (row["low"], row["high"], row["value"]) if np.isfinite(v)]
+    low, span = (min(ends), (max(ends) - min(ends)) or 1.0) if ends else (0.0, 1.0)
+
+    def place(value: float) -> float:
+        return round(float(12 + 216 * (value - low) / span), 1)
+
+    for row in rows:
+        row["bar"] = None
+        if np.isfinite(row["value"]) and np.isfinite(row["low"]):
+            row["bar"] = {key: place(row[key]) for key in ("value", "low", "high")} | {"zero": place(rows[0]["value"])}
+
+
+def _predictions(unlabelled: Unlabelled, labels: tuple[Any, ...], named: int | None) -> dict[str, Any]:
+    decided = unlabelled.decided
+    called = tables.rates(counted(decided, decided, labels))
+    if len(labels) == 2 and decided.ndim == 1:
+        order = [1 if named is None else named]
+    else:
+        order = np.argsort(-called["support"], kind="stable")[:_HISTOGRAMS].tolist()
+    return {
+        "rows": len(decided),
+        "source": unlabelled.source,
+        "shares": [
+            {"label": str(label), "support": float(called["support"][k]), "share": float(called["share"][k])}
+            for k, label in enumerate(labels)
+        ],
+        "histograms": [
+            {"label": str(labels[k]), "histogram": histogram(unlabelled.proba[:, k], None, None)} for k in order
+        ],
+    }
+
+
+def _page(content: dict[str, Any], data: dict[str, Any]) -> str:
+    """The page from what the template shows, where every text is escaped, and the plain values of the script."""
     scripts = "\n".join([formulas(), *map(_asset, _SCRIPTS)])
     # Only this very script and style may run: text that got into the page as markup could do nothing.
     trusted = {"script": f'"use strict";(() => {{\n{scripts}\n}})();', "style": _asset("report.css")}
@@ -38,13 +199,12 @@ def model_card(description: dict[str, Any]) -> str:
     """The model card as Markdown, from a description, see :func:`metricfit.store.description_of`."""
     classes = [str(value) for value in description["classes"]["values"]]
     template = _environment(html=False).get_template("card.md")
-    return template.render({**description, "classes": classes, "rows": measured_rows(description)})
+    return template.render({**description, "classes": classes, "rows": _measured_rows(description)})
 
 
-def measured_rows(description: dict[str, Any]) -> list[dict[str, Any]]:
+def _measured_rows(description: dict[str, Any]) -> list[dict[str, Any]]:
     """What was measured when the model was trained: model, value, low and high; only rows that have a value."""
-    rows = description["notes"].get("held_out") or description["validation_report"]
-    return [row for row in rows if row["value"] is not None]
+    return [row for row in description["validation_report"] if row["value"] is not None]
 
 
 def to_script_json(data: Any) -> str:

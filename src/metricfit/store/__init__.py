@@ -11,7 +11,7 @@ The folder that :func:`save` writes holds the model alone. :func:`metricfit.save
 ...     folder = store.save(clf, f"{parent}/model")
 ...     sorted(file.name for file in folder.iterdir())
 ...     bool((store.load(folder).predict(X) == clf.predict(X)).all())
-['boosting.skops', 'history.parquet', 'model.json', 'preprocessing.skops', 'scores.parquet']
+['boosting.skops', 'history.json', 'model.json', 'preprocessing.skops', 'scores.safetensors', 'times.json']
 True
 """
 

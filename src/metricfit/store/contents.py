@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
-import re
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -16,13 +13,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
-import skops.io
+import safetensors.numpy
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from metricfit import metrics, steps
+from metricfit import metrics, objects, steps
 from metricfit.assess.scores import HeldOutScores
 from metricfit.assess.verdicts import REPORT_COLUMNS
 from metricfit.choices import Choice
@@ -31,39 +26,24 @@ from metricfit.data import TablePreprocessor
 from metricfit.decisions import DecisionRule
 from metricfit.ensemble import LEADERBOARD_COLUMNS
 from metricfit.models import EstimatorModel, Model, NetworkModel
-from metricfit.store.folder import (
-    DESCRIPTION,
-    FORMAT,
-    VERSION,
-    ModelFolderError,
-    check_replaceable,
-    read_folder,
-    write_folder,
-)  # fmt: skip
+from metricfit.store.folder import DESCRIPTION, TIMES, check_replaceable, read_folder, refused, write_folder
+from metricfit.store.trees import check_fit
+from metricfit.training.loop import EpochRecord
 from metricfit.training.recipes import Recipe
 
-__all__ = ["TRUSTED", "description_of", "load", "save", "scores_from", "scores_to_bytes"]
+__all__ = ["TRUSTED", "description_of", "load", "load_described", "save", "scores_from", "scores_to_bytes"]
 
 TRUSTED = [f"{TablePreprocessor.__module__}.{TablePreprocessor.__qualname__}"]
 """What a saved preprocessor may be, beside scikit-learn's and NumPy's own that skops trusts; its state is plain."""
 
-_PREPROCESSING = "preprocessing.skops"
 _MODELS: dict[str, type[Model]] = {"networks": NetworkModel, "estimators": EstimatorModel}
-_HISTORY, _SCORES = "history.parquet", "scores.parquet"
+_PREPROCESSING, _HISTORY, _SCORES = "preprocessing.skops", "history.json", "scores.safetensors"
 _MOST_NUMBERS = 12_000_000
 """Probabilities kept at most, about 50 MB; beyond it a stratified sample of the rows is kept."""
-_KEY = b"metricfit.scores"
+_SCORE_TYPES = {"truth": np.int32, "decided": np.int32, "baseline_tuned": np.int32, "proba": np.float32,
+                "baseline": np.float32, "weight": np.float64}  # fmt: skip
 _LIBRARIES = ("metricfit", "torch", "numpy", "scikit-learn", "pandas", "pyarrow", "safetensors", "skops")
-_NOT_KEPT = {
-    "metric",
-    "recipe",
-    "preprocess",
-    "network",
-    "callbacks",
-    "checkpoint_dir",
-    "device",
-    "class_weight",
-}
+_NOT_KEPT = ("metric", "recipe", "preprocess", "network", "callbacks", "checkpoint_dir", "device", "class_weight")
 
 
 def save(
@@ -90,17 +70,21 @@ def save(
     """
     path = Path(folder)
     check_replaceable(path, overwrite=overwrite)
-    described = description_of(classifier, notes)
-    models = classifier.models_.values()
-    history = pa.Table.from_pandas(classifier.history_, preserve_index=False).replace_schema_metadata(None)
+    described, history = description_of(classifier, notes), _records(classifier.history_)
+    times = [
+        [{key: row.pop(key) for key in [*row] if key.endswith("seconds")} for row in rows]
+        for rows in ([described["fitted"]], described["leaderboard"], history)
+    ]
+    models = zip(described["models"], classifier.models_.values(), strict=True)
     contents = {
         **(files or {}),
         DESCRIPTION: json.dumps(described, allow_nan=False).encode(),
-        **{_file(m): model.to_bytes() for m, model in zip(described["models"], models, strict=True)},
-        _HISTORY: _parquet(history),
+        **{_file(description): model.to_bytes() for description, model in models},
+        _HISTORY: json.dumps(history).encode(),
+        TIMES: json.dumps(times).encode(),
     }
     if classifier.preprocessor_ is not None:
-        contents[_PREPROCESSING] = _skops(classifier.preprocessor_)
+        contents[_PREPROCESSING] = objects.to_bytes(classifier.preprocessor_, TRUSTED, "preprocess: the transformer")
     if classifier.held_out_ is not None:
         contents[_SCORES] = scores_to_bytes(classifier.held_out_)
     write_folder(path, contents)
@@ -119,23 +103,20 @@ def load(folder: str | os.PathLike[str]) -> MetricClassifier:
         ModelFolderError: If the folder is incomplete, was changed, has a newer format or holds a type that is not
             allowed.
     """
-    path = Path(folder)
+    return load_described(Path(folder))[0]
+
+
+def load_described(path: Path) -> tuple[MetricClassifier, dict[str, Any]]:
+    """The classifier of a folder, and the content of its ``model.json``."""
     description, contents = read_folder(path)
-    try:
-        return _rebuild(path, description, contents)
-    except Exception as error:
-        if isinstance(error, ModelFolderError):
-            raise
-        # Whatever a crafted file makes a reader trip over, the user gets one clear error.
-        raise ModelFolderError(f"{path}: the files of this model do not fit together ({error}).") from error
+    with refused(path):
+        return _rebuild(description, contents), description
 
 
 def description_of(classifier: MetricClassifier, notes: dict[str, Any] | None = None) -> dict[str, Any]:
     """What ``model.json`` of a fitted classifier will hold, without its checksums; an error if it cannot be saved."""
     check_is_fitted(classifier)
     return {
-        "format": FORMAT,
-        "version": VERSION,
         "metric": _spec(classifier.metric_),
         "task": classifier.task_,
         "classes": _classes_to_json(classifier.classes_),
@@ -161,17 +142,27 @@ def description_of(classifier: MetricClassifier, notes: dict[str, Any] | None = 
     }
 
 
-def _rebuild(path: Path, description: dict[str, Any], contents: dict[str, bytes]) -> MetricClassifier:
-    fitted, columns = description["fitted"], description["columns"]
+def _rebuild(description: dict[str, Any], contents: dict[str, bytes]) -> MetricClassifier:
+    fitted, columns, history = description["fitted"], description["columns"], json.loads(contents[_HISTORY])
+    fitted["fit_seconds"] = math.nan
+    with suppress(Exception):  # times are for people, and not protected
+        parts = zip(([fitted], description["leaderboard"], history), json.loads(contents[TIMES]), strict=True)
+        for row, more in (pair for rows, times in parts for pair in zip(rows, times, strict=True)):
+            row |= {k: value for k, value in more.items() if k.endswith("seconds") and isinstance(value, float)}
     # A newer minor version may know further parts; their absence here is their default there.
     recipe = Recipe().with_parts(description["recipe"]).complete()
     metric, parameters = metrics.get(description["metric"]), dict(description["parameters"])
     if pairs := parameters.pop("class_weight_pairs", None):
         parameters["class_weight"] = pairs if isinstance(pairs, str) else dict(pairs)
-    if _PREPROCESSING not in contents:
+    preprocessor = None
+    if _PREPROCESSING in contents:
+        preprocessor = objects.from_bytes(contents[_PREPROCESSING], TRUSTED, _PREPROCESSING)
+        if not hasattr(preprocessor, "transform"):
+            raise ValueError(f"{_PREPROCESSING} holds a {type(preprocessor).__name__}, not a transformer")
+    else:
         parameters["preprocess"] = None
     classifier = MetricClassifier(metric, recipe=recipe, **parameters)
-    classifier.preprocessor_ = _load_preprocessor(path, contents)
+    classifier.preprocessor_ = preprocessor
     classifier.metric_, classifier.recipe_, classifier.task_ = metric, recipe, description["task"]
     classifier.classes_ = _classes_from_json(description["classes"])
     classifier.decision_rule_ = DecisionRule.from_json(json.dumps(description["decision_rule"]))
@@ -181,16 +172,21 @@ def _rebuild(path: Path, description: dict[str, Any], contents: dict[str, bytes]
     classifier.n_features_in_, classifier.n_network_inputs_ = columns["count"], fitted["inputs"]
     if columns["names"] is not None:
         classifier.feature_names_in_ = np.array(columns["names"], dtype=object)
-    classifier.history_ = pq.read_table(pa.BufferReader(contents[_HISTORY])).to_pandas(ignore_metadata=True)
+    classifier.history_ = _frame(history, EpochRecord._fields)
     classifier.validation_report_ = _frame(description["validation_report"], REPORT_COLUMNS)
     classifier.leaderboard_ = _frame(description["leaderboard"], LEADERBOARD_COLUMNS)
     classifier.weights_ = {m["name"]: float(m["weight"]) for m in description["models"]}
+    if not all(0 <= weight <= 1 for weight in classifier.weights_.values()):
+        raise ValueError("weights of models that are not between 0 and 1")
     classifier.models_ = {}
     for saved in description["models"]:
         if saved["outputs"] != len(classifier.classes_):
             raise ValueError(f"{len(classifier.classes_)} classes for a model of {saved['outputs']} outputs")
         kind, content = _MODELS[saved["kind"]], contents[_file(saved)]
-        classifier.models_[saved["name"]] = kind.restored(saved["name"], saved, content, classifier.task_, recipe)
+        model = kind.restored(saved["name"], saved, content, classifier.task_, recipe)
+        for estimator in [each for fits in getattr(model, "fits", []) for each in fits]:
+            check_fit(estimator, max(2, len(classifier.classes_)))
+        classifier.models_[saved["name"]] = model
     # Nothing may have been held out.
     classifier.held_out_ = scores_from(contents[_SCORES]) if _SCORES in contents else None
     return classifier
@@ -211,14 +207,22 @@ def _classes_to_json(classes: NDArray[Any]) -> dict[str, Any]:
     values = classes.tolist()
     if any(not isinstance(value, str | int | float) for value in values):
         raise ValueError(f"classes: only text, numbers and truth values can be saved, got {values[0]!r}.")
-    return {"values": values, "dtype": "object" if classes.dtype == object else classes.dtype.str}
+    dtype = classes.dtype if _narrow(classes.dtype, values) else classes.astype(str).dtype
+    return {"values": values, "dtype": "object" if dtype.kind == "O" else dtype.str}
+
+
+def _narrow(dtype: np.dtype[Any], values: list[Any]) -> bool:
+    """Whether a type of text has no more than 1,000 characters, or than its values need."""
+    return dtype.kind != "U" or dtype.itemsize <= 4 * max(1000, *(len(str(value)) for value in values))
 
 
 def _classes_from_json(saved: dict[str, Any]) -> NDArray[Any]:
-    dtype = np.dtype(saved["dtype"])
-    if dtype.kind not in "biufUO":
-        raise ValueError(f"classes of type {dtype}")
-    return np.array(saved["values"], dtype=dtype)
+    dtype, values = np.dtype(saved["dtype"]), saved["values"]
+    if not isinstance(values, list) or any(not isinstance(value, str | int | float) for value in values):
+        raise ValueError("classes that are not text, numbers or truth values")
+    if dtype.kind not in "biufUO" or not _narrow(dtype, values):
+        raise ValueError(f"classes of type {saved['dtype']!r:.100}")
+    return np.array(values, dtype=dtype)
 
 
 def _columns(classifier: MetricClassifier) -> dict[str, Any]:
@@ -259,49 +263,15 @@ def _recipe_parts(recipe: Recipe) -> dict[str, Any]:
     return recipe.parts() | {"step": spec}
 
 
-def _untrusted(content: bytes) -> list[str]:
-    return sorted(set(skops.io.get_untrusted_types(data=content)) - set(TRUSTED))
-
-
-def _skops(preprocessor: Any) -> bytes:
-    content: bytes = skops.io.dumps(preprocessor, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
-    if untrusted := _untrusted(content):
-        raise ValueError(
-            f"preprocess: a transformer that holds {', '.join(untrusted)} cannot be saved, because loading it would "
-            "have to trust code; use scikit-learn's own transformers."
-        )
-    return content
-
-
-def _load_preprocessor(path: Path, contents: dict[str, bytes]) -> Any:
-    if _PREPROCESSING not in contents:
-        return None
-    content, file = contents[_PREPROCESSING], path / _PREPROCESSING
-    if untrusted := _untrusted(content):
-        raise ModelFolderError(
-            f"{file}: holds the type {untrusted[0]}, which is not allowed in a model; nothing was run."
-        )
-    preprocessor = skops.io.loads(content, trusted=TRUSTED)
-    if not hasattr(preprocessor, "transform"):
-        raise ModelFolderError(f"{file}: holds a {type(preprocessor).__name__}, not a transformer.")
-    return preprocessor
-
-
-def _parquet(table: pa.Table) -> bytes:
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
-    return buffer.getvalue()
-
-
 def _file(saved: dict[str, Any]) -> str:
     """The file of a model, by what the description says of it."""
     return f"{saved['name']}.{'safetensors' if saved['kind'] == 'networks' else 'skops'}"
 
 
-def _frame(records: list[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+def _frame(records: list[dict[str, Any]], columns: Iterable[str]) -> pd.DataFrame:
     """Read :func:`_records` back."""
     frame = pd.DataFrame(records, columns=list(columns))
-    return frame.astype({name: float for name in columns if name not in ("model", "note", "rows")})
+    return frame.astype({name: float for name in columns if name not in ("model", "note", "rows", "epoch", "active")})
 
 
 def _records(report: pd.DataFrame) -> list[dict[str, Any]]:
@@ -310,45 +280,25 @@ def _records(report: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def scores_to_bytes(scores: HeldOutScores) -> bytes:
-    """Held-out scores as a Parquet file of plain columns; of two classes only the second's probabilities are kept."""
+    """Held-out scores as a safetensors file; what is no array is kept as JSON in the array ``about``."""
     width = scores.proba.shape[1] * (1 if scores.baseline is None else 2)
     if len(scores) > (most := max(1, _MOST_NUMBERS // width)):
         scores = scores.sample(most)
-    labels = scores.truth.ndim == 2
-    binary = not labels and scores.proba.shape[1] == 2
-    parts: dict[str, NDArray[Any]] = {}
-    for name in ("truth", "decided", "baseline_tuned", "proba", "baseline", "weight"):
-        part = getattr(scores, name)
-        if part is None:
-            continue
-        part = part.astype(np.int32) if part.dtype.kind == "i" else part[:, 1:] if binary and part.ndim == 2 else part
-        parts |= {name: part} if part.ndim == 1 else {f"{name}_{k}": column for k, column in enumerate(part.T)}
-    about = {"source": scores.source, "total": scores.total, "cross_fitted": scores.cross_fitted, "binary": binary,
-             "labels": labels}  # fmt: skip
-    table = pa.table({name: pa.array(np.ascontiguousarray(values)) for name, values in parts.items()})
-    return _parquet(table.replace_schema_metadata({_KEY: json.dumps(about).encode()}))
+    about = {"source": scores.source, "total": scores.total, "cross_fitted": scores.cross_fitted}
+    parts = {"about": np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)}
+    for name, dtype in _SCORE_TYPES.items():
+        if (part := getattr(scores, name)) is not None:
+            parts[name] = np.ascontiguousarray(part, dtype=dtype)
+    return bytes(safetensors.numpy.save(parts))
 
 
 def scores_from(content: bytes) -> HeldOutScores:
-    """Read :func:`scores_to_bytes` back; whatever does not fit together is a ValueError."""
-    table = pq.read_table(pa.BufferReader(content))
-    about = json.loads((table.schema.metadata or {})[_KEY])
-    labels, binary = bool(about["labels"]), bool(about["binary"])
-
-    def read(name: str, dtype: Any) -> Any:
-        names = [n for n in table.column_names if n == name or re.fullmatch(rf"{name}_\d+", n)]
-        if not names:
-            return None
-        found = [np.asarray(table.column(n).to_numpy(), dtype=dtype) for n in names]
-        if names == [name]:
-            return found[0]
-        return np.stack([1 - found[0], *found] if binary else found, axis=1)
-
-    truth = read("truth", np.int64)
-    if truth is None or (truth.ndim == 2) != labels:
-        raise ValueError("the scores hold no truth")
+    """Read :func:`scores_to_bytes` back; whatever does not fit together is an error."""
+    parts: dict[str, Any] = safetensors.numpy.load(content)
+    about = json.loads(parts.pop("about").tobytes())
+    if wrong := [name for name, part in parts.items() if part.dtype != _SCORE_TYPES[name]]:
+        raise ValueError(f"the scores hold a {wrong[0]} of type {parts[wrong[0]].dtype}")
+    parts |= {name: part.astype(np.int64) for name, part in parts.items() if part.dtype == np.int32}
     return HeldOutScores(
-        truth, read("proba", np.float32), read("decided", np.int64), read("baseline", np.float32),
-        read("baseline_tuned", np.int64), read("weight", np.float64), str(about["source"]), about["total"],
-        bool(about["cross_fitted"]),
-    )  # fmt: skip
+        **parts, source=str(about["source"]), total=about["total"], cross_fitted=bool(about["cross_fitted"])
+    )

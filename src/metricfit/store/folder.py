@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import hashlib
 import json
 import os
+import re
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from metricfit.files import names_the_file, write_synced
+
 __all__ = [
-    "DESCRIPTION", "FORMAT", "VERSION", "ModelFolderError", "check_replaceable", "describe", "read_folder",
-    "write_folder", "written_whole",
+    "DESCRIPTION", "TIMES", "ModelFolderError", "check_replaceable", "describe", "read_folder", "refused",
+    "write_folder",
 ]  # fmt: skip
 
-FORMAT = "metricfit.model"
-VERSION = 3
+FORMAT, VERSION = "metricfit.model", 4
 DESCRIPTION = "model.json"
-_FREE_TO_EDIT = ("README.md", "report.html")
-"""Files for people: a model whose card was edited is still the same model."""
+TIMES = "times.json"
+_FREE = ("README.md", "report.html", TIMES)
+"""Files without a checksum. A model with an edited card is the same model, and no two runs take equally long."""
+_LARGEST_JSON = 64 * 2**20
+_NAME = re.compile(r"\w[\w.-]{0,99}")
 
 
 class ModelFolderError(ValueError):
@@ -53,16 +58,21 @@ def write_folder(path: Path, contents: dict[str, bytes]) -> None:
     ``model.json`` gets the checksums of the others, and its own.
     """
     path = path.absolute()
+    for name in contents:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"files: expected plain names of letters, digits, '.', '-' and '_', got {name!r}.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    description = json.loads(contents[DESCRIPTION])
-    description["files"] = {n: _sha(c) for n, c in contents.items() if n not in (*_FREE_TO_EDIT, DESCRIPTION)}
+    description = {"format": FORMAT, "version": VERSION, **json.loads(contents[DESCRIPTION])}
+    listed = {name: content for name, content in sorted(contents.items()) if name not in (*_FREE, DESCRIPTION)}
+    description["files"] = {name: {"bytes": len(c), "sha256": _sha(c)} for name, c in listed.items()}
     description["checksum"] = _checksum(description)
     text = json.dumps(description, indent=2, ensure_ascii=False, allow_nan=False)
     contents = {**contents, DESCRIPTION: text.encode()}
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
         for name, content in contents.items():
-            _write_file(temporary / name, content)
+            with names_the_file(path / name):
+                write_synced(temporary / name, content)
         temporary.chmod(0o755)
         _put_in_place(temporary, path)
     finally:
@@ -70,8 +80,23 @@ def write_folder(path: Path, contents: dict[str, bytes]) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def refused(path: Path) -> Iterator[None]:
+    """Whatever a crafted file makes a reader trip over becomes one clear error."""
+    try:
+        yield
+    except ModelFolderError:
+        raise
+    except Exception as error:
+        reason = f"{error}" or type(error).__name__
+        text = reason if len(reason) <= 300 else f"{reason[:300]} …"
+        raise ModelFolderError(f"{path}: the files of this model do not fit together ({text}).") from error
+
+
 def read_folder(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The checked description, and the bytes of the files it names.
+
+    Nothing is opened but regular files in the folder itself, of the size that the description says.
 
     Raises:
         ModelFolderError: With the one thing that is wrong.
@@ -79,56 +104,68 @@ def read_folder(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     file = path / DESCRIPTION
     if not path.is_dir():
         raise ModelFolderError(f"{path}: no such model folder.")
-    if not file.is_file():
-        raise ModelFolderError(f"{path}: not a model folder, it has no {DESCRIPTION}.")
+    with refused(path):
+        content = _read(file)
+        if content is None:
+            raise ModelFolderError(f"{path}: not a model folder, it has no {DESCRIPTION}.")
+        description = _parsed(file, content)
+        contents = {}
+        for name, listed in description["files"].items():
+            if not _NAME.fullmatch(name) or name in (*_FREE, DESCRIPTION):
+                raise ModelFolderError(f"{file}: lists a file named {name[:100]!r}, which is not allowed.")
+            content = _read(path / name, listed["bytes"])
+            if content is None:
+                raise ModelFolderError(f"{path}: {name} is missing; get the complete folder.")
+            if _sha(content) != listed["sha256"]:
+                raise ModelFolderError(f"{path / name}: changed since it was written; get the original folder.")
+            contents[name] = content
+        times = _read(path / TIMES)
+        return description, contents if times is None else contents | {TIMES: times}
+
+
+def _parsed(file: Path, content: bytes) -> dict[str, Any]:
+    """The description, if it is one of this format and unchanged."""
     try:
-        description = json.loads(file.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+        description: Any = json.loads(content.decode(), parse_constant=_no_number)
+    except (ValueError, RecursionError):
         raise ModelFolderError(f"{file}: damaged, it is not valid JSON; get the original folder.") from None
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
+    version = description.get("version") if isinstance(description, dict) else None
+    if type(version) is not int or version < 1 or description["format"] != FORMAT:
         raise ModelFolderError(f"{file}: not the description of a metricfit model.")
-    version = description.get("version")
     if version != VERSION:
-        older = isinstance(version, int) and version < VERSION
-        advice = "train the model again" if older else "upgrade metricfit"
+        advice = "train the model again" if version < VERSION else "upgrade metricfit"
         raise ModelFolderError(
-            f"{path}: written in format version {version!r}, this metricfit reads {VERSION}; {advice}."
+            f"{file}: written in format version {version}, this metricfit reads {VERSION}; {advice}."
         )
     if description.get("checksum") != _checksum(description):
         raise ModelFolderError(f"{file}: changed since it was written; get the original folder.")
-    contents = {}
-    for name, expected in description["files"].items():
-        try:
-            content = (path / name).read_bytes()
-        except FileNotFoundError:
-            raise ModelFolderError(f"{path}: {name} is missing; get the complete folder.") from None
-        if _sha(content) != expected:
-            raise ModelFolderError(f"{path / name}: damaged or changed since it was written; get the original folder.")
-        contents[name] = content
-    return description, contents
+    return dict(description)
+
+
+def _read(file: Path, size: int | None = None) -> bytes | None:
+    """A regular file of ``size`` bytes, or at most as large as a description may be; None if there is none."""
+    try:
+        status = os.lstat(file)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelFolderError(f"{file}: not a regular file; get the original folder.")
+    if size is None and status.st_size > _LARGEST_JSON:
+        raise ModelFolderError(f"{file}: {status.st_size:,} bytes, expected at most {_LARGEST_JSON:,}.")
+    if size is not None and status.st_size != size:
+        raise ModelFolderError(f"{file}: damaged or changed, it has {status.st_size:,} bytes; get the original folder.")
+    # Without following a link or waiting for a pipe that took the file's place in the meantime.
+    with open(os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)), "rb") as opened:
+        return opened.read(status.st_size)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
 
 
 def describe(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the checked content of ``model.json``, without importing torch."""
     return read_folder(Path(folder))[0]
-
-
-@contextlib.contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A file to write to, which takes its place, below parents that are made, only when all is written."""
-    place = Path(path).absolute()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent)
-    os.close(handle)
-    try:
-        yield Path(name)
-        os.chmod(name, 0o644)
-        os.replace(name, place)
-    except BaseException as error:
-        Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            raise OSError(error.errno, error.strerror, str(place)) from error
-        raise
 
 
 def _sha(content: bytes) -> str:
@@ -137,14 +174,7 @@ def _sha(content: bytes) -> str:
 
 def _checksum(description: dict[str, Any]) -> str:
     rest = {key: value for key, value in description.items() if key != "checksum"}
-    return _sha(json.dumps(rest, sort_keys=True, ensure_ascii=False).encode())
-
-
-def _write_file(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    return _sha(json.dumps(rest, sort_keys=True).encode())
 
 
 def _put_in_place(new: Path, path: Path) -> None:

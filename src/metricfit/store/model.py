@@ -18,6 +18,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -30,20 +31,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from metricfit import data as tables
 from metricfit.choices import Choice
-from metricfit.data import (
-    BadArgumentError,
-    ColumnFormat,
-    LabelledTable,
-    Roles,
-    TableFile,
-    TablePreprocessor,
-    open_table,
-    read_labelled_like,
-)  # fmt: skip
-from metricfit.data.columns import GAPS, formats_from_json
-from metricfit.store.contents import load
-from metricfit.store.folder import ModelFolderError, describe, written_whole
+from metricfit.data import GAPS, BadArgumentError, ColumnFormat, LabelledTable, TableFile
+from metricfit.files import written_whole
+from metricfit.store.contents import load_described
+from metricfit.store.folder import ModelFolderError, refused
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
@@ -72,15 +65,9 @@ class SavedModel:
     missing: tuple[str, ...]
 
     @property
-    def gaps(self) -> tuple[str, ...]:
-        """Texts that stand for a missing value."""
-        return (*GAPS, *self.missing)
-
-    @property
     def notes(self) -> dict[str, Any]:
         """What the run that trained it noted."""
-        found: dict[str, Any] = self.description["notes"]
-        return found
+        return dict(self.description["notes"])
 
     @property
     def target(self) -> list[str]:
@@ -94,7 +81,7 @@ class SavedModel:
         """The rows of a file that have a label, read as the rows of training were.
 
         Args:
-            data: A CSV, CSV.gz or Parquet file; ``-`` for standard input.
+            data: A file as for :func:`metricfit.data.read_table`; ``-`` for standard input.
             target: The columns of the true labels; those of training if empty.
             weight: The column of weights.
             reading: ``separator`` and ``encoding`` of a CSV file.
@@ -109,15 +96,17 @@ class SavedModel:
             raise BadArgumentError("target", f"the model predicts {each}; got {', '.join(map(repr, names))}.")
         if weight is not None:
             file.check_columns([weight], "weight")
-        roles = Roles(target=names, weight=weight, missing=list(self.missing))
-        table = read_labelled_like(file, roles, self.formats, self.classifier.classes_)
+        roles = tables.Roles(target=names, weight=weight, missing=list(self.missing))
+        table = tables.read_labelled_like(file, roles, self.formats, self.classifier.classes_)
         table.choices[:0] = file.choices
         return table
 
     def probabilities(self, data: str | TableFile, **reading: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Probabilities (rows, classes) of a file's rows before the decision rule; the file needs no labels."""
         file = self._opened(data, **reading)
-        parts = [self.classifier.predict_raw_proba(X) for X, _ in file.frames(self.formats, gaps=self.gaps)]
+        parts = [
+            self.classifier.predict_raw_proba(X) for X, _ in file.frames(self.formats, gaps=(*GAPS, *self.missing))
+        ]
         return np.concatenate(parts) if parts else np.empty((0, len(self.classifier.classes_)))
 
     def predictions(
@@ -140,7 +129,7 @@ class SavedModel:
         if clash := [name for name in keep if name in (*decided, *probable)]:
             raise BadArgumentError("keep", f"{clash[0]!r} is the name of a result; rename the column.")
         frame = None
-        for X, rows in file.frames(self.formats, keep, self.gaps):
+        for X, rows in file.frames(self.formats, keep, (*GAPS, *self.missing)):
             proba = classifier.predict_raw_proba(X)
             folded = proba if rule.kind == "argmax" else rule.fold(proba)
             found = {name: rows.column(name).to_pandas() for name in keep}
@@ -173,14 +162,14 @@ class SavedModel:
             if classifier.metric_ != judged:  # the baseline's rule was tuned for the other metric
                 classifier.held_out_ = replace(classifier.held_out_, baseline_tuned=None)
         classifier.choices_ = [*classifier.choices_, choice]
-        self.notes["earlier_rules"] = [*self.notes.get("earlier_rules", []), json.loads(old.to_json())]
+        self.description["notes"]["earlier_rules"] = [*self.notes.get("earlier_rules", []), json.loads(old.to_json())]
 
     def _opened(self, data: str | TableFile, separator: str | None = None, encoding: str | None = None) -> TableFile:
         if not self.formats:
             raise ModelFolderError(
                 f"{self.folder}: the model was trained on an array without column names; use it in Python."
             )
-        return open_table(data, separator=separator, encoding=encoding) if isinstance(data, str) else data
+        return tables.open_table(data, separator=separator, encoding=encoding) if isinstance(data, str) else data
 
 
 def open_model(folder: str | os.PathLike[str]) -> SavedModel:
@@ -190,59 +179,55 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
         ModelFolderError: As :func:`metricfit.store.load`.
     """
     path = Path(folder)
-    description, classifier = describe(path), load(path)
-    given, preprocessor = description["notes"].get("input", {}), classifier.preprocessor_
-    formats = preprocessor.formats_ if isinstance(preprocessor, TablePreprocessor) else {}
-    if "formats" in given:
-        formats = formats_from_json(given["formats"])
-    names = description["columns"]["names"] or ()
-    used = {name: formats.get(name, ColumnFormat("number")) for name in names}
-    return SavedModel(path, classifier, description, used, tuple(given.get("missing", ())))
+    classifier, description = load_described(path)
+    with refused(path):
+        given, preprocessor = description["notes"].get("input", {}), classifier.preprocessor_
+        formats = preprocessor.formats_ if isinstance(preprocessor, tables.TablePreprocessor) else {}
+        if "formats" in given:
+            formats = {name: ColumnFormat(**how) for name, how in given["formats"].items()}
+        names = description["columns"]["names"] or ()
+        used = {name: formats.get(name, ColumnFormat("number")) for name in names}
+        return SavedModel(path, classifier, description, used, tuple(map(str, given.get("missing", ()))))
 
 
 @contextmanager
-def writer(out: str | os.PathLike[str] | None, *, lines: bool = False) -> Iterator[Callable[[pd.DataFrame], None]]:
+def writer(
+    out: str | os.PathLike[str] | None, *, lines: bool = False, escape: bool = False
+) -> Iterator[Callable[[pd.DataFrame], None]]:
     """A function that writes frames one after another to one file.
 
     Args:
         out: A .csv, .csv.gz, .parquet or .jsonl file; standard output if it is None.
         lines: Whether to write JSON lines whatever the name.
+        escape: Whether CSV text that a spreadsheet would take for a formula (it starts with =, +, - or @) gets a ``'``.
     """
-    if out is None:
-        sys.stdout.flush()
-        yield _text_writer(sys.stdout, lines)
-        sys.stdout.flush()
-        return
-    suffix = Path(out).suffix
-    with written_whole(out) as path, ExitStack() as opened:
-        if suffix == ".parquet":
-            yield _parquet_writer(path, opened)
-        else:
+    suffix = "" if out is None else Path(out).suffix
+    if suffix not in ("", ".csv", ".gz", ".txt", ".parquet", ".jsonl", ".ndjson"):
+        raise BadArgumentError("out", f"expected a .csv, .csv.gz, .parquet or .jsonl file, got {suffix!r} in {out}.")
+    header, parquet = iter([True]), list[Any]()
+    with ExitStack() as opened:
+        path = None if out is None else opened.enter_context(written_whole(out))
+        stream: Any = sys.stdout
+        if path is not None and suffix != ".parquet":
             opener: Any = gzip.open if suffix == ".gz" else open
             stream = opened.enter_context(opener(path, "wt", encoding="utf-8", newline=""))
-            yield _text_writer(stream, lines or suffix in (".jsonl", ".ndjson"))
+
+        def write(frame: pd.DataFrame) -> None:
+            if suffix == ".parquet":
+                texts = {name: str for name in frame.columns if frame[name].dtype == object}
+                table = pa.Table.from_pandas(frame.astype(texts), preserve_index=False)
+                if not parquet:  # the schema is that of the first frame
+                    parquet.append(opened.enter_context(pq.ParquetWriter(path, table.schema)))
+                parquet[0].write_table(table.cast(parquet[0].schema))
+            elif not lines and suffix not in (".jsonl", ".ndjson"):
+                frame = frame.map(_escaped).rename(columns=_escaped) if escape else frame
+                frame.to_csv(stream, index=False, header=next(header, False), lineterminator="\n")
+            elif len(frame):
+                frame.to_json(stream, orient="records", lines=True, force_ascii=False, double_precision=15)
+
+        yield write
+        stream.flush()
 
 
-def _text_writer(stream: Any, lines: bool) -> Callable[[pd.DataFrame], None]:
-    header = iter([True])
-
-    def write(frame: pd.DataFrame) -> None:
-        if not lines:
-            frame.to_csv(stream, index=False, header=next(header, False), lineterminator="\n")
-        elif len(frame):
-            frame.to_json(stream, orient="records", lines=True, force_ascii=False, double_precision=15)
-
-    return write
-
-
-def _parquet_writer(path: Path, opened: ExitStack) -> Callable[[pd.DataFrame], None]:
-    into: list[Any] = []
-
-    def write(frame: pd.DataFrame) -> None:
-        texts = {name: str for name in frame.columns if frame[name].dtype == object}
-        table = pa.Table.from_pandas(frame.astype(texts), preserve_index=False)
-        if not into:
-            into.append(opened.enter_context(pq.ParquetWriter(path, table.schema)))
-        into[0].write_table(table.cast(into[0].schema))
-
-    return write
+def _escaped(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and re.match(r"[=@\t\r]|[+-](?![\d.,]+$)", cell) else cell

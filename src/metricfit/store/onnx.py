@@ -5,30 +5,35 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import reduce
+from importlib import import_module
 from operator import add
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
 from metricfit.data.encoders import STANDARD_LIMIT, CategoryEncoder, DateEncoder, NumberEncoder, calendar_parts
 from metricfit.decisions import DecisionRule
-from metricfit.models import EstimatorModel, Model, NetworkModel
-from metricfit.store.folder import written_whole
+from metricfit.files import written_whole
+from metricfit.models import NetworkModel
+from metricfit.store.trees import KNOWN, Nodes, trees_of
 from metricfit.training.networks import MemberLinear, MemberMLP
 
 __all__ = ["onnx_inputs", "to_onnx"]
 
-_OPSET, _ML_OPSET, _IR_VERSION = 17, 2, 8
-_TYPES = {"float": "FLOAT", "double": "DOUBLE", "int64": "INT64", "bool": "BOOL", "text": "STRING"}
+_OPSETS, _IR_VERSION = {"": 17, "ai.onnx.ml": 2}, 8
+_TYPES = {"float": 1, "int64": 7, "text": 8, "bool": 9, "double": 11}
+"""The numbers of ONNX's TensorProto.DataType."""
 _FLOAT_LIMIT = float(np.finfo(np.float32).max)
 _JUST_OVER_HALF = float(np.nextafter(0.5, 1))
 _DAYS_TO_MARCH_OF_YEAR_0 = 730_425.0
 _SATURDAY = 5.0
 """2000-01-01, day 0 of the features, was one; Monday is 0."""
+_ONNX_NODES = {"featureids": "feature", "values": "threshold", "truenodeids": "left", "falsenodeids": "right",
+               "missing_value_tracks_true": "gap_left"}  # fmt: skip
 _CODES = 256
 """Codes of a category in a tree, with the last for gaps."""
 
@@ -38,40 +43,34 @@ class _Graph:
 
     def __init__(self) -> None:
         try:
-            import onnx
+            self.onnx: Any = import_module("onnx")
         except ImportError:
-            advice = "install it with: pip install 'metricfit[onnx]'"
-            raise ImportError(f"exporting needs the package onnx; {advice}") from None
-        self.onnx: Any = onnx
+            raise ImportError("exporting needs onnx; install it with: pip install 'metricfit[onnx]'") from None
         self.inputs: dict[str, str] = {}
-        self.parts: dict[str, list[Any]] = {"nodes": [], "inputs": [], "outputs": [], "constants": []}
+        self.parts: tuple[list[Any], ...] = ([], [], [], [])  # nodes, inputs, outputs, constants
 
     def input(self, name: str, kind: str, width: int = 1) -> _Value:
         """An input (rows, width)."""
         self.inputs[name] = kind
-        self.parts["inputs"].append(self._info(name, kind, ["rows", width]))
+        self.parts[1].append(self._info(name, kind, ["rows", width]))
         return _Value(self, name)
 
     def output(self, name: str, value: _Value, kind: str, shape: list[Any]) -> None:
-        self.parts["nodes"].append(self.onnx.helper.make_node("Identity", [value.name], [name]))
-        self.parts["outputs"].append(self._info(name, kind, shape))
+        self.parts[0].append(self.onnx.helper.make_node("Identity", [value.name], [name]))
+        self.parts[2].append(self._info(name, kind, shape))
 
     def node(self, operator: str, *inputs: Any, domain: str = "", **attributes: Any) -> _Value:
         """The result of an operator on values, numbers (double) and arrays."""
         names = [one.name if isinstance(one, _Value) else self._constant(one) for one in inputs]
         name = self._name(operator)
-        made = self.onnx.helper.make_node(operator, names, [name], domain=domain, **attributes)
-        self.parts["nodes"].append(made)
+        self.parts[0].append(self.onnx.helper.make_node(operator, names, [name], domain=domain, **attributes))
         return _Value(self, name)
-
-    def type(self, kind: str) -> int:
-        return int(getattr(self.onnx.TensorProto, _TYPES[kind]))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Check the graph and write it in one step."""
-        helper, parts = self.onnx.helper, self.parts
-        graph = helper.make_graph(parts["nodes"], "metricfit", *(parts[p] for p in ("inputs", "outputs", "constants")))
-        opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
+        helper, (nodes, *parts) = self.onnx.helper, self.parts
+        graph = helper.make_graph(nodes, "metricfit", *parts)
+        opsets = [helper.make_opsetid(*pair) for pair in _OPSETS.items()]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="metricfit", ir_version=_IR_VERSION)
         self.onnx.checker.check_model(model)
         with written_whole(path) as file:
@@ -81,18 +80,18 @@ class _Graph:
         name, array = self._name("constant"), np.asarray(value)
         if array.dtype == object:
             encoded = [str(v).encode() for v in array.ravel()]
-            tensor = self.onnx.helper.make_tensor(name, self.type("text"), array.shape, encoded)
+            tensor = self.onnx.helper.make_tensor(name, _TYPES["text"], array.shape, encoded)
         else:
             tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
-        self.parts["constants"].append(tensor)
+        self.parts[3].append(tensor)
         return name
 
     def _info(self, name: str, kind: str, shape: list[Any]) -> Any:
-        return self.onnx.helper.make_tensor_value_info(name, self.type(kind), shape)
+        return self.onnx.helper.make_tensor_value_info(name, _TYPES[kind], shape)
 
     def _name(self, kind: str) -> str:
         # Inputs are named by columns: a name of ours must not be one of theirs.
-        return f"metricfit/{kind}_{len(self.parts['nodes']) + len(self.parts['constants'])}"
+        return f"metricfit/{kind}_{len(self.parts[0]) + len(self.parts[3])}"
 
 
 def _operator(name: str) -> Callable[[_Value, Any], _Value]:
@@ -122,7 +121,7 @@ class _Value:
         return self.to("Max", low).to("Min", high)
 
     def cast(self, kind: str) -> _Value:
-        return self.to("Cast", to=self.graph.type(kind))
+        return self.to("Cast", to=_TYPES[kind])
 
     def normalised(self) -> _Value:
         """Rows divided by their sums."""
@@ -148,8 +147,6 @@ def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[
     Returns:
         The inputs: name and type.
     """
-    for name, model in classifier.models_.items():
-        _check_exportable(name, model, classifier)
     graph, classes = _Graph(), classifier.classes_
     several = classifier.task_ == "multilabel"
     table = _features(graph, classifier)
@@ -181,34 +178,14 @@ def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]
         return {"X": np.asarray(X, dtype=np.float32)}
     frame, found = preprocessor.typed_frame(X), {}
     for column in preprocessor.columns_:
-        if not column.encoder.suffixes:
-            continue
         values: Any = frame[column.name]
         if isinstance(column.encoder, CategoryEncoder):
-            values = values.astype(object).fillna("")
+            values = values.astype(object).fillna("").to_numpy(object)
         elif isinstance(column.encoder, DateEncoder):
             values = calendar_parts(values.to_numpy())["days"]
-        found[column.name] = np.asarray(values, dtype=object if isinstance(column.encoder, CategoryEncoder) else float)
-    return {name: values[:, None] for name, values in found.items()}
-
-
-def _check_exportable(name: str, model: Model, classifier: MetricClassifier) -> None:
-    if isinstance(model, NetworkModel) and not isinstance(model.result.network, MemberMLP):
-        raise ValueError(
-            "network: only the built-in networks 'mlp' and 'linear' can be exported; export your own by torch."
-        )
-    if isinstance(model, EstimatorModel) and not _is_trees(model):
-        own = next(type(each).__name__ for fits in model.fits for each in fits if not isinstance(each, int))
-        others = [other for other, m in classifier.models_.items() if isinstance(m, NetworkModel) or _is_trees(m)]
-        raise ValueError(
-            f"models: {name} ({own}) cannot be exported, only scikit-learn's forests and histogram boosting and the "
-            f"built-in networks can; fit without it, for instance models={others or 'auto'!r}."
-        )
-
-
-def _is_trees(model: Any) -> bool:
-    known = (RandomForestClassifier, ExtraTreesClassifier, HistGradientBoostingClassifier, int)
-    return model.form != "given" and all(isinstance(each, known) for fits in model.fits for each in fits)
+        if column.encoder.suffixes:
+            found[column.name] = np.asarray(values, dtype=None if values.dtype == object else float)[:, None]
+    return found
 
 
 def _features(graph: _Graph, classifier: MetricClassifier) -> dict[str, _Value]:
@@ -320,8 +297,13 @@ def _probabilities(model: Any, table: dict[str, _Value], several: bool) -> _Valu
     """A model's probabilities, (rows, classes), or of ``several`` labels (rows, labels); double."""
     if isinstance(model, NetworkModel):
         return _networks(model.result.network, table["dense"], several)
-    x = table[model.form]
-    folds = []
+    wrong = next((each for fits in model.fits for each in fits if not isinstance(each, (*KNOWN, int))), None)
+    if wrong is not None:
+        raise ValueError(
+            f"models: {model.name} ({type(wrong).__name__}) cannot be exported, only the built-in networks and "
+            "scikit-learn's forests and histogram boosting can; fit without it, for instance models=['boosting']."
+        )
+    x, folds = table[model.form], []
     for fits in model.fits:
         if several and len(fits) > 1:
             labels = [_of_estimator(each, x, 2).to("Gather", np.array([1]), axis=1) for each in fits]
@@ -332,6 +314,10 @@ def _probabilities(model: Any, table: dict[str, _Value], several: bool) -> _Valu
 
 
 def _networks(network: Any, features: _Value, several: bool) -> _Value:
+    if not isinstance(network, MemberMLP):
+        raise ValueError(
+            "network: only the built-in networks 'mlp' and 'linear' can be exported; export your own by torch."
+        )
     x = features.to("Unsqueeze", np.array([0]))
     layers = [layer for layer in network.layers if isinstance(layer, MemberLinear)]
     for i, layer in enumerate(layers):
@@ -347,8 +333,8 @@ def _networks(network: Any, features: _Value, several: bool) -> _Value:
 def _of_estimator(estimator: Any, x: _Value, outputs: int) -> _Value:
     """The probabilities of one fitted forest or boosting (rows, outputs); a number is the only class it has seen."""
     if isinstance(estimator, int):
-        alone = _tree(np.zeros(1, dtype=np.int64), leaf=np.ones(1, dtype=bool), value=np.eye(outputs)[[estimator]])
-        return _sum_of_trees(x, [alone], outputs)
+        zero = x.to("Gather", np.array([0]), axis=1).to("IsNaN").cast("double") * 0.0
+        return zero + np.eye(outputs)[[estimator]]
     if not isinstance(estimator, HistGradientBoostingClassifier):
         return _forest(estimator, x, outputs)
     baseline: NDArray[Any] = estimator._baseline_prediction
@@ -361,32 +347,15 @@ def _of_estimator(estimator: Any, x: _Value, outputs: int) -> _Value:
     return proba.to("MatMul", np.eye(outputs)[estimator.classes_])
 
 
-def _tree(feature: Any, **fields: Any) -> dict[str, NDArray[Any]]:
-    """A tree as arrays with one entry per node; leaves have a ``value``, (nodes, outputs) or (nodes, 1)."""
-    nothing = np.zeros(len(feature), dtype=np.int64)
-    return {"feature": feature, "threshold": nothing, "left": nothing, "right": nothing, "gap_left": nothing} | fields
-
-
 def _forest(forest: Any, x: _Value, outputs: int) -> _Value:
-    several = forest.n_outputs_ > 1
     trees = []
-    for tree in (each.tree_ for each in forest.estimators_):
-        if several:
-            positive = [np.flatnonzero(classes == 1) for classes in forest.classes_]
-            value = np.stack([tree.value[:, j, at].sum(axis=1) for j, at in enumerate(positive)], axis=1)
+    for tree, nodes in trees_of(forest):
+        if forest.n_outputs_ > 1:
+            labels = [tree.value[:, j, : len(known)] @ (known == 1) for j, known in enumerate(forest.classes_)]
+            value = np.stack(labels, axis=1)
         else:
             value = tree.value[:, 0] @ np.eye(outputs)[forest.classes_]
-        trees.append(
-            _tree(
-                np.maximum(tree.feature, 0),
-                threshold=tree.threshold,
-                left=tree.children_left,
-                right=tree.children_right,
-                gap_left=tree.missing_go_to_left,
-                leaf=tree.children_left < 0,
-                value=value / len(forest.estimators_),
-            )
-        )
+        trees.append(nodes | {"value": value / len(forest.estimators_)})
     return _sum_of_trees(x, trees, outputs)
 
 
@@ -403,20 +372,12 @@ def _boosting(estimator: Any, x: _Value) -> _Value:
     known = estimator._preprocess_X(np.where(category, codes[:, None], 0.0), reset=False)
     right: dict[int, list[NDArray[np.bool_]]] = {}
     trees, splits = [], []
-    for predictor in (predictor for step in estimator._predictors for predictor in step):
-        nodes = predictor.nodes
-        tree = _tree(
-            order[nodes["feature_idx"]],
-            threshold=nodes["num_threshold"].copy(),
-            left=nodes["left"],
-            right=nodes["right"],
-            gap_left=nodes["missing_go_to_left"],
-            leaf=nodes["is_leaf"].astype(bool),
-            value=nodes["value"][:, None],
-        )
+    for predictor, tree in trees_of(estimator):
+        nodes, feature = predictor.nodes, tree["feature"]
+        tree |= {"feature": order[feature], "value": nodes["value"][:, None]}
         trees.append(tree)
         for at in np.flatnonzero(nodes["is_categorical"] & ~tree["leaf"]):
-            code = known[:, nodes["feature_idx"][at]]
+            code = known[:, feature[at]]
             whole = np.nan_to_num(code).astype(np.int64)
             bits = predictor.raw_left_cat_bitsets[nodes["bitset_idx"][at]]
             left = np.where(np.isnan(code), tree["gap_left"][at], bits[whole // 32] >> whole % 32 & 1)
@@ -435,10 +396,11 @@ def _boosting(estimator: Any, x: _Value) -> _Value:
     return _sum_of_trees(x.graph.node("Concat", *parts, axis=1), trees, estimator.n_trees_per_iteration_)
 
 
-def _sum_of_trees(x: _Value, trees: list[dict[str, NDArray[Any]]], outputs: int) -> _Value:
+def _sum_of_trees(x: _Value, trees: list[Nodes], outputs: int) -> _Value:
     """The sum of the leaves that the rows come to, (rows, outputs); double.
 
-    The trees give the places of the leaves, since ONNX would add up their values in float.
+    A leaf has a ``value``, (nodes, outputs) or (nodes, 1). ONNX gives the places of the leaves only: it would add up
+    their values in float.
     """
     sizes = [len(tree["leaf"]) for tree in trees]
     joined = {name: np.concatenate([tree[name] for tree in trees]) for name in trees[0]}
@@ -450,26 +412,16 @@ def _sum_of_trees(x: _Value, trees: list[dict[str, NDArray[Any]]], outputs: int)
     tree_ids = np.repeat(np.arange(len(trees)), sizes)
     node_ids = np.concatenate([np.arange(size) for size in sizes])
 
-    def inner(values: NDArray[Any]) -> list[Any]:
-        return list(np.where(leaf, 0, values).tolist())
-
-    place = x.to(
-        "TreeEnsembleRegressor",
-        domain="ai.onnx.ml",
-        n_targets=len(trees),
-        nodes_treeids=tree_ids.tolist(),
-        nodes_nodeids=node_ids.tolist(),
-        nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
-        nodes_featureids=inner(joined["feature"]),
-        nodes_values=inner(rounded),
-        nodes_truenodeids=inner(joined["left"]),
-        nodes_falsenodeids=inner(joined["right"]),
-        nodes_missing_value_tracks_true=inner(joined["gap_left"]),
-        target_treeids=tree_ids[leaf].tolist(),
-        target_nodeids=node_ids[leaf].tolist(),
-        target_ids=tree_ids[leaf].tolist(),
-        target_weights=node_ids[leaf].astype(np.float32).tolist(),
-    )
+    inner = {
+        name: np.where(leaf, 0, values) for name, values in (joined | {"threshold": rounded}).items() if name != "value"
+    }
+    nodes = {"treeids": tree_ids, "nodeids": node_ids, "modes": np.where(leaf, "LEAF", "BRANCH_LEQ")}
+    nodes |= {name: inner[field] for name, field in _ONNX_NODES.items()}
+    target = {"treeids": tree_ids[leaf], "nodeids": node_ids[leaf], "ids": tree_ids[leaf]}
+    target["weights"] = node_ids[leaf].astype(np.float32)
+    attributes = {f"{kind}_{name}": values.tolist() for kind, part in (("nodes", nodes), ("target", target))
+                  for name, values in part.items()}  # fmt: skip
+    place = x.to("TreeEnsembleRegressor", domain="ai.onnx.ml", n_targets=len(trees), **attributes)
     values = x.graph.node("Gather", joined["value"], place.cast("int64") + np.cumsum([0, *sizes[:-1]]), axis=0)
     rounds = values.to("Reshape", np.array([-1, len(trees) * joined["value"].shape[1] // outputs, outputs]))
     return rounds.to("ReduceSum", np.array([1]), keepdims=0)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -16,40 +14,32 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
+import joblib
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from metricfit.files import write_synced, written_whole
 from metricfit.metrics import CallableMetric
 
 __all__ = ["CheckpointFile", "fingerprint", "in_full", "run_identity"]
 
 _FORMAT = "metricfit.checkpoint"
-_VERSION = 1
+_VERSION = 2
 
 
 def fingerprint(*arrays: NDArray[Any] | None) -> str:
-    """A hash of arrays: their shapes, types and every byte.
+    """A hash of arrays: their shapes, types and values.
 
     >>> fingerprint(np.arange(3)) == fingerprint(np.arange(3))
     True
     """
-    digest = hashlib.sha256()
-    for array in arrays:
-        if array is None:
-            digest.update(b"none;")
-            continue
-        digest.update(f"{array.shape}{array.dtype.str};".encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b"")
-    return digest.hexdigest()
+    return str(joblib.hash([None if array is None else np.ascontiguousarray(array) for array in arrays], "sha1"))
 
 
 def run_identity(settings: Mapping[str, Any], arrays: Iterable[NDArray[Any]]) -> dict[str, str]:
     """What makes a run this run, for :class:`CheckpointFile`: its settings in full and a hash of its data."""
-    return {
-        "settings": json.dumps(settings, sort_keys=True, default=in_full),
-        "data": fingerprint(*arrays),
-    }
+    return {"settings": json.dumps(settings, sort_keys=True, default=in_full), "data": fingerprint(*arrays)}
 
 
 def in_full(value: Any) -> str:
@@ -128,18 +118,8 @@ class CheckpointFile:
         # Into memory first: torch tells a full disk as a broken archive, a plain write as what it is.
         buffer = io.BytesIO()
         torch.save(content, buffer)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{self.path.name}.", suffix=".tmp", dir=self.path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(buffer.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
+        with written_whole(self.path) as temporary:
+            write_synced(temporary, buffer.getbuffer())
         self._written = time.monotonic()
 
 

@@ -8,11 +8,10 @@ from typing import Any
 import pandas as pd
 
 from metricfit.assess import assess_held_out
-from metricfit.decisions import DecisionRule
 from metricfit.metrics import F1, Constrained, FBeta
 from metricfit.training.recipes import Recipe
 
-__all__ = ["explain", "rule_in_words"]
+__all__ = ["explain"]
 
 
 def explain(classifier: Any) -> str:
@@ -23,7 +22,7 @@ def explain(classifier: Any) -> str:
         *(f"  {choice.text[0].upper()}{choice.text[1:]}." for choice in classifier.choices_),
         f"Models: {_models_in_words(classifier)}",
         *_networks_in_words(recipe, classifier),
-        f"Decision: {rule_in_words(classifier.decision_rule_, 'tuned out of fold')}",
+        f"Decision: {classifier.decision_rule_.in_words('tuned out of fold')}",
         *_report_in_words(classifier),
     ]
     return "\n".join(line.rstrip() for line in lines)
@@ -98,29 +97,6 @@ def _training_in_words(recipe: Recipe, classifier: Any) -> str:
     if classifier.held_out_ is None:
         return f"{epochs} epochs; too few rows to hold any out, so the last weights were kept."
     return f"{epochs} epochs; weights picked by {chosen} on validation rows, from epoch {kept}."
-
-
-def rule_in_words(rule: DecisionRule, how: str = "") -> str:
-    """What a rule does, as the end of a sentence; ``how`` it was chosen is added where it was.
-
-    >>> rule_in_words(DecisionRule.at_threshold(0.25, ["no", "yes"]))
-    "class 'yes' if its raw probability is at least 0.25."
-    """
-    told = f", {how}" if how else ""
-    if rule.kind == "argmax":
-        return "the class with the highest probability; nothing was tuned afterwards."
-    if rule.kind == "threshold":
-        return f"class {rule.classes[1]!r} if its raw probability is at least {rule.parameter:.4g}{told}."
-    if rule.kind == "thresholds":
-        return "each label if its probability reaches its threshold: " + _pairs(rule) + "."
-    if rule.kind == "offsets":
-        return f"the highest log-probability after adding{told}: {_pairs(rule)}."
-    return f"the least expected cost{told}."
-
-
-def _pairs(rule: DecisionRule) -> str:
-    pairs = [f"{name} {value:.3g}" for name, value in zip(rule.classes, rule.parameter, strict=True)]
-    return ", ".join(pairs[:20]) + (", …" if len(pairs) > 20 else "")
 
 
 def _report_in_words(classifier: Any) -> list[str]:

@@ -181,43 +181,44 @@ class Recipe:
         return f"Recipe({', '.join([repr(self.name), *given])})"
 
 
+CHOICES: dict[str, Any] = {
+    "objective": Objective, "balance": Balance, "annealing": Annealing, "schedule": Schedule, "selection": Selection,
+    "rule": Rule,
+}  # fmt: skip
+
+AT_LEAST = {
+    "batch_size": 1, "max_epochs": 1, "max_updates": 1, "checkpoints": 1, "max_fruitless": 1, "min_updates": 0,
+    "warm_up_updates": 0, "warm_start_epochs": 0, "patience": 0, "cross_entropy": 0, "weight_decay": 0,
+    "gradient_clip": 0, "averaging": 0, "min_delta": 0,
+}  # fmt: skip
+
+
 def _check(recipe: Recipe) -> None:
-    _check_choices(recipe)
-    _check_numbers(recipe)
-    step = get_step(recipe.step)
+    def expect(part: str, holds: bool, what: str) -> None:
+        if not holds:
+            raise ValueError(f"{part}: expected {what}, got {getattr(recipe, part)!r}.")
+
+    for part, literal in CHOICES.items():
+        allowed = get_args(literal)
+        expect(part, getattr(recipe, part) in allowed, f"one of {', '.join(map(repr, allowed))}")
+    for part, least in AT_LEAST.items():
+        expect(part, getattr(recipe, part) >= least, f"a number >= {least}")
+    for part in ("memory", "dropout"):
+        expect(part, 0 <= getattr(recipe, part) < 1, "a number in [0, 1)")
+    expect("learning_rate", recipe.learning_rate > 0, "a number > 0")
+    expect("cooling", 0 < recipe.cooling < 1, "a factor strictly between 0 and 1")
     check_temperature(recipe.temperature)
     check_temperature(recipe.selection_temperature)
     if recipe.objective == "log_loss" and not recipe.cross_entropy:
         raise ValueError("cross_entropy: its weight is 0 and objective='log_loss': nothing would be trained.")
-    if recipe.annealing != "none" and (recipe.objective != "metric" or not isinstance(step, Annealed)):
+    anneals = recipe.objective == "metric" and isinstance(get_step(recipe.step), Annealed)
+    if recipe.annealing != "none" and not anneals:
         raise ValueError(
             f"annealing: has no effect with objective={recipe.objective!r} and step={recipe.step!r}; only the metric's "
             "annealed step has a temperature."
         )
     if recipe.annealing == "plateau" and not recipe.patience:
         raise ValueError("patience: annealing='plateau' needs a patience of at least 1 epoch, got 0.")
-
-
-def _check_choices(recipe: Recipe) -> None:
-    choices: dict[str, Any] = {
-        "objective": Objective,
-        "balance": Balance,
-        "annealing": Annealing,
-        "schedule": Schedule,
-        "selection": Selection,
-        "rule": Rule,
-    }
-    for part, literal in choices.items():
-        value = getattr(recipe, part)
-        if value not in get_args(literal):
-            raise ValueError(f"{part}: expected one of {', '.join(map(repr, get_args(literal)))}, got {value!r}.")
-
-
-_AT_LEAST = {
-    "batch_size": 1, "max_epochs": 1, "max_updates": 1, "checkpoints": 1, "max_fruitless": 1, "min_updates": 0,
-    "warm_up_updates": 0, "warm_start_epochs": 0, "patience": 0, "cross_entropy": 0, "weight_decay": 0,
-    "gradient_clip": 0, "averaging": 0, "min_delta": 0,
-}  # fmt: skip
 
 
 def _plain(part: str, value: Any, default: Any) -> Any:
@@ -227,44 +228,25 @@ def _plain(part: str, value: Any, default: Any) -> Any:
             raise ValueError(f"{part}: expected True or False, got {value!r}.")
         return bool(value)
     if isinstance(default, tuple):
-        return _plain_sizes(part, value)
+        if isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:
+            raise ValueError(f"{part}: expected a sequence of widths, such as (128, 64), got {value!r}.")
+        sizes = tuple(value)
+        if any(not _is_number(size) or int(size) != size or size < 1 for size in sizes):
+            raise ValueError(f"{part}: expected widths >= 1, whole numbers, got {sizes}.")
+        return tuple(int(size) for size in sizes)
     if isinstance(default, int | float):
         if not _is_number(value):
-            bound = f" >= {_AT_LEAST[part]}" if part in _AT_LEAST else ""
+            bound = f" >= {AT_LEAST[part]}" if part in AT_LEAST else ""
             raise ValueError(f"{part}: expected a number{bound}, got {value!r}.")
-        if isinstance(default, float):
-            return float(value)
-        if int(value) != value:
+        if isinstance(default, int) and int(value) != value:
             raise ValueError(f"{part}: expected a whole number, got {value!r}.")
-        return int(value)
+        return type(default)(value)
     return str(value) if isinstance(value, str) else value
-
-
-def _plain_sizes(part: str, value: Any) -> tuple[int, ...]:
-    if isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:
-        raise ValueError(f"{part}: expected a sequence of widths, such as (128, 64), got {value!r}.")
-    sizes = tuple(value)
-    if any(not _is_number(size) or int(size) != size or size < 1 for size in sizes):
-        raise ValueError(f"{part}: expected widths >= 1, whole numbers, got {sizes}.")
-    return tuple(int(size) for size in sizes)
 
 
 def _is_number(value: Any) -> bool:
     """Whether it is a finite number, of Python or NumPy, and no truth value."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_) and math.isfinite(value)
-
-
-def _check_numbers(recipe: Recipe) -> None:
-    for part, least in _AT_LEAST.items():
-        if getattr(recipe, part) < least:
-            raise ValueError(f"{part}: expected a number >= {least}, got {getattr(recipe, part)!r}.")
-    if not recipe.learning_rate > 0:
-        raise ValueError(f"learning_rate: expected a number > 0, got {recipe.learning_rate!r}.")
-    for part in ("memory", "dropout"):
-        if not 0 <= getattr(recipe, part) < 1:
-            raise ValueError(f"{part}: expected a number in [0, 1), got {getattr(recipe, part)!r}.")
-    if not 0 < recipe.cooling < 1:
-        raise ValueError(f"cooling: expected a factor strictly between 0 and 1, got {recipe.cooling!r}.")
 
 
 RECIPES: dict[str, dict[str, Any]] = {

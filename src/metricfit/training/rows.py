@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,17 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 from torch import Tensor
 
-__all__ = [
-    "BatchOrder",
-    "Split",
-    "TrainingData",
-    "choose_cv",
-    "given_splits",
-    "group_codes",
-    "split_rows",
-    "strata",
-    "take_rows",
-]
+__all__ = ["BatchOrder", "Split", "TrainingData", "choose_cv", "given_splits", "group_codes", "split_rows", "strata"]
 
 Rows = NDArray[np.intp]
 
@@ -41,8 +30,7 @@ FOLDS = 5
 """Folds of the ensemble; a hold-out is one of so many parts."""
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """Rows of one member.
 
     Attributes:
@@ -76,14 +64,13 @@ def choose_cv(cv: Any, rows: int, smallest_class: int, groups: int | None = None
             )
         if rows < 2 * cv:
             raise ValueError(f"cv: {cv} folds need at least {2 * cv} rows, got {rows}.")
-        if groups is not None and groups < cv:
-            raise ValueError(f"groups: {cv} folds need at least as many groups, got {groups}; lower cv.")
+        _check_groups(groups, int(cv))
         return int(cv), f"{cv}-fold ensemble, as asked for"
     if rows < TOO_FEW_ROWS:
         return 0, f"nothing held out: {rows} rows are too few"
     hold_out, few_groups = "one stratified hold-out of 20 %", ""
     if groups is not None and groups < FOLDS:
-        _check_two_groups(groups)
+        _check_groups(groups, None)
         few_groups = f"there are no more than {groups} groups, and the rows of one stay together"
         hold_out = f"one hold-out of one of the {groups} groups"
     if cv is None:
@@ -119,7 +106,7 @@ def group_codes(groups: ArrayLike, rows: int) -> Rows:
     """
     names = np.asarray(groups)
     if names.shape != (rows,):
-        raise ValueError(f"groups: expected one group a row, shape ({rows},), got {names.shape}.")
+        raise ValueError(f"groups: expected one group per row, shape ({rows},), got {names.shape}.")
     missing = int(pd.isna(names).sum())
     if missing:
         raise ValueError(
@@ -207,50 +194,43 @@ def split_rows(
     every = np.arange(len(y))
     if folds == 0:
         return [Split(every, every[:0])]
-    parts, codes = folds or FOLDS, None
-    if groups is not None:
+    if groups is None:
+        fold = _stratified_folds(strata(y), folds or FOLDS, random, keep_rare=folds is None)
+    else:
         codes = group_codes(groups, len(y))
         found = int(codes.max()) + 1
-        if folds is None:
-            _check_two_groups(found)
-            parts = min(FOLDS, found)
-        elif found < folds:
-            raise ValueError(f"groups: {folds} folds need at least as many groups, got {found}; lower cv.")
-    fold = _fold_of_row(strata(y), parts, codes, random, keep_rare=folds is None)
-    kept = range(folds or 1)
-    return [Split(every[fold != k], every[fold == k]) for k in kept]
+        _check_groups(found, folds)
+        fold = _grouped_folds(strata(y), folds or min(FOLDS, found), codes, random)
+    return [Split(every[fold != k], every[fold == k]) for k in range(folds or 1)]
 
 
-def _fold_of_row(
-    stratum: NDArray[np.intp], folds: int, groups: Rows | None, random: np.random.Generator, *, keep_rare: bool
-) -> NDArray[np.intp]:
-    if groups is not None:
-        return _grouped_folds(stratum, folds, groups, random)
+def _check_groups(found: int | None, folds: int | None) -> None:
+    """Refuse more folds than groups; a hold-out needs two."""
+    if found is None or found >= (folds or 2):
+        return
+    if folds is None:
+        raise ValueError(
+            f"groups: expected at least 2 groups, so that one can be held out, got {found}; leave groups out, or give "
+            "cv a list of splits."
+        )
+    raise ValueError(f"groups: {folds} folds need at least as many groups, got {found}; lower cv.")
+
+
+def _stratified_folds(stratum: Rows, folds: int, random: np.random.Generator, *, keep_rare: bool) -> Rows:
     # Rows in random order within their class, dealt out like cards: every class and every fold within one row.
     shuffled = random.permutation(len(stratum))
     order = shuffled[np.argsort(stratum[shuffled], kind="stable")]
     fold = np.empty(len(stratum), dtype=np.intp)
     fold[order] = np.arange(len(stratum)) % folds
-    if keep_rare:
-        # A hold-out must leave at least one row of each class to train on.
-        for k in np.unique(stratum[fold == 0]):
-            rows = np.flatnonzero(stratum == k)
-            if (fold[rows] == 0).all():
-                fold[rows[0]] = 1
+    # A hold-out must leave at least one row of each class to train on.
+    for k in np.unique(stratum[fold == 0]) if keep_rare else ():
+        rows = np.flatnonzero(stratum == k)
+        if (fold[rows] == 0).all():
+            fold[rows[0]] = 1
     return fold
 
 
-def _check_two_groups(found: int) -> None:
-    if found < 2:
-        raise ValueError(
-            f"groups: expected at least 2 groups, so that one can be held out, got {found}; leave groups out, or give "
-            "cv a list of splits."
-        )
-
-
-def _grouped_folds(
-    stratum: NDArray[np.intp], folds: int, groups: Rows, random: np.random.Generator
-) -> NDArray[np.intp]:
+def _grouped_folds(stratum: Rows, folds: int, groups: Rows, random: np.random.Generator) -> Rows:
     # scikit-learn warns of classes with fewer rows than folds; merged here, they need not be spread.
     counts = np.bincount(stratum)
     merged = np.where(counts[stratum] < folds, counts.argmax(), stratum)
@@ -261,8 +241,7 @@ def _grouped_folds(
     return fold
 
 
-@dataclass(frozen=True)
-class TrainingData:
+class TrainingData(NamedTuple):
     """Rows as tensors on one device.
 
     Attributes:
@@ -277,7 +256,7 @@ class TrainingData:
 
     def to(self, device: torch.device) -> TrainingData:
         """The same rows on a device."""
-        return TrainingData(self.features.to(device), self.target.to(device), self.weight.to(device))
+        return TrainingData(*(part.to(device) for part in self))
 
 
 def take_rows(rows: Tensor, index: Tensor) -> Tensor:
@@ -310,19 +289,15 @@ class BatchOrder:
         self.batch_size = -(-longest // self.steps)
         self._members = [_MemberOrder(r, None if stratum is None else stratum[r]) for r in rows]
 
-    def epoch(self, generator: torch.Generator) -> Iterator[Tensor]:
+    def epoch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Index tensors (members, batch_size), one per step."""
-        yield from self.whole_epoch(generator).unbind(dim=1)
-
-    def whole_epoch(self, generator: torch.Generator) -> Tensor:
-        """The rows of all steps, (members, steps, batch_size)."""
         length = self.steps * self.batch_size
         orders = []
         for member in self._members:
             order = member.draw(generator)
             repeats = -(-length // len(order))
             orders.append((order.repeat(repeats) if repeats > 1 else order)[:length])
-        return torch.stack(orders).reshape(-1, self.steps, self.batch_size)
+        return torch.stack(orders).reshape(-1, self.steps, self.batch_size).unbind(dim=1)
 
 
 class _MemberOrder:

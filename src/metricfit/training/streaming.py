@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,15 +19,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from metricfit.choices import Choice
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
-from metricfit.data.preprocessing import columns_in_words, warn_of_unused
+from metricfit.data.preprocessing import column_choices
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, share_of_rows
 from metricfit.distributed import group_of
 from metricfit.inputs import Task
 from metricfit.metrics import resolve
-from metricfit.training.history import EpochEnd, EpochRecord, callback_list, progress_bar
-from metricfit.training.loop import Problem, Trainer, as_device, draw_seed
-from metricfit.training.optimiser import BestMembers, WeightAverage
-from metricfit.training.processes import agreed, is_first_process, join_processes
+from metricfit.processes import agreed, is_first_process, join_processes
+from metricfit.training.loop import (
+    EpochEnd,
+    EpochRecord,
+    Problem,
+    Trainer,
+    as_device,
+    callback_list,
+    draw_seed,
+    progress_bar,
+)  # fmt: skip
+from metricfit.training.recipes import Recipe
 from metricfit.training.rows import BatchOrder, Split, TrainingData
 
 if TYPE_CHECKING:
@@ -79,11 +86,47 @@ def fit_shards(
     for name, value in numbers.items():
         if not value > 0:
             raise ValueError(f"{name}: expected a number > 0, got {value}.")
-    shards = source if isinstance(source, Shards) else Shards(source)
+    if classifier.models not in ("auto", "network"):
+        raise ValueError(f"models: only networks are trained from shards, got {classifier.models!r}; use 'network'.")
     join_processes()
     seed = agreed(torch.tensor(draw_seed(classifier.random_state)[0]), group_of("auto", training=True))
-    stream = _Stream(shards, target, columns, int(seed))
-    return _fit(classifier, stream, passes, buffer_rows, validation_rows, sample_rows)
+    classifier._forget()
+    recipe = classifier._read_recipe()
+    stream = _Stream(source if isinstance(source, Shards) else Shards(source), target, columns, int(seed))
+    labels = tuple(stream.classes.tolist())
+    task: Task = "binary" if len(labels) == 2 else "multiclass"
+    classifier.metric_, meant = resolve(classifier.metric, labels, task)
+    classifier.classes_, classifier.recipe_, classifier.task_ = stream.classes, recipe, task
+    classifier.seed_ = stream.seed
+    held, sample = stream.draw(validation_rows, sample_rows)
+    _check_classes(stream, held)
+    validate_data(classifier, sample[stream.columns], skip_check_array=True)
+    preprocessor = TablePreprocessor(random_state=stream.seed)
+    # Rates of classes in a category, learned from rows that are trained on afterwards, say too much about them unless
+    # they are a small part.
+    small_part = stream.rows >= 10 * len(sample)
+    preprocessor.fit(sample[stream.columns], sample[stream.target] if small_part else None)
+    del sample
+    classifier.preprocessor_ = preprocessor
+    rows = min(buffer_rows, stream.rows - len(held))
+    how = f"{stream.rows:,} rows were streamed through a buffer of {rows:,}; {len(held):,} random rows validated"
+    classifier.choices_ = [*([Choice("metric", meant)] if meant else []), Choice("rows", how)]
+    classifier.choices_ += column_choices(preprocessor)
+    buffers = _buffers(stream, preprocessor, rows)
+    data = _joined(_tensors(stream, preprocessor, held), next(buffers))
+    split = Split(np.arange(len(held), len(held) + rows), np.arange(len(held)))
+    counts = torch.tensor(list(stream.counts.values()), dtype=torch.float64)
+    problem = Problem(data, [split], classifier.metric_, task, labels, shares=(counts / counts.sum()).float())
+    number = max(1, round(passes * (stream.rows - len(held)) / rows))
+    trainer = _StreamTrainer(problem, recipe, stream.seed, as_device(classifier.device), buffers, number)
+    with progress_bar(classifier.verbose and is_first_process(), f"{recipe.name} ({classifier.metric_})") as bar:
+
+        def show(event: EpochEnd) -> None:
+            bar(event.record.epoch, event.epochs, f"{event.record.hard_metric:.3f}")
+
+        result = trainer.run([show, *callback_list(classifier.callbacks)])
+    classifier._keep_network(problem, result)
+    return classifier
 
 
 def confusion_of_shards(
@@ -154,85 +197,31 @@ class _Stream:
                     yield kept
 
 
-def _fit(
-    classifier: MetricClassifier,
-    stream: _Stream,
-    passes: float,
-    buffer_rows: int,
-    validation_rows: int,
-    sample_rows: int,
-) -> MetricClassifier:
-    classifier._forget()
-    recipe = classifier._read_recipe()
-    if classifier.models not in ("auto", "network"):
-        raise ValueError(f"models: only networks are trained from shards, got {classifier.models!r}; use 'network'.")
-    labels = tuple(stream.classes.tolist())
-    task: Task = "binary" if len(labels) == 2 else "multiclass"
-    classifier.metric_, meant = resolve(classifier.metric, labels, task)
-    classifier.classes_, classifier.recipe_, classifier.task_ = stream.classes, recipe, task
-    classifier.seed_ = stream.seed
-    held, sample = stream.draw(validation_rows, sample_rows)
-    _check_classes(stream, held)
-    validate_data(classifier, sample[stream.columns], skip_check_array=True)
-    preprocessor = TablePreprocessor(random_state=stream.seed)
-    # Rates of classes in a category, learned from rows that are trained on afterwards, say too much about them unless
-    # they are a small part.
-    small_part = stream.rows >= 10 * len(sample)
-    preprocessor.fit(sample[stream.columns], sample[stream.target] if small_part else None)
-    warn_of_unused(preprocessor, stacklevel=3)
-    del sample
-    classifier.preprocessor_ = preprocessor
-    rows = min(buffer_rows, stream.rows - len(held))
-    buffers = _buffers(stream, preprocessor, rows)
-    data = _joined(_tensors(stream, preprocessor, held), next(buffers))
-    split = Split(np.arange(len(held), len(held) + rows), np.arange(len(held)))
-    problem = _StreamProblem(data, [split], classifier.metric_, task, labels, tuple(stream.counts.values()))
-    number = max(1, round(passes * (stream.rows - len(held)) / rows))
-    how = f"{stream.rows:,} rows were streamed through a buffer of {rows:,}; {len(held):,} random rows validated"
-    classifier.choices_ = [*([Choice("metric", meant)] if meant else []), Choice("rows", how)]
-    classifier.choices_ += columns_in_words(preprocessor)
-    trainer = _StreamTrainer(problem, recipe, stream.seed, as_device(classifier.device))
-    trainer.stream_from(buffers, number, len(held))
-    with progress_bar(classifier.verbose and is_first_process(), f"{recipe.name} ({classifier.metric_})") as bar:
-        while not trainer.finished:
-            event = EpochEnd("network", trainer.epoch(), trainer.epochs)
-            bar(event.record.epoch, event.epochs, f"{event.record.hard_metric:.3f}")
-            answers = [callback(event) for callback in callback_list(classifier.callbacks)]
-            trainer.stopped = bool(agreed(torch.tensor(any(answers)), trainer.group))
-    classifier._keep_network(problem, trainer.result(interrupted=False))
-    return classifier
-
-
-@dataclass(frozen=True)
-class _StreamProblem(Problem):
-    """A problem whose class shares are those of the whole table, not of the rows at hand."""
-
-    counts: tuple[int, ...] = ()
-
-    def prior(self) -> torch.Tensor:
-        counts = torch.tensor(self.counts, dtype=torch.float64)
-        return (counts / counts.sum()).float()
-
-
 class _StreamTrainer(Trainer):
     """A trainer whose training rows are replaced by the next buffer before every epoch."""
 
-    def stream_from(self, buffers: Iterator[TrainingData], epochs: int, first: int) -> None:
-        self.buffers, self.epochs, self.first = buffers, epochs, first
-        steps = epochs * self.batches.steps
-        live = {**dict(self.network.named_parameters()), **dict(self.network.named_buffers())}
+    def __init__(
+        self,
+        problem: Problem,
+        recipe: Recipe,
+        seed: int,
+        device: torch.device,
+        buffers: Iterator[TrainingData],
+        epochs: int,
+    ) -> None:
+        super().__init__(problem, recipe, seed, device)
+        self.buffers, self.epochs, self.first = buffers, epochs, len(problem.splits[0].validation)
         # The recipe's horizon is meant for small tables, of which three epochs are a small part of training.
-        self.average = WeightAverage(live, min(self.recipe.averaging * self.batches.steps, steps / 10))
-        self.best = BestMembers(len(self.problem.splits), self.average.averaged)
+        steps = self.batches.steps
+        self.average_over(min(recipe.averaging * steps, epochs * steps / 10))
 
     def epoch(self) -> EpochRecord:
-        if self.history.records:
-            new = next(self.buffers)
-            for name in ("features", "target", "weight"):
-                getattr(self.data, name)[self.first :] = getattr(new, name).to(self.device)
-        rows = np.arange(self.first, len(self.data.target))
+        if self.history:
+            for rows, new in zip(self.data, next(self.buffers), strict=True):
+                rows[self.first :] = new.to(self.device)
+        rows_of_buffer = np.arange(self.first, len(self.data.target))
         stratum = self.data.target.cpu().numpy() if self.recipe.stratified else None
-        self.batches = BatchOrder([rows], self.recipe.batch_size, stratum=stratum)
+        self.batches = BatchOrder([rows_of_buffer], self.recipe.batch_size, stratum=stratum)
         return super().epoch()
 
 
@@ -245,15 +234,14 @@ def _buffers(stream: _Stream, preprocessor: TablePreprocessor, rows: int) -> Ite
         number += len(frame)
         while number >= rows:
             whole = waiting[0] if len(waiting) == 1 else _joined(*waiting)
-            parts = [t.split([rows, number - rows]) for t in (whole.features, whole.target, whole.weight)]
-            yield TrainingData(*(part[0] for part in parts))
-            waiting = [TrainingData(*(part[1].clone() for part in parts))]
-            del whole, parts
+            yield TrainingData(*(part[:rows] for part in whole))
+            waiting = [TrainingData(*(part[rows:].clone() for part in whole))]
+            del whole
             number -= rows
 
 
 def _joined(*parts: TrainingData) -> TrainingData:
-    return TrainingData(*(torch.cat([getattr(p, n) for p in parts]) for n in ("features", "target", "weight")))
+    return TrainingData(*map(torch.cat, zip(*parts, strict=True)))
 
 
 def _tensors(stream: _Stream, preprocessor: TablePreprocessor, frame: pd.DataFrame) -> TrainingData:

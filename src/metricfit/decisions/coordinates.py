@@ -1,0 +1,464 @@
+"""Rules with several numbers: offsets of classes, cut-offs of labels. Coordinate ascent, an exact sweep for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from metricfit.confusion import ConfusionMatrix
+from metricfit.decisions.belief import check_belief, mixed_labels
+from metricfit.decisions.confidence import certified
+from metricfit.decisions.problem import ConstraintLike, Goal, Samples, class_samples, goal_of, label_samples, values_of
+from metricfit.decisions.rules import BestRule, DecisionRule
+from metricfit.decisions.threshold import CHUNK, Sweep, best_cut, infeasible_cuts
+from metricfit.inputs import Task
+from metricfit.metrics import MetricLike
+
+__all__ = ["best_label_thresholds", "best_offsets"]
+
+REGULARISATION = 0.25
+"""Of class offsets. Chosen by measurement, see benchmarks/decisions/over_tuning.md."""
+_LIMIT = 30.0  # beyond it a class's probability is scaled by e^30: a rule "never" or "always" in all but name
+_CELLS = 1 << 16  # numbers in the matrices that exist at the same time: they stay in the cache, and torch in one thread
+_FEW_CUTS, _FEW_ROWS = 256, 5000  # of the first, quick ascents
+_MOST_PASSES = 50
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Key = tuple[float, float]
+"""What points are compared by: minus the violation of the constraints, then the gain."""
+
+
+def best_offsets(
+    y_true: ArrayLike,
+    proba: ArrayLike,
+    metric: MetricLike,
+    *,
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+    confidence: float | None = None,
+    sample_weight: ArrayLike | None = None,
+    labels: Sequence[Hashable] | None = None,
+    regularisation: float | None = None,
+    restarts: int = 3,
+    random_state: int | np.random.Generator | None = 0,
+    belief: float = 0.0,
+) -> BestRule:
+    """Offsets on the log-probabilities whose arg max is best for ``metric``; never below plain arg max here.
+
+    One class at a time, all values of its offset that change a decision are compared in one exact sweep of
+    O(n · classes²), until nothing improves; quick ascents from several starting points come before, against local
+    optima. A small validation set is easily over-tuned. Two remedies: an offset has its price, ``regularisation *
+    mean(|offset| / √samples of the class)``, as a share of what arg max leaves to gain, so that classes with few
+    samples stay close to arg max; or ``belief``, with which the metric of the *expected* confusion matrix is maximised.
+
+    All probabilities are held in memory, in float64. Where there are more, give a random sample with a thousand rows of
+    the rarest class or more, and see what the rule reaches on all rows with
+    :func:`metricfit.decisions.confusion_of_chunks`.
+
+    Args:
+        y_true: Labels, shape (n,).
+        proba: Probabilities, shape (n, classes).
+        metric: A name, an expression, a spec with ``subject to``, a metric or a function of the confusion matrix.
+        subject_to: Constraints, such as ``"recall[ill] >= 0.9"``.
+        confidence: If given, the constraints hold on new data with this probability: half of the samples propose
+            rules, from cautious to bold, the other half tests them in that order.
+        sample_weight: Weights, shape (n,).
+        labels: The classes in the order of the columns, sorted order if not given.
+        regularisation: 0.25 by default, 0 with ``belief``: the best value on these data, whatever it takes.
+        restarts: Starting points beside arg max.
+        random_state: Seed of the random starting points and of the split for ``confidence``.
+        belief: The share of every label that is replaced by the calibrated probabilities, as for
+            :func:`best_threshold`.
+
+    Raises:
+        InfeasibleError: If no offsets were found that meet the constraints.
+
+    >>> proba = [[0.8, 0.1, 0.1], [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.2, 0.6, 0.2], [0.5, 0.1, 0.4], [0.4, 0.3, 0.3]]
+    >>> best = best_offsets([0, 0, 1, 1, 2, 2], proba, "balanced_accuracy")
+    >>> round(best.argmax_value, 3), best.value
+    (0.667, 1.0)
+    """
+    check_belief(belief)
+    regularisation = (0.0 if belief else REGULARISATION) if regularisation is None else regularisation
+    for name, number in (("regularisation", regularisation), ("restarts", restarts)):
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < math.inf:
+            raise ValueError(f"{name}: expected a number >= 0, got {number!r}.")
+    goal = goal_of(metric, subject_to)
+    samples = class_samples(y_true, proba, sample_weight, labels=labels)
+    rng = np.random.default_rng(random_state)
+    offsets, promises = certified(
+        goal,
+        samples,
+        confidence,
+        rng,
+        propose=lambda g, some: _search(_Problem.of(some, g, regularisation, belief), int(restarts), rng),
+        confusion=_offset_confusion,
+    )
+    rule = DecisionRule.from_offsets(offsets.tolist(), samples.classes, metric=goal.spec)
+    plain = float(values_of(goal.metric, _offset_confusion(samples, 0 * offsets)))
+    cm = _offset_confusion(samples, offsets)
+    return BestRule.of(rule, goal, cm, promises, confidence=confidence, argmax_value=plain)
+
+
+def best_label_thresholds(
+    y_true: ArrayLike,
+    score: ArrayLike,
+    metric: MetricLike,
+    *,
+    how: Literal["joint", "each"] = "joint",
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+    confidence: float | None = None,
+    sample_weight: ArrayLike | None = None,
+    labels: Sequence[Hashable] | None = None,
+    default: float = 0.5,
+    restarts: int = 2,
+    random_state: int | np.random.Generator | None = 0,
+    belief: float = 0.0,
+) -> BestRule:
+    """The best cut-off for every label of a multi-label target.
+
+    Args:
+        y_true: 0/1 indicators, shape (n, labels).
+        score: Scores, shape (n, labels).
+        metric: A name, an expression, a spec with ``subject to``, a metric or a function of the confusion matrix.
+        how: ``"joint"`` maximises the metric of all labels together by coordinate ascent with an exact sweep per label
+            (one pass is exact for a macro average; micro averages and others need several). ``"each"`` maximises the
+            metric (and meets the constraints) for each label on its own.
+        subject_to: Constraints.
+        confidence: If given, the constraints hold on new data with this probability.
+        sample_weight: Weights, shape (n,).
+        labels: Names of the labels.
+        default: Cut-off of labels for which the data say nothing.
+        restarts: Starting points of the joint search beside ``default`` and each label's own best.
+        random_state: Seed of the random starting points and of the split for ``confidence``.
+        belief: The share of every label that is replaced by its calibrated probability, as for :func:`best_threshold`.
+
+    Raises:
+        InfeasibleError: If the constraints cannot be met.
+
+    >>> y = [[1, 0], [1, 1], [0, 0], [0, 1]]
+    >>> best_label_thresholds(y, [[0.9, 0.1], [0.3, 0.3], [0.2, 0.2], [0.1, 0.4]], "f1").thresholds
+    array([0.25, 0.25])
+    """
+    if how not in ("joint", "each"):
+        raise ValueError(f"how: expected 'joint' or 'each', got {how!r}.")
+    if how == "each" and confidence is not None:
+        raise ValueError(
+            "confidence: speaks of all constraints together; use how='joint', or best_threshold for a label on its own."
+        )
+    goal = goal_of(metric, subject_to)
+    check_belief(belief)
+    samples = label_samples(y_true, score, sample_weight, labels=labels)
+    rng = np.random.default_rng(random_state)
+    thresholds, promises = certified(
+        goal,
+        samples,
+        confidence,
+        rng,
+        propose=lambda g, some: _search_labels(some, g, how, default, restarts, rng, belief),
+        confusion=_label_confusion,
+    )
+    rule = DecisionRule.at_thresholds(thresholds.tolist(), samples.classes, metric=goal.spec)
+    cm = _label_confusion(samples, thresholds)
+    if how == "each":  # the constraints were met for each label on its own, and have no one value
+        return BestRule(rule, float(values_of(goal.metric, cm)), cm)
+    return BestRule.of(rule, goal, cm, promises, confidence=confidence)
+
+
+def _ascend(
+    point: NDArray[Any],
+    key_of: Callable[[NDArray[Any]], Key],
+    move: Callable[[NDArray[Any], int], tuple[float, Key]],
+    worthwhile: float = 0.0,
+) -> tuple[NDArray[Any], Key]:
+    """Move one coordinate after the other, the others held, until a whole pass improves nothing worth the name."""
+    key = key_of(point)
+    for _ in range(_MOST_PASSES):
+        before = key
+        for k in range(len(point)):
+            moved = point.copy()
+            moved[k], moved_key = move(point, k)
+            # A sweep rounds in its own way: what counts is the key of the point itself.
+            if moved_key > key and (moved_key := key_of(moved)) > key:
+                point, key = moved, moved_key
+        if key[0] == before[0] and key[1] - before[1] <= worthwhile:
+            break
+    return point, key
+
+
+class _View(NamedTuple):
+    """True classes: codes (n,) and their weights (n,), or the weights (classes, n) of labels mixed with beliefs."""
+
+    codes: Indices | None
+    weight: Array
+
+    def take(self, rows: Indices | slice) -> _View:
+        return _View(None if self.codes is None else self.codes[rows], self.weight[..., rows])
+
+    def tally(self, places: Indices, number: int, size: int) -> Array:
+        """The weight of every true class at each of the places, shape (classes, number)."""
+        if self.codes is None:
+            tallies = np.stack([np.bincount(places, weight, minlength=number) for weight in self.weight])
+        else:
+            tallies = np.bincount(self.codes * number + places, self.weight, size * number).reshape(size, number)
+        return np.asarray(tallies, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Samples, goal and what an offset of 1 costs for each class; constraints see the first view, the goal the last."""
+
+    samples: Samples
+    goal: Goal
+    log_proba: Array
+    views: tuple[_View, ...]
+    price: Array
+    regularisation: float
+    belief: float
+
+    @classmethod
+    def of(cls, samples: Samples, goal: Goal, regularisation: float, belief: float) -> _Problem:
+        with np.errstate(divide="ignore"):
+            log_proba = np.log(samples.score)
+        n, size = samples.score.shape
+        weight = np.ones(n) if samples.weight is None else samples.weight
+        views: tuple[_View, ...] = (_View(samples.target, weight),)
+        mixed = mixed_labels(samples, belief)
+        if mixed is not None:
+            believed = _View(None, np.ascontiguousarray(mixed.T) * weight)
+            views = (*views, believed) if goal.constraints else (believed,)
+        free = cls(samples, goal, log_proba, views, np.zeros(size), regularisation, belief)
+        to_gain = abs(float(goal.metric.distance(values_of(goal.metric, _offset_confusion(samples, np.zeros(size))))))
+        support = np.maximum(np.bincount(samples.target, minlength=size), 1)
+        to_gain = to_gain if math.isfinite(to_gain) else 1.0
+        return replace(free, price=regularisation * to_gain / size / np.sqrt(support))
+
+    def thinned(self, most: int) -> _Problem:
+        """The same on about so many samples at most: common classes give up rows, the others count for them."""
+        target = self.samples.target
+        order = np.argsort(target, kind="stable")
+        support = np.bincount(target, minlength=self.size)
+        every = np.ceil(support * self.size / most).clip(min=1)[target]
+        rank = np.empty(len(target))
+        rank[order] = np.arange(len(target)) - np.repeat(support.cumsum() - support, support)
+        rows = np.flatnonzero(rank % every == 0)
+        views = tuple(view.take(rows) for view in self.views)
+        views = tuple(view._replace(weight=view.weight * every[rows]) for view in views)
+        return replace(self, samples=self.samples.take(rows), log_proba=self.log_proba[rows], views=views)
+
+    @property
+    def size(self) -> int:
+        return int(self.samples.score.shape[1])
+
+    def matrices(self, counts: Array) -> ConfusionMatrix:
+        task: Task = "binary" if self.size == 2 else "multiclass"
+        return ConfusionMatrix(torch.from_numpy(counts), task, self.samples.classes)
+
+    def penalty(self, offsets: Array) -> float:
+        return float((self.price * np.abs(offsets)).sum())
+
+    def key(self, offsets: Array) -> Key:
+        predicted = _decide(self.samples, offsets)
+        counts = np.stack([view.tally(predicted, self.size, self.size) for view in self.views])
+        violations, gains = self.goal.keys(self.matrices(counts))
+        return (-float(violations[0]), float(gains[-1]) - self.penalty(offsets))
+
+
+def _decide(samples: Samples, offsets: Array) -> Indices:
+    """The decisions of the rule itself, so that nothing here depends on how a sweep rounds."""
+    return DecisionRule.from_offsets(offsets.tolist(), range(len(offsets))).decide(samples.score)
+
+
+def _offset_confusion(samples: Samples, offsets: Array) -> ConfusionMatrix:
+    decided = _decide(samples, offsets)
+    return ConfusionMatrix.from_codes(samples.target, decided, len(offsets), samples.weight, labels=samples.classes)
+
+
+def _search(problem: _Problem, restarts: int, rng: np.random.Generator) -> Array:
+    offsets, key = _best_of_starts(problem, restarts, rng)
+    if key[0] == 0:
+        return offsets
+
+    def best(aim: Goal) -> float | None:
+        on_labels = replace(problem, goal=aim, price=0 * problem.price, views=problem.views[:1])
+        found, key = _best_of_starts(on_labels, restarts, rng)
+        return None if key[0] < 0 else float(values_of(aim.metric, _offset_confusion(problem.samples, found)))
+
+    raise problem.goal.infeasible(problem.goal.reachable(best), "class offsets")
+
+
+def _best_of_starts(problem: _Problem, restarts: int, rng: np.random.Generator) -> tuple[Array, Key]:
+    """Quick ascents from several starts over some rows and cut-offs, then an exact one from where the best ended."""
+    support = np.bincount(problem.samples.target, weights=problem.samples.weight, minlength=problem.size)
+    rarity = -np.log(np.maximum(support, support[support > 0].min()) / support.max())
+    starts = [np.zeros(problem.size), rarity / 2, rarity]
+    starts += [rarity * rng.random() + rng.normal(size=problem.size) for _ in range(restarts)]
+    # A small part of a standard error: what lies below it is a matter of these samples only.
+    caution = 0.1 / math.sqrt(len(problem.samples.target))
+    thin = problem.thinned(_FEW_ROWS)
+
+    def ascended(problem: _Problem, start: Array, few: int | None, share: float) -> tuple[Array, Key]:
+        return _ascend(start, problem.key, lambda point, k: _sweep_class(problem, point, k, few), caution * share)
+
+    found = [ascended(thin, start, _FEW_CUTS, REGULARISATION)[0] for start in starts[: restarts + 1]]
+    offsets, _ = ascended(problem, max(found, key=problem.key), _FEW_CUTS, 0.01 * REGULARISATION)
+    return ascended(problem, offsets, None, REGULARISATION if problem.belief else problem.regularisation)
+
+
+def _sweep_class(problem: _Problem, offsets: Array, k: int, few: int | None = None) -> tuple[float, Key]:
+    """The best offset of class k, and its key: as it rises, samples change from their best other class to k.
+
+    All values that change a decision are compared; with ``few`` so many, evenly spread and near the present one.
+    """
+    others = problem.log_proba + offsets
+    others[:, k] = -np.inf
+    rival = others.argmax(axis=1)
+    # The offset from which on the sample is given to k. Never NaN: every row has a probability above 0.
+    needed = others[np.arange(len(rival)), rival] - problem.log_proba[:, k]
+    order = np.argsort(needed)
+    needed = needed[order]
+    upper, lower = np.append(needed, np.inf), np.append(-np.inf, needed)
+    places = _nearest_to_zero_inside(lower, upper)
+    cuts = np.flatnonzero((upper > lower) & (np.abs(places) <= _LIMIT))
+    if few is not None and len(cuts) > few:
+        near = np.searchsorted(places[cuts], offsets[k]) + np.arange(-few // 4, few // 4)
+        evenly = np.linspace(0, len(cuts) - 1, few // 2).astype(np.intp)
+        cuts = cuts[np.union1d(evenly, near.clip(0, len(cuts) - 1))]
+    best, best_key = float(offsets[k]), (-math.inf, -math.inf)
+    for rows, counts in _counts_of(problem, rival, order, k, cuts):
+        violations, gains = (v.numpy() for v in problem.goal.keys(problem.matrices(counts)))
+        gain = gains[-1] - problem.price[k] * np.abs(places[rows])
+        violation = np.where(np.isfinite(gain), violations[0], np.inf)
+        least = violation.min()
+        if np.isinf(least):
+            continue
+        gain = np.where(violation == least, gain, -np.inf)
+        row = int(gain.argmax())
+        key = (-float(least), float(gain[row]))
+        if key > best_key:
+            best, best_key = float(places[rows[row]]), key
+    rest = problem.penalty(offsets) - problem.price[k] * abs(offsets[k])
+    return best, (best_key[0], best_key[1] - rest)
+
+
+def _counts_of(
+    problem: _Problem, rival: Indices, order: Indices, k: int, cuts: Indices
+) -> Iterator[tuple[Indices, Array]]:
+    """The matrices at some cut-offs, (views, cut-offs, classes, classes), in bounded pieces.
+
+    Cut-off j has the first j samples given to k.
+    """
+    size, views = problem.size, [view.take(order) for view in problem.views]
+    counts = np.stack([view.tally(rival, size, size) for view in problem.views])
+    # Less is what rounding leaves of nothing; a class that nobody is given to must have exactly none.
+    nothing = 1e-11 * counts.max()
+    leaving, done = rival[order], 0
+    for rows in np.array_split(cuts, math.ceil(len(cuts) * counts.size / _CELLS)):
+        moving = slice(done, int(rows[-1]))
+        places = np.searchsorted(rows, np.arange(moving.start, moving.stop), side="right") * size + leaving[moving]
+        left = [view.take(moving).tally(places, len(rows) * size, size) for view in views]
+        changes = 0.0 - np.stack(left).reshape(len(views), size, -1, size).swapaxes(1, 2)
+        changes[..., k] -= changes.sum(axis=-1)
+        changes[:, 0] += counts
+        running = changes.cumsum(axis=1)
+        counts, done = running[:, -1], moving.stop
+        yield rows, np.where(running > nothing, running, 0.0)
+
+
+def _nearest_to_zero_inside(lower: Array, upper: Array) -> Array:
+    """The middle of each gap between needed offsets; 0 where the gap holds it; half a unit outside at the ends."""
+    with np.errstate(invalid="ignore"):
+        middle = np.where(np.isinf(lower), upper - 0.5, np.where(np.isinf(upper), lower + 0.5, (lower + upper) / 2))
+    middle = np.where(np.isnan(middle), np.inf, middle)
+    return np.where((lower < 0) & (upper > 0), 0.0, middle)
+
+
+def _search_labels(
+    samples: Samples, goal: Goal, how: str, default: float, restarts: int, rng: np.random.Generator, belief: float
+) -> Array:
+    mixed = mixed_labels(samples, belief)
+    beliefs = [None] * samples.target.shape[1] if mixed is None else mixed.T
+    columns = zip(samples.target.T, samples.score.T, beliefs, strict=True)
+    sweeps = [Sweep.of(Samples(hit, score, samples.weight), believed) for hit, score, believed in columns]
+    plain = np.array([sweep.index_of(default) for sweep in sweeps])
+    if how == "each":
+        cuts = _each(sweeps, goal, plain, must_hold=True)
+    else:
+        cuts = _jointly(sweeps, goal, plain, restarts, rng, samples.classes)
+    chosen = zip(sweeps, cuts, plain, strict=True)
+    return np.array([default if cut == usual else sweep.threshold(int(cut)) for sweep, cut, usual in chosen])
+
+
+def _each(sweeps: Sequence[Sweep], goal: Goal, plain: Indices, *, must_hold: bool) -> Indices:
+    """Each label's own best cut-off; the metric sees a multi-label matrix of that one label."""
+    cuts = []
+    for label, (sweep, start) in enumerate(zip(sweeps, plain, strict=True)):
+
+        def alone(counts: Tensor) -> ConfusionMatrix:
+            return ConfusionMatrix(counts[..., None, :, :], "multilabel")
+
+        cut = best_cut(sweep, goal, wrap=alone)
+        if must_hold and cut is not None and cut.violation > 0:
+            raise infeasible_cuts(sweep, goal, wrap=alone, what=f"cut-off for label {label}")
+        informative = sweep.tp[-1] > 0 and sweep.fp[-1] > 0
+        cuts.append(start if cut is None or not informative else cut.index)
+    return np.array(cuts)
+
+
+def _jointly(
+    sweeps: Sequence[Sweep],
+    goal: Goal,
+    plain: Indices,
+    restarts: int,
+    rng: np.random.Generator,
+    labels: tuple[object, ...] | None,
+) -> Indices:
+    """The best cut-offs for all labels together."""
+
+    def key_of(cuts: Indices) -> Key:
+        violations, gains = goal.keys(ConfusionMatrix(_counts(sweeps, cuts), "multilabel", labels))
+        return (-float(violations[0]), float(gains[-1]))
+
+    def move(cuts: Indices, k: int) -> tuple[int, Key]:
+        base = _counts(sweeps, cuts)
+
+        def among_others(counts: Tensor) -> ConfusionMatrix:
+            matrices = base[:, None].repeat(1, counts.shape[1], 1, 1, 1)
+            matrices[:, :, k] = counts
+            return ConfusionMatrix(matrices, "multilabel", labels)
+
+        cut = best_cut(sweeps[k], goal, wrap=among_others, chunk=max(CHUNK // len(sweeps), 1))
+        return (int(cuts[k]), (-math.inf, -math.inf)) if cut is None else (cut.index, (-cut.violation, cut.gain))
+
+    starts = [plain]
+    if not any(_names_a_class(part) for part in (goal.metric, *(c.metric for c in goal.constraints))):
+        starts.append(_each(sweeps, goal, plain, must_hold=False))
+    starts += [np.array([rng.integers(len(sweep)) for sweep in sweeps]) for _ in range(restarts)]
+    cuts, key = max((_ascend(start, key_of, move) for start in starts), key=lambda result: result[1])
+    if key[0] < 0:
+        cm = ConfusionMatrix(_counts(sweeps, cuts)[0], "multilabel", labels)
+        missed = {c: (float(values_of(c.metric, cm)), " that was found") for c in goal.constraints}
+        raise goal.infeasible(missed, "set of cut-offs found")
+    return cuts
+
+
+def _counts(sweeps: Sequence[Sweep], cuts: Indices) -> Tensor:
+    """The views of the labels at their cut-offs, shape (1 or 2, labels, 2, 2)."""
+    return torch.cat([sweep.views(cut, cut + 1) for sweep, cut in zip(sweeps, cuts.tolist(), strict=True)], dim=1)
+
+
+def _names_a_class(metric: object) -> bool:
+    return "[" in str(metric) or str(metric).startswith("<")
+
+
+def _label_confusion(samples: Samples, thresholds: Array) -> ConfusionMatrix:
+    decided, names = samples.score >= thresholds.astype(samples.score.dtype), samples.classes
+    size = decided.shape[1]
+    return ConfusionMatrix.from_codes(samples.target, decided, size, samples.weight, task="multilabel", labels=names)

@@ -1,0 +1,288 @@
+"""The losses that metric losses are compared with, with the same call.
+
+:class:`SampleLoss` and its subclasses are sums over samples, one formula each. The others are metric losses that have
+a name of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Unpack, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from metricfit.confusion import indicator, probabilities
+from metricfit.distributed import sum_over_processes
+from metricfit.inputs import InputOptions, Samples, Task, check_task, flatten_inputs, safe_divide
+from metricfit.losses.companions import losses_and_mass
+from metricfit.losses.metric_loss import MetricLoss
+from metricfit.metrics import FBeta, MetricLike
+from metricfit.steps import Amplifier, Identity
+
+__all__ = [
+    "AnyLoss", "DiceLoss", "FocalLoss", "MAELoss", "SampleLoss", "SoftFBetaLoss", "SurrogateFBetaLoss", "WMWLoss",
+]  # fmt: skip
+
+
+class SampleLoss(nn.Module):
+    """A loss that is a formula of the samples, the base of several here.
+
+    Args:
+        options: task, weight, ignore_index, from_probabilities, members and validate, as in
+            :class:`metricfit.MetricLoss`; losses are averaged with the weights.
+    """
+
+    tasks: ClassVar[tuple[Task, ...]] = get_args(Task)
+    """The tasks that the loss is for; the first is the default."""
+    weight: Tensor | None
+    group: Any = None
+    """Processes whose sums are added up, for formulas that do so; see :mod:`metricfit.distributed`."""
+
+    def __init__(self, **options: Unpack[InputOptions]) -> None:
+        super().__init__()
+        self.task = options.setdefault("task", self.tasks[0])
+        check_task(self.task)
+        if self.task not in self.tasks:
+            wanted = " or ".join(map(repr, self.tasks))
+            raise ValueError(f"task: the loss is of positives against negatives, {wanted}, got {self.task!r}.")
+        self.register_buffer("weight", options.pop("weight", None), persistent=False)
+        self.options = options
+
+    def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        """The loss of a batch, a scalar; 0 where everything is ignored."""
+        options: InputOptions = {**self.options, "weight": self.weight}
+        with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
+            samples = flatten_inputs(input, target, sample_weight, allow_empty=self.group is not None, **options)
+            loss = self.of_samples(samples, probabilities(samples.scores, self.task, self._from_probabilities))
+            (weight,) = sum_over_processes([samples.total], self.group)
+            return torch.where(weight > 0, loss, torch.zeros_like(loss))
+
+    @abstractmethod
+    def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
+        """The formula, given the samples and their probabilities (…, n, d)."""
+
+    @property
+    def _from_probabilities(self) -> bool:
+        return self.options.get("from_probabilities", False)
+
+
+def _shares(samples: Samples, p: Tensor) -> tuple[Tensor, Tensor]:
+    """The share of each sample in each class, and weights that broadcast against it."""
+    target, weight = samples.target, samples.weight
+    shares = target if target.is_floating_point() else indicator(target, p)
+    return shares, weight if weight.ndim == p.ndim else weight[..., None]
+
+
+class MAELoss(SampleLoss):
+    """The mean absolute error 2 - 2 f_y, f_y the probability of the true class (surrogate-fbeta eq. 14).
+
+    >>> MAELoss()(torch.zeros(1, 2), torch.tensor([0]))
+    tensor(1.)
+    """
+
+    def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
+        """Eq. 14, averaged."""
+        y, weight = _shares(samples, p)
+        total, right = (weight * y).sum(), (weight * y * p).sum()
+        if self.task != "multiclass":
+            total, right = weight.sum(), right + (weight * (1 - y) * (1 - p)).sum()
+        return 2 - 2 * safe_divide(right, total)
+
+
+class DiceLoss(SampleLoss):
+    """One minus the soft Dice coefficient 2 Σ p y / (Σ p + Σ y), averaged over the classes that occur.
+
+    Args:
+        squared: Σ p² + Σ y² in the denominator (Milletari et al. 2016).
+        smooth: Added to numerator and denominator.
+        options: As in :class:`SampleLoss`.
+
+    >>> DiceLoss(task="binary")(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
+    tensor(0.5000)
+    """
+
+    def __init__(self, *, squared: bool = False, smooth: float = 0.0, **options: Unpack[InputOptions]) -> None:
+        super().__init__(**options)
+        if smooth < 0:
+            raise ValueError(f"smooth: expected a number >= 0, got {smooth}.")
+        self.power, self.smooth = 2 if squared else 1, smooth
+
+    def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
+        """The coefficient of each class, then the mean."""
+        y, weight = _shares(samples, p)
+        overlap = (weight * p * y).sum(dim=0)
+        sizes = (weight * (p**self.power + y**self.power)).sum(dim=0)
+        occurs = ((weight * y).sum(dim=0) > 0).to(p.dtype)
+        dice = safe_divide(2 * overlap + self.smooth, sizes + self.smooth)
+        return 1 - safe_divide((dice * occurs).sum(), occurs.sum())
+
+
+class FocalLoss(SampleLoss):
+    """The focal loss (1 - f_y)^gamma · (-log f_y) of Lin et al. 2017; class weights play the part of alpha.
+
+    Args:
+        gamma: How much well-classified samples are played down; 0 is cross-entropy.
+        options: As in :class:`SampleLoss`.
+
+    >>> FocalLoss(gamma=2.0)(torch.zeros(1, 2), torch.tensor([0]))
+    tensor(0.1733)
+    """
+
+    def __init__(self, *, gamma: float = 2.0, **options: Unpack[InputOptions]) -> None:
+        super().__init__(**options)
+        if gamma < 0:
+            raise ValueError(f"gamma: expected a number >= 0, got {gamma}.")
+        self.gamma = gamma
+
+    def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
+        """Cross-entropies l, each times (1 - exp(-l))^gamma."""
+        losses, mass = losses_and_mass(samples, self.task, self._from_probabilities)
+        wrong = -torch.expm1(-losses)
+        # A power below 1 has an infinite slope at 0: the base is replaced there before the power is taken.
+        eased = torch.where(wrong > 0, torch.where(wrong > 0, wrong, 1.0) ** self.gamma, float(self.gamma == 0))
+        return safe_divide((mass * eased * losses).sum(), mass.sum())
+
+
+class WMWLoss(SampleLoss):
+    """The Wilcoxon-Mann-Whitney surrogate of AUROC (Yan et al. 2003).
+
+    The weighted mean over pairs of a positive i and a negative j of ``max(0, margin - (f_i - f_j))^power``. All pairs
+    are summed in O(n log n) by sorting the negatives and adding up their powers, not by forming the pairs.
+
+    Args:
+        margin: γ, in (0, 1].
+        power: q, a whole number >= 2.
+        options: As in :class:`SampleLoss`; the task is binary.
+
+    >>> WMWLoss(margin=0.5)(torch.tensor([9.0, -9.0]), torch.tensor([1, 0]))
+    tensor(0.)
+    """
+
+    tasks = ("binary",)
+
+    def __init__(self, *, margin: float = 0.3, power: int = 2, **options: Unpack[InputOptions]) -> None:
+        super().__init__(**options)
+        if not 0 < margin <= 1:
+            raise ValueError(f"margin: expected a number in (0, 1], got {margin}.")
+        if not isinstance(power, int) or power < 2:
+            raise ValueError(f"power: expected a whole number >= 2, got {power}.")
+        self.margin, self.power = margin, power
+
+    def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
+        """Σᵢⱼ wᵢ wⱼ max(0, γ - fᵢ + fⱼ)^q by the binomial theorem over sorted negatives."""
+        f, y, weight = p[:, 0], samples.target[:, 0], samples.weight[:, 0]
+        positives, negatives = weight * y, weight * (1 - y)
+        order = f.detach().argsort(descending=True)
+        sorted_f, sorted_weight = f[order], negatives[order]
+        # Negatives that come within the margin of positive i are the first reached[i] of the sorted ones.
+        reached = torch.searchsorted(-sorted_f.detach(), self.margin - f.detach())
+        total = torch.zeros_like(f)
+        for m in range(self.power + 1):
+            sums = torch.cat([f.new_zeros(1), (sorted_weight * sorted_f**m).cumsum(0)])
+            total = total + math.comb(self.power, m) * (self.margin - f) ** (self.power - m) * sums[reached]
+        return safe_divide((positives * total).sum(), positives.sum() * negatives.sum())
+
+
+class SurrogateFBetaLoss(SampleLoss):
+    """-y log f + (1 - y) log(β² p / (1 - p) + f), f the probability and p the share of positives (eq. 20).
+
+    With ``q`` the noise-robust form of eq. 25: y (1 - f^q) / q + (1 - y) ((β² p / (1 - p) + f)^q - 1) / q. As in the
+    paper each sample counts n / n_y times (eq. 2), that is 1 / p or 1 / (1 - p): the mean over the training set is the
+    sum of both classes' means (eq. 21).
+
+    Args:
+        beta: Recall counts beta times as much as precision.
+        q: Robustness in (0, 1]; ``None`` is eq. 20, the limit q → 0.
+        class_balanced: Whether samples are weighted by eq. 2; otherwise each counts once.
+        positive_share: p of the training set, one number, or one per label. Give it: by default it is the batch's,
+            which changes from batch to batch.
+        options: As in :class:`SampleLoss`; the task is "binary" or "multilabel". With members one loss per member.
+
+    >>> loss = SurrogateFBetaLoss(beta=1.0, positive_share=0.5)
+    >>> loss(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))  # log 2 + log 1.5
+    tensor(1.0986)
+    """
+
+    tasks = ("binary", "multilabel")
+    positive_share: Tensor | None
+
+    def __init__(
+        self, beta: float = 1.0, *, q: float | None = None, class_balanced: bool = True,
+        positive_share: float | Sequence[float] | Tensor | None = None, **options: Unpack[InputOptions],
+    ) -> None:  # fmt: skip
+        super().__init__(**options)
+        if not 0 < beta < float("inf"):
+            raise ValueError(f"beta: expected a number > 0, got {beta}.")
+        if q is not None and not 0 < q <= 1:
+            raise ValueError(f"q: expected a number in (0, 1], or None for eq. 20, got {q}.")
+        share = None if positive_share is None else torch.as_tensor(positive_share)
+        if share is not None and not bool(((share > 0) & (share < 1)).all()):
+            raise ValueError(f"positive_share: expected shares strictly between 0 and 1, got {positive_share}.")
+        if share is not None and (share.ndim > 1 or (self.task == "binary" and share.numel() != 1)):
+            raise ValueError(f"positive_share: expected one number, or one per label, got {positive_share}.")
+        self.beta, self.q, self.class_balanced = float(beta), q, class_balanced
+        self.register_buffer("positive_share", share, persistent=False)
+
+    def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
+        """Eq. 20 or 25, weighted by eq. 2 where balanced; the mean over samples, then over labels."""
+        y, weight, smallest = samples.target, samples.weight, torch.finfo(p.dtype).tiny
+        positives, total = sum_over_processes([(weight * y).sum(dim=-2), weight.sum(dim=-2)], self.group)
+        share = (
+            safe_divide(positives, total)[..., None, :] if self.positive_share is None else self.positive_share.to(p)
+        )
+        if self.positive_share is not None and share.ndim and len(share) not in (1, p.shape[-1]):
+            raise ValueError(f"positive_share: expected one number for each of {p.shape[-1]} labels, got {len(share)}.")
+        # A batch without negatives has p = 1: eq. 20 is then infinite, but no sample asks for it.
+        reached = self.beta**2 * safe_divide(share, 1 - share) + p
+        if self.q is None:
+            missed = -p.clamp_min(smallest).log() if self._from_probabilities else F.softplus(-samples.scores)
+            alarm = reached.clamp_min(smallest).log()
+        else:
+            missed = (1 - p.clamp_min(smallest) ** self.q) / self.q
+            alarm = (reached.clamp_min(smallest) ** self.q - 1) / self.q
+        if self.class_balanced:
+            one = torch.ones_like(share)
+            missed, alarm = missed * safe_divide(one, share), alarm * safe_divide(one, 1 - share)
+        (losses,) = sum_over_processes([(weight * (y * missed + (1 - y) * alarm)).sum(dim=-2)], self.group)
+        return safe_divide(losses, total).mean(dim=-1)
+
+
+class SoftFBetaLoss(MetricLoss):
+    """One minus the soft F-beta score: the F-score of raw probabilities.
+
+    With ``task="binary"`` and no class weights it is surrogate-fbeta's eq. 23-24, the F-score of the positive class;
+    otherwise the macro average.
+
+    Args:
+        beta: Recall counts beta times as much as precision; one number, or one per class.
+        options: As in :class:`metricfit.MetricLoss`.
+
+    >>> SoftFBetaLoss(task="binary")(torch.tensor([9.0, -9.0]), torch.tensor([1, 0]))
+    tensor(0.0001)
+    """
+
+    def __init__(self, beta: float | tuple[float, ...] = 1.0, **options: Any) -> None:
+        super().__init__(FBeta(beta=beta), step=Identity(), **options)
+
+
+class AnyLoss(MetricLoss):
+    """AnyLoss (Han et al. 2024): a metric of amplified probabilities, one minus its value.
+
+    Args:
+        metric: Any metric of a binary confusion matrix.
+        sharpness: L of the amplifier 1 / (1 + exp(-L (p - 1/2))).
+        task: "binary" or "multilabel".
+        options: As in :class:`metricfit.MetricLoss`.
+
+    >>> AnyLoss("f1")(torch.tensor([9.0, -9.0]), torch.tensor([1, 0]))
+    tensor(0.)
+    """
+
+    def __init__(
+        self, metric: MetricLike = "f1", *, sharpness: float = 73.0, task: Task = "binary", **options: Any
+    ) -> None:
+        super().__init__(metric, step=Amplifier(sharpness), task=task, **options)

@@ -1,0 +1,127 @@
+"""Objects as skops files, which hold no code: only types from a fixed list are written and read.
+
+A file is the same bytes whenever it is made from the same object, and reading one takes memory and time in proportion
+to its size, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import skops.io
+from skops.io.exceptions import UntrustedTypesFoundException
+
+__all__ = ["from_bytes", "to_bytes"]
+
+_SCHEMA = "schema.json"
+_FREE, _MULTIPLE, _SCHEMA_MULTIPLE = 2**24, 50, 10
+"""A file may unpack to 50 times its size and 16 MB, its schema to 10 times; beyond, it is written uncompressed."""
+
+
+def to_bytes(value: Any, trusted: Sequence[str], name: str) -> bytes:
+    """The file of an object; a ValueError that starts with ``name`` where loading it would have to trust code.
+
+    Args:
+        value: The object.
+        trusted: The types that it may hold, beside scikit-learn's and NumPy's own that skops trusts.
+        name: What to call it in the error.
+    """
+    raw: bytes = skops.io.dumps(value)
+    if untrusted := _untrusted(raw, trusted):
+        raise ValueError(
+            f"{name} holds {', '.join(untrusted)} and cannot be saved, because loading it would have to trust code; "
+            "use scikit-learn's own estimators and transformers."
+        )
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        members = _numbered({member: archive.read(member) for member in archive.namelist()})
+    content = _packed(members, zipfile.ZIP_DEFLATED)
+    try:
+        _unpacked(content)
+    except ValueError:
+        content = _packed(members, zipfile.ZIP_STORED)
+        _unpacked(content)
+    return content
+
+
+def from_bytes(content: bytes, trusted: Sequence[str], name: str) -> Any:
+    """The object again; a ValueError where the file holds a type that is not allowed, or more than its size allows."""
+    raw = _packed(_unpacked(content), zipfile.ZIP_STORED)
+    try:
+        return skops.io.loads(raw, trusted=list(trusted))
+    except UntrustedTypesFoundException:
+        found = f"{name} holds the type {_untrusted(raw, trusted)[0]:.200}"
+        raise ValueError(f"{found}, which is not allowed in a model; nothing was run") from None
+
+
+def _untrusted(content: bytes, trusted: Sequence[str]) -> list[str]:
+    return sorted(set(skops.io.get_untrusted_types(data=content)) - set(trusted))
+
+
+def _numbered(members: dict[str, bytes]) -> dict[str, bytes]:
+    """The members of a file with numbers in place of addresses in memory, by which skops names objects."""
+    numbers: dict[str, int] = {}
+
+    def renamed(name: str) -> str:
+        stem, dot, ending = name.partition(".")
+        return f"{numbers.setdefault(stem, len(numbers))}{dot}{ending}"
+
+    def numbered(node: dict[str, Any]) -> dict[str, Any]:
+        if "__id__" in node:
+            node["__id__"] = int(renamed(str(node["__id__"])))
+        if node.get("file") in members:
+            node["file"] = renamed(node["file"])
+        return node
+
+    schema = json.dumps(json.loads(members.pop(_SCHEMA), object_hook=numbered)).encode()
+    return {renamed(name): content for name, content in members.items()} | {_SCHEMA: schema}
+
+
+def _packed(members: dict[str, bytes], compression: int) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", compression, compresslevel=1) as archive:
+        for name, content in members.items():
+            place = zipfile.ZipInfo(name)  # of 1980, not of now
+            place.compress_type = compression
+            archive.writestr(place, content)
+    return packed.getvalue()
+
+
+def _unpacked(content: bytes) -> dict[str, bytes]:
+    """The members of a file that stay within the limits, counted as often as the schema refers to them."""
+    most = _FREE + _MULTIPLE * len(content)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        infos = archive.infolist()
+        total = [sum(info.file_size for info in infos)]
+        strange = [i for i in infos if i.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)]
+        strange += [info for info in infos if not info.filename.endswith((".json", ".npy", ".bin"))]
+        if strange or total[0] > most:
+            raise ValueError(f"{len(content):,} bytes that unpack to {total[0]:,}, or hold what no model has")
+        members = {}
+        for info in infos:
+            with archive.open(info) as file:
+                members[info.filename] = file.read(info.file_size)  # no more than that, whatever is packed
+
+    def counted(node: dict[str, Any]) -> None:
+        total[0] += len(members.get(str(node.get("file")), b""))
+
+    if len(members[_SCHEMA]) <= _FREE + _SCHEMA_MULTIPLE * len(content):
+        json.loads(members[_SCHEMA], object_hook=counted)
+    else:
+        total[0] = most + 1
+    if total[0] > most:
+        raise ValueError(f"{len(content):,} bytes that unpack to {total[0]:,}")
+    for name, member in members.items():
+        if name.endswith(".npy"):
+            file, header = io.BytesIO(member), np.lib.format
+            version = header.read_magic(file)
+            read = header.read_array_header_1_0 if version == (1, 0) else header.read_array_header_2_0
+            shape, _, dtype = read(file)
+            if math.prod(shape) * dtype.itemsize > len(member):
+                raise ValueError(f"an array that claims the shape {shape!s:.100}")
+    return members

@@ -1,0 +1,305 @@
+"""Plots in scikit-learn's ``Display`` style; matplotlib is imported when something is drawn.
+
+>>> display = ThresholdCurveDisplay.from_predictions([0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], metric="f1")
+>>> display.ax_.get_xlabel()
+'Threshold'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from metricfit.decisions import best_threshold, score_sweep
+from metricfit.metrics import MetricLike
+from metricfit.metrics import get as get_metric
+from metricfit.report.tables import coolings, correlation
+from metricfit.steps import Annealed, StepLike
+from metricfit.steps import get as get_step
+
+__all__ = ["AlignmentDisplay", "AnnealingDisplay", "StepDisplay", "ThresholdCurveDisplay"]
+
+
+class _Display:
+    """A drawing; ``ax_`` are its axes and ``figure_`` its figure once it was plotted."""
+
+    ax_: Any
+    figure_: Any
+
+    def _draw_on(self, ax: Any, xlabel: str, ylabel: str) -> Any:
+        """The axes given, or those of a new figure."""
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.subplots()[1]
+        ax.set(xlabel=xlabel, ylabel=ylabel)
+        self.ax_, self.figure_ = ax, ax.figure
+        return ax
+
+    def _draw_line(self, x: Any, y: Any, given: dict[str, Any], **defaults: Any) -> Any:
+        """A line, with our keywords unless the caller's replace them, by their short names too."""
+        from matplotlib.cbook import normalize_kwargs
+        from matplotlib.lines import Line2D
+
+        return self.ax_.plot(x, y, **defaults | normalize_kwargs(given, Line2D))[0]
+
+
+@dataclass
+class ThresholdCurveDisplay(_Display):
+    """A metric of two classes at every threshold, with the best one marked: ``line_`` and ``best_`` once plotted.
+
+    Args:
+        thresholds: Rising thresholds.
+        values: The metric at each.
+        best_threshold: Where it is best, or None.
+        best_value: Its value there.
+        metric_name: For the axis.
+        estimator_name: For the legend.
+
+    >>> display = ThresholdCurveDisplay(np.array([0.0, 0.5, 1.0]), np.array([0.4, 0.8, 0.0]), metric_name="f1")
+    >>> display.plot().ax_.get_ylabel()
+    'f1'
+    """
+
+    thresholds: NDArray[np.float64]
+    values: NDArray[np.float64]
+    _: KW_ONLY
+    best_threshold: float | None = None
+    best_value: float | None = None
+    metric_name: str = ""
+    estimator_name: str | None = None
+
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
+        """Draw on ``ax``, or a new figure; ``name`` replaces ``estimator_name``, ``kwargs`` are for the curve."""
+        ax = self._draw_on(ax, "Threshold", self.metric_name)
+        label = name if name is not None else self.estimator_name
+        self.line_ = self._draw_line(self.thresholds, self.values, kwargs, label=label)
+        self.best_ = None
+        if self.best_threshold is not None and self.best_value is not None:
+            text = f"best: {self.best_value:.3f} at {self.best_threshold:.3g}"
+            mark = {"marker": "D", "linestyle": "", "color": self.line_.get_color(), "markeredgecolor": "white"}
+            (self.best_,) = ax.plot([self.best_threshold], [self.best_value], label=text, **mark)
+        if label is not None or self.best_ is not None:
+            ax.legend()
+        return self
+
+    @classmethod
+    def from_predictions(
+        cls, y_true: ArrayLike, y_score: ArrayLike, *, metric: MetricLike = "f1",
+        sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
+        pos_label: Hashable | None = None, name: str | None = None, ax: Any = None, **kwargs: Any,
+    ) -> Self:  # fmt: skip
+        """Draw the metric of scores.
+
+        Args:
+            y_true: Labels of two classes.
+            y_score: Scores of the positive class.
+            metric: The metric, also with constraints: then the mark is the best threshold that meets them.
+            sample_weight: Weights.
+            labels: The two classes.
+            pos_label: The positive class.
+            name: For the legend.
+            ax: Axes, or a new figure's.
+            **kwargs: For the curve.
+        """
+        wanted = get_metric(metric)
+        options: dict[str, Any] = {"sample_weight": sample_weight, "labels": labels, "pos_label": pos_label}
+        best = best_threshold(y_true, y_score, wanted, **options)
+        shown = getattr(wanted, "objective", wanted)
+        curve = score_sweep(y_true, y_score, shown, **options)
+        return cls(
+            curve.thresholds, curve.values[str(shown)], best_threshold=best.threshold, best_value=best.value,
+            metric_name=str(shown), estimator_name=name,
+        ).plot(ax, **kwargs)  # fmt: skip
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: ArrayLike, *, metric: MetricLike | None = None, name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:  # fmt: skip
+        """Draw the metric of a fitted classifier's scores.
+
+        Args:
+            estimator: A fitted classifier of two classes; of a :class:`metricfit.MetricClassifier` the probabilities
+                before its decision rule.
+            X: Rows.
+            y: Labels.
+            metric: The metric; the classifier's own, or F1, if it is not given.
+            name: For the legend; the class's name if it is not given.
+            **kwargs: As in :meth:`from_predictions`.
+        """
+        classes = np.asarray(estimator.classes_).tolist()
+        if len(classes) != 2:
+            raise ValueError(f"estimator: a threshold decides between two classes, this one has {len(classes)}.")
+        methods = ("predict_raw_proba", "predict_proba", "decision_function")
+        found = np.asarray(next(getattr(estimator, method) for method in methods if hasattr(estimator, method))(X))
+        return cls.from_predictions(
+            y, found[:, 1] if found.ndim == 2 else found, labels=classes,
+            metric=metric if metric is not None else getattr(estimator, "metric_", "f1"),
+            name=type(estimator).__name__ if name is None else name, **kwargs,
+        )  # fmt: skip
+
+
+class AlignmentDisplay(_Display):
+    """The surrogate against the exact metric, one point per epoch: on a rising line, the loss tracked the metric.
+
+    Args:
+        surrogate: Values of the surrogate.
+        exact: The exact metric at the same time.
+        epochs: The epoch of each point, for its colour.
+        metric_name: For the axes.
+
+    Attributes:
+        correlation: Of the two; NaN if there are too few different values.
+        scatter_: The points.
+    """
+
+    def __init__(
+        self, surrogate: ArrayLike, exact: ArrayLike, *, epochs: ArrayLike | None = None, metric_name: str = "metric"
+    ) -> None:
+        first, second = np.asarray(surrogate, dtype=np.float64), np.asarray(exact, dtype=np.float64)
+        if first.ndim != 1 or first.shape != second.shape:
+            raise ValueError(
+                f"exact: expected one value for each of the surrogate's, got {second.shape} for {first.shape}."
+            )
+        number = np.arange(1, len(first) + 1) if epochs is None else np.asarray(epochs)
+        known = np.isfinite(first) & np.isfinite(second)
+        self.surrogate, self.exact, self.epochs = first[known], second[known], number[known]
+        self.metric_name, self.correlation = metric_name, correlation(self.surrogate, self.exact)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw; ``kwargs`` are for the points."""
+        ax = self._draw_on(ax, f"Surrogate {self.metric_name}", f"Exact {self.metric_name}")
+        self.scatter_ = ax.scatter(self.surrogate, self.exact, **{"c": self.epochs, "s": 25} | kwargs)
+        if len(self.exact):
+            ends = [min(self.surrogate.min(), self.exact.min()), max(self.surrogate.max(), self.exact.max())]
+            ax.plot(ends, ends, linestyle=":", color="grey", label="equal")
+            ax.legend()
+        if np.isfinite(self.correlation):
+            ax.set_title(f"Correlation {self.correlation:.2f}")
+        return self
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the epochs of a fitted :class:`metricfit.MetricClassifier` that were validated."""
+        history = _history(estimator)
+        soft, hard, name = history["soft_metric"], history["hard_metric"], str(estimator.metric_)
+        return cls(soft, hard, epochs=history["epoch"], metric_name=name).plot(ax, **kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls, surrogate: ArrayLike, exact: ArrayLike, *, metric_name: str = "metric", ax: Any = None, **kwargs: Any
+    ) -> Self:
+        """Draw values of your own, such as those of a training loop.
+
+        >>> display = AlignmentDisplay.from_predictions([0.2, 0.4, 0.5], [0.25, 0.45, 0.55])
+        >>> round(display.correlation, 3)
+        1.0
+        """
+        return cls(surrogate, exact, metric_name=metric_name).plot(ax, **kwargs)
+
+
+@dataclass
+class AnnealingDisplay(_Display):
+    """The temperature over the epochs, its coolings, and the metric on validation rows.
+
+    Args:
+        history: ``history_`` of a classifier: one row per epoch with ``epoch``, ``temperature`` and ``hard_metric``.
+        metric_name: For the legend.
+
+    Attributes:
+        coolings: Epochs at whose end the temperature was lowered.
+        metric_ax_: The axes of the metric, at the right; ``ax_`` and ``line_`` are the temperature's.
+    """
+
+    history: pd.DataFrame
+    _: KW_ONLY
+    metric_name: str = "metric"
+    coolings: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if missing := {"epoch", "temperature", "hard_metric"} - set(self.history.columns):
+            raise ValueError(f"history: expected a classifier's history_, it lacks {', '.join(sorted(missing))}.")
+        self.coolings = coolings(self.history)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw; ``kwargs`` are for the temperature's line."""
+        ax = self._draw_on(ax, "Epoch", "Temperature T")
+        self.line_ = self._draw_line(
+            self.history["epoch"], self.history["temperature"], kwargs, color="C1", drawstyle="steps-post",
+            label="temperature",
+        )  # fmt: skip
+        for i, epoch in enumerate(self.coolings):
+            ax.axvline(epoch, linestyle=":", color="grey", label="cooling" if i == 0 else None)
+        ax.set_ylim(bottom=0)
+        known = self.history.dropna(subset=["hard_metric"])
+        self.metric_ax_ = ax.twinx()
+        self.metric_ax_.plot(known["epoch"], known["hard_metric"], color="C0", linestyle="--", label=self.metric_name)
+        self.metric_ax_.set_ylabel(self.metric_name)
+        ax.legend(handles=[*ax.get_legend_handles_labels()[0], *self.metric_ax_.get_legend_handles_labels()[0]])
+        return self
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the training of a fitted :class:`metricfit.MetricClassifier`."""
+        return cls(_history(estimator), metric_name=str(estimator.metric_)).plot(ax, **kwargs)
+
+
+@dataclass
+class StepDisplay(_Display):
+    """How much a probability counts as a positive prediction in the loss, beside the exact step.
+
+    Args:
+        p: Probabilities.
+        heights: The step at each.
+        tau: Its threshold.
+        name: For the legend.
+    """
+
+    p: NDArray[np.float64]
+    heights: NDArray[np.float64]
+    _: KW_ONLY
+    tau: float = 0.5
+    name: str = "step"
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw; ``kwargs`` are for the step's line."""
+        ax = self._draw_on(ax, "Probability", "Counts as positive")
+        self.line_ = self._draw_line(self.p, self.heights, kwargs, label=self.name)
+        ax.plot([0, self.tau, self.tau, 1], [0, 0, 1, 1], linestyle=":", color="grey", label="exact step")
+        ax.legend()
+        return self
+
+    @classmethod
+    def from_step(cls, step: StepLike = "annealed", *, tau: float = 0.5, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw a step of :mod:`metricfit.steps`, its spec, or a function, at the threshold ``tau``.
+
+        >>> StepDisplay.from_step("sigmoid").name
+        'sigmoid:k=10'
+        """
+        p = torch.linspace(0, 1, 401, dtype=torch.float64)
+        chosen = get_step(step)
+        heights = chosen(p, torch.tensor(tau, dtype=torch.float64))
+        return cls(p.numpy(), heights.numpy(), tau=tau, name=str(chosen)).plot(ax, **kwargs)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, **kwargs: Any) -> Self:
+        """Draw the step of a fitted :class:`metricfit.MetricClassifier` at its last temperature."""
+        history, step = _history(estimator), get_step(estimator.recipe_.step)
+        last = round(float(history["temperature"].iloc[-1]), 6) if len(history) else estimator.recipe_.temperature
+        return cls.from_step(Annealed(last) if isinstance(step, Annealed) else step, **kwargs)
+
+
+def _history(estimator: Any) -> pd.DataFrame:
+    if not hasattr(estimator, "history_"):
+        raise ValueError(
+            f"estimator: expected a fitted MetricClassifier, got {type(estimator).__name__} without history_."
+        )
+    found: pd.DataFrame = estimator.history_
+    return found
