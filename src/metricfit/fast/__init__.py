@@ -243,7 +243,8 @@ def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype:
         return result[0].to(dtype), result[1] * scale
 
     if not is_compiled:
-        return torch_pass(job, derivative)
+        with torch.autocast(job.logits.device.type, enabled=False):
+            return torch_pass(job, derivative)
     logits = job.logits
     if (
         form is not None and job.by_class and logits.numel() <= SERIAL_ELEMENTS and logits.shape[1] < ROWS_FROM
