@@ -206,6 +206,7 @@ CLASS_FORMULAS: dict[str, Callable[[float, float, float, float, float], float]] 
     "fpr": lambda tp, fp, fn, tn, z: ratio(fp, fp + tn, z),
     "fnr": lambda tp, fp, fn, tn, z: ratio(fn, fn + tp, z),
     "predicted_share": lambda tp, fp, fn, tn, z: ratio(tp + fp, tp + fp + fn + tn, z),
+    "predicted_count": lambda tp, fp, fn, tn, z: tp + fp,
     "f1": lambda tp, fp, fn, tn, z: ratio(2 * tp, 2 * tp + fp + fn, z),
     "fbeta": lambda tp, fp, fn, tn, z: ratio(2 * tp, 2 * tp + fp + fn, z),
     "jaccard": lambda tp, fp, fn, tn, z: ratio(tp, tp + fp + fn, z),

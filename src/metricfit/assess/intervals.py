@@ -27,7 +27,7 @@ from metricfit.decisions.problem import computed
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric
 
-__all__ = ["Decided", "Estimate", "difference", "estimate", "estimate_classes", "share"]
+__all__ = ["Decided", "Estimate", "difference", "estimate", "estimate_classes", "interval", "share"]
 
 LEVEL = 0.95
 _PRIOR = 2.0
@@ -107,13 +107,13 @@ def estimate(metric: Metric, rows: Decided, *, level: float | None = None, seed:
     (1.0, 0.97, 1.0)
     """
     (values,) = _values(_objective(metric), [rows], seed)
-    return _interval(values, level)
+    return interval(values, level)
 
 
 def estimate_classes(metric: Metric, rows: Decided, *, seed: int = 0) -> list[Estimate]:
     """The same for a metric with ``average="none"``: one estimate per class."""
     (values,) = _values(metric, [rows], seed)
-    return [_interval(values[:, k]) for k in range(values.shape[1])]
+    return [interval(values[:, k]) for k in range(values.shape[1])]
 
 
 def difference(metric: Metric, first: Decided, second: Decided, *, seed: int = 0) -> Estimate:
@@ -125,7 +125,7 @@ def difference(metric: Metric, first: Decided, second: Decided, *, seed: int = 0
     1.0
     """
     ours, theirs = _values(_objective(metric), [first, second], seed)
-    return _interval((1.0 if metric.greater_is_better else -1.0) * (ours - theirs))
+    return interval((1.0 if metric.greater_is_better else -1.0) * (ours - theirs))
 
 
 def share(positives: float, rows: float) -> Estimate:
@@ -148,7 +148,7 @@ def _objective(metric: Metric) -> Metric:
     return metric.objective if isinstance(metric, Constrained) else metric
 
 
-def _interval(values: Array, level: float | None = None) -> Estimate:
+def interval(values: Array, level: float | None = None) -> Estimate:
     """The first value is that of the rows themselves, the others are those of draws."""
     ends = tails(level)
     value, drawn = float(values[0]), values[1:][np.isfinite(values[1:])]

@@ -85,7 +85,7 @@ def calibrate(
         method: One of them, or ``"auto"``: the one with the least log-loss on folds that it was not fitted on.
         sample_weight: Weights (n,).
         labels: The classes in the order of the columns, sorted order if not given.
-        folds: How many folds the log-loss is measured on.
+        folds: How many folds the log-loss is measured on; 0 for a given method whose log-loss is not wanted.
         random_state: Seed of the folds.
 
     >>> rng = np.random.default_rng(0)
@@ -104,6 +104,8 @@ def calibrate(
     samples = (label_samples if several else class_samples)(y_true, p, sample_weight, labels=labels)
     if several and (samples.score.min() < 0 or samples.score.max() > 1):
         raise ValueError("proba: expected probabilities in [0, 1].")
+    if method != "auto" and not folds:
+        return _fit(method, samples, several)
     tried: tuple[Method, ...] = get_args(Method) if method == "auto" else (method,)
     shuffled = np.random.default_rng(random_state).permutation(len(p))
     dealt = shuffled if several else shuffled[np.argsort(samples.target[shuffled], kind="stable")]

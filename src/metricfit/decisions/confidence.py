@@ -64,7 +64,9 @@ def lower_bound(successes: float, trials: float, alpha: float) -> float:
     return float(beta.ppf(alpha, successes, trials - successes + 1))
 
 
-def check_confidence(confidence: float, constraints: Sequence[Constraint], weighted: bool) -> float:
+def check_confidence(
+    confidence: float, constraints: Sequence[Constraint], weighted: bool, *, at_any_prevalence: bool = False
+) -> float:
     """The error probability that ``confidence`` allows, after checking that a promise can be made at all."""
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
         raise ValueError(f"confidence: expected a number between 0 and 1, such as 0.95, got {confidence!r}.")
@@ -74,6 +76,12 @@ def check_confidence(confidence: float, constraints: Sequence[Constraint], weigh
         )
     if weighted:
         raise ValueError("sample_weight: a promise at a confidence needs unweighted samples; leave the weights out.")
+    mixed = [c for c in constraints if getattr(c.metric, "name", "") not in ("recall", "specificity", "fpr", "fnr")]
+    if at_any_prevalence and mixed:
+        raise ValueError(
+            f"confidence: {mixed[0]} depends on the prevalence, so it cannot be promised at another one; constrain "
+            "recall, specificity, fpr or fnr, or leave the confidence out."
+        )
     return 1 - confidence
 
 
@@ -93,6 +101,7 @@ class _CutTest:
     """One constraint's test at every cut-off; the share is turned so that it must be *large*."""
 
     constraint: Constraint
+    name: str
     successes: Array
     trials: Array
     tested: Indices | None
@@ -138,16 +147,31 @@ def certify_cuts(
     Raises:
         InfeasibleError: If there is none, with the best values that can be promised.
     """
-    tests = [_cut_test(sweep, constraint, alpha / len(constraints)) for constraint in constraints]
+    about = [(c, group) for c in constraints for group in (sweep.parts[c.within] if c.within else [None])]
+    tests = [_cut_test(sweep, c, alpha / len(about), group) for c, group in about]
     masks = [test.passes() for test in tests]
     allowed = np.logical_and.reduce(masks)
     if not allowed.any():
         raise _infeasible(tests, masks, 1 - alpha)
-    return allowed, lambda index: [test.promise(index) for test in tests]
+
+    def promises(index: int) -> list[float]:
+        each = [[t.promise(index) for t in tests if t.constraint is c] for c in constraints]
+        return [min(e) if c.operator == ">=" else max(e) for c, e in zip(constraints, each, strict=True)]
+
+    return allowed, promises
 
 
-def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float) -> _CutTest:
+def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float, group: Any = None) -> _CutTest:
     kind, index = _share(constraint, sweep.matrix(sweep.counts(0, 1)))
+    if constraint.within is not None:
+        if kind in ("precision", "npv") or constraint.spread:
+            raise ValueError(
+                f"confidence: {constraint} cannot be promised in groups; recall, specificity, fpr, fnr and "
+                "predicted_share can. Leave the confidence out, or constrain one of those."
+            )
+        part = sweep.parts[constraint.within][group]
+        places = sweep.places_in(part)
+        sweep = replace(part, tp=part.tp[places], fp=part.fp[places])
     fn, tn = sweep.tp[-1] - sweep.tp, sweep.fp[-1] - sweep.fp
     counts = (sweep.tp, sweep.fp, fn, tn) if index == 1 else (tn, fn, sweep.fp, sweep.tp)
     successes, misses = _SHARES[kind](*counts)
@@ -165,7 +189,8 @@ def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float) -> _CutTest:
         alpha /= max(len(tested), 1)
     if constraint.operator == "<=":
         successes = trials - successes
-    return _CutTest(constraint, successes, trials, tested, alpha)
+    name = str(constraint) if group is None else f"{constraint} ({group})"
+    return _CutTest(constraint, name, successes, trials, tested, alpha)
 
 
 def _grid(called: Array, bound: float, alpha: float, from_top: bool) -> NDArray[np.intp]:
@@ -203,10 +228,10 @@ def _infeasible(tests: Sequence[_CutTest], masks: Sequence[NDArray[np.bool_]], c
         if not (among if test.tested is None else among[test.tested]).any():
             among, given = every, " on its own"
         if test.tested is not None and len(test.tested) == 0:
-            parts.append(f"{test.constraint}: too few samples ({test.trials.max():g}) to promise it at all")
+            parts.append(f"{test.name}: too few samples ({test.trials.max():g}) to promise it at all")
             continue
-        best = reachable[str(test.constraint)] = test.best_promise(among)
-        text = _best_promise(test.constraint, best, given if len(tests) > 1 else "")
+        best = reachable[test.name] = test.best_promise(among)
+        text = _best_promise(test.constraint, best, given if len(tests) > 1 else "", test.name)
         if test.tested is None and 0 < test.bound < 1 and test.alpha ** (1 / test.trials[0]) < test.bound:
             needed = math.ceil(math.log(test.alpha) / math.log(test.bound))
             text += f" (with {test.trials[0]:g} samples to judge by; {needed} are the fewest that could do)"
@@ -214,9 +239,9 @@ def _infeasible(tests: Sequence[_CutTest], masks: Sequence[NDArray[np.bool_]], c
     return _not_promised("cut-off", confidence, parts, reachable)
 
 
-def _best_promise(constraint: Constraint, best: float, given: str = "") -> str:
+def _best_promise(constraint: Constraint, best: float, given: str = "", name: str = "") -> str:
     word = "at least" if constraint.operator == ">=" else "at most"
-    return f"{constraint}: the best that can be promised{given} is {word} {best:.4g}"
+    return f"{name or constraint}: the best that can be promised{given} is {word} {best:.4g}"
 
 
 def _not_promised(what: str, confidence: float, parts: list[str], reachable: dict[str, float]) -> InfeasibleError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -92,19 +93,37 @@ def best_offsets(
             raise ValueError(f"{name}: expected a number >= 0, got {number!r}.")
     goal = goal_of(metric, subject_to)
     samples = class_samples(y_true, proba, sample_weight, labels=labels)
+    return _best_offsets(samples, goal, regularisation, belief, int(restarts), random_state, confidence)
+
+
+def _best_offsets(
+    samples: Samples,
+    goal: Goal,
+    regularisation: float,
+    belief: float,
+    restarts: int,
+    random_state: int | np.random.Generator | None,
+    confidence: float | None,
+    prevalence: Any = None,
+) -> BestRule:
+    again = partial(_best_offsets, samples, goal, regularisation, belief, restarts, random_state, confidence)
+    if prevalence is not None:
+        if confidence is not None:
+            raise ValueError("confidence: class offsets have no promises at another prevalence; leave it out.")
+        samples = samples.at_prevalence(prevalence)
     rng = np.random.default_rng(random_state)
     offsets, promises = certified(
         goal,
         samples,
         confidence,
         rng,
-        propose=lambda g, some: _search(_Problem.of(some, g, regularisation, belief), int(restarts), rng),
+        propose=lambda g, some: _search(_Problem.of(some, g, regularisation, belief), restarts, rng),
         confusion=_offset_confusion,
     )
     rule = DecisionRule.from_offsets(offsets.tolist(), samples.classes, metric=goal.spec)
     plain = float(values_of(goal.metric, _offset_confusion(samples, 0 * offsets)))
     cm = _offset_confusion(samples, offsets)
-    return BestRule.of(rule, goal, cm, promises, confidence=confidence, argmax_value=plain)
+    return BestRule.of(rule, goal, cm, promises, confidence=confidence, argmax_value=plain, again=again)
 
 
 def best_label_thresholds(

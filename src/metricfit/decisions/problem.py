@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -15,15 +16,17 @@ from torch import Tensor
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.labels import as_label_array, checked_weights, class_labels, encode_labels
-from metricfit.metrics import Constrained, Constraint, Metric, MetricLike
+from metricfit.metrics import ClassMetric, Constrained, Constraint, Metric, MetricLike
 
 __all__ = [
-    "ConstraintLike", "Goal", "InfeasibleError", "Samples", "UntunableError", "binary_samples",
-    "check_decides", "check_probabilities", "class_samples", "computed", "goal_of", "label_samples",
-    "plain_array", "score_array", "values_of",
+    "ConstraintLike", "Goal", "Groups", "InfeasibleError", "Samples", "UntunableError", "binary_samples",
+    "check_decides", "check_probabilities", "class_samples", "computed", "goal_of", "label_samples", "of_groups",
+    "plain_array", "reached", "score_array", "values_of",
 ]  # fmt: skip
 
 ConstraintLike = Constraint | str
+Groups = Callable[[str], ConfusionMatrix]
+"""Gives the matrices of all groups of a column, (groups, …)."""
 Labels = Sequence[Hashable] | None
 Weights = ArrayLike | None
 
@@ -52,6 +55,29 @@ class Samples:
         """Some of the samples."""
         weight = None if self.weight is None else self.weight[rows]
         return Samples(self.target[rows], self.score[rows], weight, self.classes)
+
+    def at_prevalence(self, prevalence: Any) -> Samples:
+        """The same samples, weighed so that the classes have these shares; the sum of the weights stays."""
+        codes, size = self.target.astype(np.intp), len(self.classes)
+        if isinstance(prevalence, Mapping):
+            if set(prevalence) != set(self.classes):
+                raise ValueError(f"prevalence: expected a share for each of {list(self.classes)}, got {prevalence}.")
+            prevalence = [prevalence[label] for label in self.classes]
+        try:
+            both = [1 - prevalence, prevalence] if isinstance(prevalence, Real) else prevalence
+            shares = np.asarray(both, dtype=np.float64)
+        except (TypeError, ValueError):
+            shares = np.empty(0)
+        if shares.shape != (size,) or not (shares >= 0).all() or not (shares < 1).all() or abs(shares.sum() - 1) > 1e-6:
+            raise ValueError(
+                f"prevalence: expected the share of each of the {size} classes, 1 in sum, or of two classes the second "
+                f"one's alone, between 0 and 1, got {prevalence!r}."
+            )
+        weight = np.ones(len(codes)) if self.weight is None else self.weight
+        now = np.bincount(codes, weight, minlength=size)
+        if lacking := [c for c, share, seen in zip(self.classes, shares, now, strict=True) if share and not seen]:
+            raise ValueError(f"prevalence: {lacking[0]!r} has no samples here, so nothing is known about it.")
+        return replace(self, weight=weight * (shares * now.sum() / np.where(now > 0, now, 1))[codes])
 
 
 def binary_samples(
@@ -191,30 +217,36 @@ class InfeasibleError(ValueError):
 
 @dataclass(frozen=True)
 class Goal:
-    """An objective and its constraints; ``maximise`` is the direction, where it is not the metric's own."""
+    """An objective and its constraints.
+
+    ``sought`` is the constraint whose metric is the objective, in its direction and in its groups, where one is.
+    """
 
     metric: Metric
     constraints: tuple[Constraint, ...] = ()
-    maximise: bool | None = None
+    sought: Constraint | None = None
 
     @property
     def spec(self) -> str:
         """Objective and constraints as one spec."""
         return str(self.metric.subject_to(*self.constraints)) if self.constraints else str(self.metric)
 
-    def keys(self, cm: ConfusionMatrix) -> tuple[Tensor, Tensor]:
+    def keys(self, cm: ConfusionMatrix, groups: Groups | None = None) -> tuple[Tensor, Tensor]:
         """What candidates are compared by: first the violation (less is better), then the gain.
 
         The violation is the largest of any constraint, 0 where all hold; the gain is the objective turned so that more
-        is better, minus infinity where it is undefined.
+        is better, minus infinity where it is undefined. ``groups`` gives the matrices (groups, …) of a column.
         """
         worst = torch.zeros(cm.batch_shape, dtype=torch.float64)
         for constraint in self.constraints:
-            missed = constraint.violation(values_of(constraint.metric, cm))
+            missed = constraint.violation(reached(constraint, cm, groups))
             worst = torch.maximum(worst, torch.where(missed.isnan(), torch.inf, missed))
-        values = values_of(self.metric, cm)
-        upwards = self.metric.greater_is_better if self.maximise is None else self.maximise
-        gains = values if upwards else -values
+        if self.sought is not None:
+            values = reached(self.sought, cm, groups).expand(cm.batch_shape)
+            gains = values if self.sought.operator == ">=" else -values
+        else:
+            values = values_of(self.metric, cm)
+            gains = values if self.metric.greater_is_better else -values
         return worst, torch.where(gains.isnan(), -torch.inf, gains)
 
     def reachable(self, best: Callable[[Goal], float | None]) -> dict[Constraint, tuple[float, str]]:
@@ -226,7 +258,7 @@ class Goal:
         for constraint in self.constraints:
             others = tuple(c for c in self.constraints if c is not constraint)
             for kept, given in ((others, " beside the others" if others else ""), ((), " on its own")):
-                value = best(Goal(constraint.metric, kept, maximise=constraint.operator == ">="))
+                value = best(Goal(constraint.metric, kept, constraint))
                 if value is not None:
                     found[constraint] = (value, given)
                     break
@@ -240,7 +272,32 @@ class Goal:
         return InfeasibleError(f"subject_to: no {what} meets {asked}. {'; '.join(parts)}.", reached)
 
 
-def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[ConstraintLike] = ()) -> Goal:
+def reached(constraint: Constraint, cm: ConfusionMatrix, groups: Groups | None = None) -> Tensor:
+    """The value of a constraint's metric; of one in groups the worst group's, or the spread between groups.
+
+    A group in which the metric is undefined (precision where nobody is called) is left out.
+    """
+    if constraint.within is None or groups is None:
+        return values_of(constraint.metric, cm)
+    values = of_groups(constraint, groups)
+    low, high = (torch.where(values.isnan(), end, values) for end in (torch.inf, -torch.inf))
+    if constraint.spread:
+        return (high.amax(dim=0) - low.amin(dim=0)).clamp_min(0)
+    return low.amin(dim=0) if constraint.operator == ">=" else high.amax(dim=0)
+
+
+def of_groups(constraint: Constraint, groups: Groups) -> Tensor:
+    """The constraint's metric in each group, (groups, …); NaN where it is undefined."""
+    metric = constraint.metric
+    strict = replace(metric, zero_division=math.nan) if isinstance(metric, ClassMetric) else metric
+    return values_of(strict, groups(str(constraint.within)))
+
+
+def goal_of(
+    metric: MetricLike,
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+    groups: Mapping[str, Any] | None = None,
+) -> Goal:
     """Read a metric, a spec with ``subject to``, and further constraints into one goal.
 
     >>> goal_of("precision[1] subject to recall[1] >= 0.9", ["predicted_share[1] <= 0.2"]).spec
@@ -263,6 +320,13 @@ def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[Constraint
             )
     for part in (objective, *(c.metric for c in constraints)):
         check_decides(part)
+    for c in constraints:
+        if c.within is not None and (groups is None or c.within not in groups):
+            given = "none were given" if groups is None else f"got {list(groups)}"
+            raise ValueError(
+                f"groups: {c} needs the column, groups={{{c.within!r}: values}}, {given}; best_threshold and "
+                "TunedRuleClassifier.fit take it for two classes."
+            )
     _check_consistent(constraints)
     return Goal(objective, tuple(constraints))
 
@@ -308,5 +372,6 @@ def _check_consistent(constraints: Sequence[Constraint]) -> None:
     for lower in constraints:
         for upper in constraints:
             opposed = (lower.operator, upper.operator) == (">=", "<=") and str(lower.metric) == str(upper.metric)
+            opposed = opposed and not lower.spread and not upper.spread
             if opposed and lower.bound > upper.bound:
                 raise InfeasibleError(f"subject_to: {lower} and {upper} contradict each other.", {})

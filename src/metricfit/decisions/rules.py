@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -259,11 +259,13 @@ class ConstraintValue:
         constraint: The constraint.
         value: Its metric on the data given.
         promised: What can be promised for new data at the confidence asked for; ``None`` without one.
+        groups: Of a constraint in groups the value in each; ``value`` is the worst of them, or their spread.
     """
 
     constraint: Constraint
     value: float
     promised: float | None = None
+    groups: dict[Any, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -278,6 +280,7 @@ class BestRule:
         confidence: The confidence of the promises, if any.
         argmax_value: The metric of plain arg max, where the search was for class offsets.
         cutoffs: How many distinct cut-offs were compared, where the search was for one.
+        again: The same search at another prevalence, where it can be done; see :meth:`for_prevalence`.
     """
 
     rule: DecisionRule
@@ -287,6 +290,7 @@ class BestRule:
     confidence: float | None = None
     argmax_value: float | None = None
     cutoffs: int | None = None
+    again: Callable[[Any], BestRule] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -296,6 +300,26 @@ class BestRule:
         given = zip(goal.constraints, promises or (None,) * len(goal.constraints), strict=True)
         values = tuple(ConstraintValue(c, float(values_of(c.metric, cm)), promise) for c, promise in given)
         return cls(rule, float(values_of(goal.metric, cm)), cm, values, **more)
+
+    def for_prevalence(self, prevalence: float | ArrayLike | Mapping[Any, float]) -> BestRule:
+        """The best rule where the classes have other shares than here, and each class looks as it does here.
+
+        The samples of each class are weighed to the new shares, and the same search is done again. Value, confusion
+        matrix and constraints of the result are those at the new shares. With a confidence, constraints on recall,
+        specificity, fpr and fnr are promised as before: they do not depend on the shares.
+
+        Args:
+            prevalence: The new share of the second class; or one share per class, in order or by label. It can be
+                estimated from rows without labels: :func:`metricfit.assess.estimate_prevalence`.
+
+        >>> from metricfit.decisions import best_threshold
+        >>> best = best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], "f1")
+        >>> best.threshold, best.for_prevalence(0.05).threshold
+        (0.275, 0.5)
+        """
+        if self.again is None:
+            raise ValueError("for_prevalence: is for rules of classes that a search has found.")
+        return self.again(prevalence)
 
     @property
     def metric(self) -> str | None:
@@ -338,7 +362,14 @@ class BestRule:
                 word = "at least" if c.constraint.operator == ">=" else "at most"
                 promise = f", on new data {word} {c.promised:.4g} with {100 * self.confidence:g} % confidence"
             asked = f"(asked for {c.constraint.operator} {c.constraint.bound:g})"
-            lines.append(f"{c.constraint.metric} = {c.value:.4g} {asked}{promise}")
+            name = f"spread({c.constraint.metric})" if c.constraint.spread else str(c.constraint.metric)
+            where = (
+                ""
+                if c.groups is None
+                else f" in {c.constraint.within}: "
+                + ", ".join(f"{group} {value:.4g}" for group, value in c.groups.items())
+            )
+            lines.append(f"{name} = {c.value:.4g} {asked}{promise}{where}")
         return "\n".join(lines)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import problem
 from metricfit.decisions.belief import check_belief, mixed_labels
 from metricfit.decisions.money import TotalGain, gain_table
-from metricfit.decisions.problem import ConstraintLike, Goal, InfeasibleError, Samples, goal_of, values_of
-from metricfit.decisions.rules import BestRule, DecisionRule, argmax_rule, bayes_rule
+from metricfit.decisions.problem import ConstraintLike, Goal, Groups, InfeasibleError, Samples, goal_of, values_of
+from metricfit.decisions.rules import BestRule, ConstraintValue, DecisionRule, argmax_rule, bayes_rule
+from metricfit.labels import as_label_array
 from metricfit.metrics import ExpectedCost, Metric, MetricLike
 from metricfit.metrics import get as get_metric
 
@@ -44,6 +46,7 @@ class Sweep:
         classes: The negative and the positive class.
         seen: The 2 x 2 counts (k + 1, 2, 2) that the objective sees, where they are others than those of the labels:
             labels mixed with beliefs, or money. Constraints see the labels.
+        parts: For every column of groups the sweep of each group on its own.
     """
 
     scores: NDArray[Any]
@@ -51,6 +54,7 @@ class Sweep:
     fp: NDArray[np.float64]
     classes: tuple[Any, ...] | None = None
     seen: Tensor | None = None
+    parts: Mapping[str, Mapping[Any, Sweep]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -97,6 +101,31 @@ class Sweep:
         """The counts that constraints see, then those that the objective sees, shape (1 or 2, cut-offs, 2, 2)."""
         seen = self.counts(start, stop)
         return seen[None] if self.seen is None else torch.stack([seen, self.seen[start:stop]])
+
+    def with_groups(self, samples: Samples, groups: Mapping[str, NDArray[Any]]) -> Sweep:
+        """The same with the sweeps of groups of the samples, by column."""
+
+        def split(column: NDArray[Any]) -> dict[Any, Sweep]:
+            return {value: Sweep.of(samples.take(column == value)) for value in np.unique(column).tolist()}
+
+        return replace(self, parts={name: split(column) for name, column in groups.items()})
+
+    def places_in(self, part: Sweep, start: int = 0, stop: int | None = None) -> NDArray[np.intp]:
+        """The cut-off of a group's sweep that each of these cut-offs makes there."""
+        lowest = np.append(np.inf, self.scores)[start:stop]  # of those called positive
+        return np.searchsorted(-part.scores, -lowest, side="right")
+
+    def groups(self, start: int, stop: int) -> Groups:
+        """The matrices of the groups of a column at these cut-offs, (groups, cut-offs, 2, 2)."""
+
+        def matrices(name: str) -> ConfusionMatrix:
+            found = []
+            for part in self.parts[name].values():
+                places = self.places_in(part, start, stop)
+                found.append(part.cells(part.tp[places], part.fp[places]))
+            return self.matrix(torch.stack(found))
+
+        return matrices
 
     def cells(self, tp: NDArray[np.float64], fp: NDArray[np.float64]) -> Tensor:
         """True and false positives as 2 x 2 counts, given all positives and negatives of this sweep."""
@@ -160,7 +189,7 @@ def best_cut(
     best: Cut | None = None
     for start in range(0, len(sweep), chunk):
         counts = sweep.views(start, start + chunk)
-        violations, gains = goal.keys((wrap or sweep.matrix)(counts))
+        violations, gains = goal.keys((wrap or sweep.matrix)(counts), sweep.groups(start, start + chunk))
         gain, correct = gains[-1], counts[-1, :, 0, 0] + counts[-1, :, 1, 1]
         if allowed is not None:
             gain = torch.where(torch.from_numpy(allowed[start : start + len(gain)]), gain, -torch.inf)
@@ -188,6 +217,7 @@ def best_threshold(
     *,
     gain: Sequence[ArrayLike] | None = None,
     subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+    groups: Mapping[str, ArrayLike] | None = None,
     confidence: float | None = None,
     sample_weight: ArrayLike | None = None,
     labels: Sequence[Hashable] | None = None,
@@ -204,7 +234,10 @@ def best_threshold(
         metric: A name, an expression, a spec with ``subject to``, a metric or a function of the confusion matrix.
         gain: In place of a metric, what a true positive, a false positive, a false negative and a true negative are
             worth: four numbers or arrays (n,), where a cost is a negative gain. The value is then the total.
-        subject_to: Constraints, such as ``"recall[1] >= 0.9"``; they add to those of ``metric``.
+        subject_to: Constraints, such as ``"recall[1] >= 0.9"``; they add to those of ``metric``. ``"recall[1] >= 0.9 in
+            region"`` holds in every group of a column, ``"spread(recall[1]) <= 0.05 in sex"`` limits the difference
+            between its groups, ``"predicted_count[1] <= 200 per day"`` the alerts of a day.
+        groups: The columns that constraints name, each (n,); a frame will do.
         confidence: If given, the constraints hold on new data from the same source with this probability. It
             speaks of recall, specificity, precision, npv, fpr, fnr and predicted_share of a class.
         sample_weight: Weights, shape (n,).
@@ -230,29 +263,81 @@ def best_threshold(
     """
     if (metric is None) == (gain is None):
         raise TypeError("metric: expected either a metric or gain=(tp, fp, fn, tn), got both or neither.")
-    goal = goal_of(TotalGain() if metric is None else metric, subject_to)
+    goal = goal_of(TotalGain() if metric is None else metric, subject_to, groups)
     check_belief(belief)
     samples = problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
     worth = None if gain is None else gain_table(gain, len(samples.target))
-    sweep = Sweep.of(samples, mixed_labels(samples, belief), worth)
+    columns = group_columns(goal, {} if groups is None else groups, samples)
+    return _best_threshold(samples, goal, worth, columns, belief, confidence)
+
+
+def _best_threshold(
+    samples: Samples,
+    goal: Goal,
+    worth: NDArray[np.float64] | None,
+    columns: Mapping[str, NDArray[Any]],
+    belief: float,
+    confidence: float | None,
+    prevalence: Any = None,
+) -> BestRule:
+    seen = samples if prevalence is None else samples.at_prevalence(prevalence)
+    sweep = Sweep.of(seen, mixed_labels(seen, belief), worth).with_groups(seen, columns)
     allowed, promise = None, None
     if confidence is not None:
         from metricfit.decisions.confidence import certify_cuts, check_confidence
 
-        alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
-        allowed, promise = certify_cuts(sweep, goal.constraints, alpha)
+        at_any = prevalence is not None
+        alpha = check_confidence(confidence, goal.constraints, samples.weight is not None, at_any_prevalence=at_any)
+        plain = Sweep.of(samples).with_groups(samples, columns) if at_any else sweep
+        allowed, promise = certify_cuts(plain, goal.constraints, alpha)
     cut = feasible_cut(sweep, goal, allowed)
     cm = sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0])
     threshold = sweep.threshold(cut.index, low=promise is not None)
     rule = DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec)
-    found = BestRule.of(
-        rule, goal, cm, () if promise is None else promise(cut.index), confidence=confidence, cutoffs=len(sweep)
-    )
+    promises = () if promise is None else promise(cut.index)
+    again = partial(_best_threshold, samples, goal, worth, columns, belief, confidence)
+    found = BestRule.of(rule, goal, cm, promises, confidence=confidence, cutoffs=len(sweep), again=again)
+    if columns:
+        found = replace(found, constraints=_in_groups(found.constraints, sweep, cut.index))
     if worth is None:
         return found
-    right, called = samples.target.astype(int), samples.score >= np.asarray(threshold, dtype=samples.score.dtype)
-    rows = worth[np.arange(len(worth)), right, called.astype(int)]
-    return replace(found, value=float(rows.sum() if samples.weight is None else rows @ samples.weight))
+    called = (samples.score >= np.asarray(threshold, dtype=samples.score.dtype)).astype(int)
+    rows = worth[np.arange(len(worth)), samples.target.astype(int), called]
+    return replace(found, value=float(rows.sum() if seen.weight is None else rows @ seen.weight))
+
+
+def _in_groups(values: Sequence[ConstraintValue], sweep: Sweep, index: int) -> tuple[ConstraintValue, ...]:
+    """The constraints in groups with the values of the groups at a cut-off."""
+    groups, found = sweep.groups(index, index + 1), []
+    for c in values:
+        if c.constraint.within is not None:
+            names, each = sweep.parts[c.constraint.within], problem.of_groups(c.constraint, groups)[:, 0].tolist()
+            value = float(problem.reached(c.constraint, sweep.matrix(sweep.counts(index, index + 1)), groups))
+            c = replace(c, value=value, groups=dict(zip(names, each, strict=True)))
+        found.append(c)
+    return tuple(found)
+
+
+def group_columns(goal: Goal, groups: Mapping[str, ArrayLike], samples: Samples) -> dict[str, NDArray[Any]]:
+    """The columns that the constraints name, checked: every group must have what its constraint is about."""
+    columns: dict[str, NDArray[Any]] = {}
+    for c in goal.constraints:
+        if c.within is None:
+            continue
+        column = columns[c.within] = as_label_array(groups[c.within], f"groups[{c.within!r}]")
+        if column.shape != samples.target.shape:
+            raise ValueError(f"groups[{c.within!r}]: expected shape {samples.target.shape}, got {column.shape}.")
+        for value in np.unique(column).tolist():
+            rows = samples.target[column == value]
+            positive, negative = float(rows.sum()), float((~rows).sum())
+            ends = [[[0.0, negative], [0.0, positive]], [[negative, 0.0], [positive, 0.0]]]  # all called, none called
+            matrices = ConfusionMatrix(torch.tensor(ends), "binary", samples.classes)
+            if problem.of_groups(c, {c.within: matrices}.__getitem__).isnan().all():
+                raise ValueError(
+                    f"groups[{c.within!r}]: {c.metric} has no value in the group {value!r}, which lacks one of the "
+                    f"classes ({positive:g} of {len(rows)} rows are positive); join it with another group."
+                )
+    return columns
 
 
 def feasible_cut(sweep: Sweep, goal: Goal, allowed: NDArray[np.bool_] | None = None) -> Cut:
@@ -270,7 +355,8 @@ def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what:
 
     def best(aim: Goal) -> float | None:
         cut = best_cut(replace(sweep, seen=None), aim, wrap=wrap)
-        return None if cut is None or cut.violation > 0 else cut.gain if aim.maximise else -cut.gain
+        upwards = aim.sought is not None and aim.sought.operator == ">="
+        return None if cut is None or cut.violation > 0 else cut.gain if upwards else -cut.gain
 
     return goal.infeasible(goal.reachable(best), what)
 
@@ -348,6 +434,7 @@ def best_rule(
     *,
     gain: Sequence[ArrayLike] | None = None,
     subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+    groups: Mapping[str, ArrayLike] | None = None,
     confidence: float | None = None,
     sample_weight: ArrayLike | None = None,
     labels: Sequence[Hashable] | None = None,
@@ -363,6 +450,7 @@ def best_rule(
         metric: As for :func:`best_threshold`, like all that is not named here.
         gain: In place of a metric, for two classes: what each of the four outcomes is worth.
         subject_to: Constraints.
+        groups: For two classes, the columns that constraints name.
         confidence: Of the constraints.
         sample_weight: Weights.
         labels: The classes in the order of the columns.
@@ -380,7 +468,7 @@ def best_rule(
     }  # fmt: skip
     several = np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,))
     if not several and (p.ndim == 1 or p.shape[1] == 2):
-        return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, gain=gain, **given)
+        return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, gain=gain, groups=groups, **given)
     if metric is None or gain is not None:
         raise TypeError("gain: is for two classes; give a metric, such as 'cost:matrix=[[0,1,2],[5,0,1],[9,3,0]]'.")
     from metricfit.decisions.coordinates import best_label_thresholds, best_offsets
@@ -392,7 +480,7 @@ def best_rule(
     if isinstance(goal.metric, ExpectedCost) and not goal.constraints:
         rule = bayes_rule(goal.metric.matrix, found.rule.classes)
         cm = ConfusionMatrix.from_labels(y_true, rule.apply(p), labels=found.rule.classes, sample_weight=sample_weight)
-        by_costs = BestRule.of(rule, goal, cm, argmax_value=found.argmax_value)
+        by_costs = BestRule.of(rule, goal, cm, argmax_value=found.argmax_value, again=found.again)
         # Tuned offsets must beat what follows from the costs alone; on a tie, nothing was tuned.
         if by_costs.value <= found.value:
             return by_costs

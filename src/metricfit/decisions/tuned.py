@@ -91,7 +91,9 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.random_state = random_state
         self.belief = belief
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, gain: Any = None) -> TunedRuleClassifier:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, gain: Any = None, groups: Any = None
+    ) -> TunedRuleClassifier:
         """Choose the rule on out-of-fold probabilities, then fit the estimator on everything.
 
         Args:
@@ -100,6 +102,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             sample_weight: Weights (n,), for the estimator and for the rule.
             gain: In place of the metric, what a true positive, a false positive, a false negative and a true negative
                 are worth, numbers or arrays (n,); see :func:`best_threshold`. For two classes.
+            groups: The columns that constraints name, each (n,), such as ``{"region": X["region"]}``. For two classes.
         """
         # Where this fit fails, the rule of an earlier one must not decide for the new estimator.
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -121,7 +124,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             self.estimator_ = _fitted(base, X, y, weight)
         self._held_out = y[rows], proba, None if weight is None else weight[rows]
         worth = None if gain is None else [g if np.ndim(g) == 0 else np.asarray(g)[rows] for g in gain]
-        self._choose(*self._held_out, worth)
+        columns = None if groups is None else {name: np.asarray(groups[name])[rows] for name in groups}
+        self._choose(*self._held_out, worth, columns)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -194,7 +198,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.classes_ = target.classes if fitted is None else np.asarray(fitted)
         return target.truth
 
-    def _choose(self, y: NDArray[Any], proba: NDArray[Any], weight: NDArray[Any] | None, gain: Any) -> None:
+    def _choose(self, y: NDArray[Any], proba: NDArray[Any], weight: NDArray[Any] | None, *more: Any) -> None:
+        gain, groups = more
         order = None if self._labelwise else self.classes_.tolist()
         if order is not None and self.pos_label is not None:
             if len(order) != 2 or self.pos_label not in order:
@@ -204,7 +209,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             if self.pos_label == order[0]:
                 order, proba = order[::-1], proba[:, ::-1]
         self.search_ = best_rule(
-            y, proba, self.metric if gain is None else None, gain=gain, subject_to=self.subject_to,
+            y, proba, self.metric if gain is None else None, gain=gain, groups=groups, subject_to=self.subject_to,
             confidence=self.confidence, sample_weight=weight, labels=order,
             regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
         )  # fmt: skip

@@ -18,8 +18,9 @@ __all__ = [
     "CohenKappa", "Combination", "Constant", "Constrained", "Constraint", "CriticalSuccessIndex", "ExpectedCost",
     "FBeta", "FalseNegativeRate", "FalsePositiveRate", "FormulaMetric", "FowlkesMallows", "GMean", "HeidkeSkillScore",
     "Informedness", "Jaccard", "Markedness", "Metric", "MetricLike", "NegativePredictiveValue", "Precision",
-    "PredictedShare", "Recall", "Specificity", "Symbols", "Term", "ThresholdMean", "TrueSkillStatistic", "available",
-    "describe", "get", "metric", "metric_class", "reference_page", "register", "resolve", "unregister",
+    "PredictedCount", "PredictedShare", "Recall", "Specificity", "Symbols", "Term", "ThresholdMean",
+    "TrueSkillStatistic", "available", "describe", "get", "metric", "metric_class", "reference_page", "register",
+    "resolve", "unregister",
 ]  # fmt: skip
 
 Accuracy, BalancedAccuracy, CohenKappa = rates.accuracy, rates.balanced_accuracy, rates.cohen_kappa
@@ -28,7 +29,8 @@ FBeta, FalseNegativeRate, FalsePositiveRate = rates.f_beta, rates.false_negative
 FowlkesMallows, GMean, HeidkeSkillScore = rates.fowlkes_mallows, rates.g_mean, rates.heidke_skill_score
 Informedness, Jaccard, Markedness, MCC = rates.informedness, rates.jaccard, rates.markedness, rates.mcc
 NegativePredictiveValue, Precision = rates.negative_predictive_value, rates.precision
-PredictedShare, Recall, Specificity = rates.predicted_share, rates.recall, rates.specificity
+PredictedCount, PredictedShare = rates.predicted_count, rates.predicted_share
+Recall, Specificity = rates.recall, rates.specificity
 TrueSkillStatistic = rates.true_skill_statistic
 
 

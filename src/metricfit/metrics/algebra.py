@@ -17,7 +17,7 @@ from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix, Grid
 from metricfit.inputs import Task, safe_divide
-from metricfit.metrics.base import ClassMetric, MatrixSource, Metric, spell
+from metricfit.metrics.base import ClassMetric, MatrixSource, Metric, quote, spell
 
 __all__ = [
     "CallableMetric", "Combination", "Constant", "Constrained", "Constraint", "DerivedMetric", "combine", "named_class",
@@ -173,16 +173,27 @@ class DerivedMetric(Metric):
 
 @dataclass(frozen=True)
 class Constraint:
-    """``metric >= bound`` or ``metric <= bound``.
+    """``metric >= bound`` or ``metric <= bound``; of all rows, or in every group of a column.
+
+    Attributes:
+        metric: The metric.
+        operator: ">=" or "<=".
+        bound: The number.
+        within: The column whose groups it is about, or None.
+        spread: Whether it is about the difference between the highest and the lowest group.
 
     >>> from metricfit import metrics
     >>> metrics.Recall(1) >= 0.9
     Constraint(recall[1] >= 0.9)
+    >>> (metrics.Recall(1) >= 0.9).in_groups("region")
+    Constraint(recall[1] >= 0.9 in region)
     """
 
     metric: Metric
     operator: str
     bound: float
+    within: str | None = None
+    spread: bool = False
 
     def __post_init__(self) -> None:
         if self.operator not in (">=", "<="):
@@ -200,6 +211,10 @@ class Constraint:
         if (self.operator == ">=" and self.bound > highest) or (self.operator == "<=" and self.bound < lowest):
             raise ValueError(f"{self}: cannot be met, {self.metric} lies between {lowest:g} and {highest:g}.")
 
+    def in_groups(self, column: str, *, spread: bool = False) -> Constraint:
+        """The same in every group of a column, or for the difference between its groups (``spread``)."""
+        return replace(self, within=column, spread=spread)
+
     def violation(self, value: Tensor) -> Tensor:
         """By how much a value misses the bound; 0 where the constraint holds."""
         return (self.bound - value if self.operator == ">=" else value - self.bound).clamp_min(0)
@@ -211,7 +226,9 @@ class Constraint:
         )
 
     def __str__(self) -> str:
-        return f"{self.metric} {self.operator} {spell(self.bound)}"
+        metric = f"spread({self.metric})" if self.spread else str(self.metric)
+        column = self.within if self.within is None or self.within.isidentifier() else quote(self.within)
+        return f"{metric} {self.operator} {spell(self.bound)}" + (f" in {column}" if column else "")
 
     def __repr__(self) -> str:
         return f"Constraint({self})"
@@ -245,6 +262,12 @@ class Constrained(DerivedMetric):
 
     def violations(self, source: MatrixSource) -> list[Tensor]:
         """The violation of each constraint."""
+        for c in self.constraints:
+            if c.within is not None:
+                raise ValueError(
+                    f"{c}: is about groups of rows, which only a search for a decision rule sees; give their column: "
+                    f"decisions.best_threshold(…, groups={{{c.within!r}: values}})."
+                )
         return [c.violation(c.metric.evaluate(source)) for c in self.constraints]
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:

@@ -3,7 +3,8 @@
 ::
 
     spec       = sum [ "subject to" constraint { "and" constraint } ]
-    constraint = sum ( ">=" | "<=" ) number
+    constraint = ( sum | "spread" "(" sum ")" ) ( ">=" | "<=" ) number [ ( "in" | "per" ) column ]
+    column     = word | quoted text
     sum        = product { ("+" | "-") product }
     product    = factor { ("*" | "/") factor }
     factor     = "-" factor | number | "(" sum ")" | metric
@@ -85,10 +86,21 @@ class _Parser:
         return metric
 
     def constraint(self) -> Constraint:
+        spread = bool(self.take("word", "spread"))
+        if spread:
+            self.need("'(' after 'spread'", "symbol", "(")
         metric = self.sum()
+        if spread:
+            self.need("')'", "symbol", ")")
         operator = self.need("'>=' or '<='", "compare")
         sign = -1.0 if self.take("symbol", "-") else 1.0
-        return Constraint(metric, operator, sign * self.number())
+        found = Constraint(metric, operator, sign * self.number())
+        if self.take("word", "in", "per"):
+            quoted = self.take("quoted")
+            return found.in_groups(_unquoted(quoted) if quoted else self.need("a column", "word"), spread=spread)
+        if spread:
+            self.fail("'in' and a column after a spread, such as 'spread(recall[1]) <= 0.05 in sex'")
+        return found
 
     def sum(self) -> Metric:
         return self.joined("+-", lambda: self.joined("*/", self.factor))

@@ -64,6 +64,12 @@ def predicted_share(c: Symbols) -> Any:
     return (c.tp + c.fp) / c.n
 
 
+@metric(greater_is_better=False, range=(0.0, math.inf), reference="for predicted_count[1] <= 200 per day")
+def predicted_count(c: Symbols) -> Any:
+    """How many samples are predicted to be of the class: the alerts that somebody must look at; less is better."""
+    return c.tp + c.fp
+
+
 def _at_least_zero(fbeta: Any) -> None:
     if any(beta < 0 for beta in (fbeta.beta if isinstance(fbeta.beta, tuple) else (fbeta.beta,))):
         raise ValueError(f"beta: expected finite numbers >= 0, got {fbeta.beta!r}.")

@@ -1,0 +1,96 @@
+"""How common the classes are among rows without labels."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metricfit.assess.intervals import Estimate, interval
+from metricfit.decisions.calibration import calibrate
+from metricfit.decisions.problem import class_samples, plain_array, score_array
+
+__all__ = ["estimate_prevalence"]
+
+_MOST_PASSES = 1000
+_DRAWS, _FEWER_DRAWS = 200, 40
+_MANY = 400_000  # probabilities, from which there are fewer draws
+
+Array = NDArray[np.float64]
+
+
+def estimate_prevalence(
+    new_proba: ArrayLike,
+    y_true: ArrayLike,
+    proba: ArrayLike,
+    *,
+    labels: Sequence[Hashable] | None = None,
+    level: float | None = None,
+    random_state: int = 0,
+) -> dict[Any, Estimate]:
+    """The share of every class among rows without labels, with its interval (EM of Saerens et al. 2002).
+
+    It is the mixture of the classes, as they look among the labelled rows, that makes the new rows' probabilities most
+    likely. It holds where the classes have changed in number only: fraud may be rarer, but looks the same. The
+    probabilities are calibrated on the labelled rows first, without which the shares are biased. The interval comes
+    from drawing weights for both kinds of rows (the Bayesian bootstrap), with calibration and EM done anew.
+
+    Args:
+        new_proba: The model's probabilities for the rows without labels, (n,) of the second class or (n, classes).
+        y_true: Labels of other rows, which the model was not fitted on.
+        proba: The model's probabilities of those.
+        labels: The classes in the order of the columns, sorted order if not given.
+        level: The level of the intervals, 0.95 if not given.
+        random_state: Seed of the draws.
+
+    Returns:
+        For each class its share.
+
+    >>> rng = np.random.default_rng(0)
+    >>> def rows(n, share):
+    ...     y = rng.random(n) < share
+    ...     return y, 1 / (1 + np.exp(-(2 * rng.normal(size=n) + 4 * y - 2)))
+    >>> y, p = rows(2000, 0.5)
+    >>> _, new = rows(2000, 0.1)
+    >>> print(estimate_prevalence(new, y, p)[True])
+    0.108 (0.084 to 0.135)
+    """
+    known, new = (_two_dimensions(values, name) for values, name in ((proba, "proba"), (new_proba, "new_proba")))
+    samples = class_samples(y_true, known, labels=labels)
+    if new.shape[1:] != known.shape[1:]:
+        raise ValueError(f"new_proba: expected {known.shape[1]} columns, as proba has, got shape {new.shape}.")
+    classes, size, rng = samples.classes, known.shape[1], np.random.default_rng(random_state)
+    method = calibrate(y_true, known, labels=classes).method
+    draws = _DRAWS if new.size + known.size <= _MANY else _FEWER_DRAWS
+    found: list[Array] = []
+    for i in range(1 + draws):
+        weight = rng.standard_gamma(1.0, len(known)) if i else np.ones(len(known))
+        drawn = rng.standard_gamma(1.0, len(new)) if i else np.ones(len(new))
+        usual = np.bincount(samples.target, weight, minlength=size) / weight.sum()
+        map_ = calibrate(y_true, known, method=method, sample_weight=weight, labels=classes, folds=0)
+        # A start at a share of 0 would stay there.
+        start = 0.9 * found[0] + 0.1 / size if found else np.full(size, 1 / size)
+        found.append(_expectation_maximisation(map_.apply(new) / np.where(usual > 0, usual, np.inf), drawn, start))
+    values = np.array(found)
+    return {label: interval(values[:, k], level) for k, label in enumerate(classes)}
+
+
+def _expectation_maximisation(ratio: Array, weight: Array, shares: Array) -> Array:
+    """The shares under which rows with these likelihoods (n, classes), up to a factor per row, are most likely."""
+    for _ in range(_MOST_PASSES):
+        belief = shares * ratio
+        moved = weight @ (belief / belief.sum(axis=1, keepdims=True)) / weight.sum()
+        if np.abs(moved - shares).max() < 1e-7:
+            return np.asarray(moved)
+        shares = moved
+    return shares
+
+
+def _two_dimensions(values: ArrayLike, name: str) -> Array:
+    p = score_array(plain_array(values), name).astype(np.float64)
+    p = np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
+    if p.min() < 0 or p.max() > 1:
+        raise ValueError(f"{name}: expected probabilities in [0, 1], got values from {p.min():g} to {p.max():g}.")
+    return p
