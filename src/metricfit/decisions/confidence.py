@@ -65,7 +65,7 @@ def lower_bound(successes: float, trials: float, alpha: float) -> float:
 
 
 def check_confidence(
-    confidence: float, constraints: Sequence[Constraint], weighted: bool, *, at_any_prevalence: bool = False
+    confidence: float, constraints: Sequence[Constraint], weighted: bool, at_any_prevalence: bool = False
 ) -> float:
     """The error probability that ``confidence`` allows, after checking that a promise can be made at all."""
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 < confidence < 1:

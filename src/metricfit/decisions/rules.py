@@ -15,7 +15,7 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import Goal, check_probabilities, score_array, values_of
 from metricfit.metrics import Constraint, ExpectedCost
 
-__all__ = ["BestRule", "CalibratedRule", "ConstraintValue", "DecisionRule", "argmax_rule", "bayes_rule"]
+__all__ = ["BestRule", "ConstraintValue", "DecisionRule", "argmax_rule", "bayes_rule"]
 
 _FORMAT = "metricfit.decision_rule"
 _KINDS = ("argmax", "threshold", "offsets", "costs", "thresholds")  # each but arg max names its parameter
@@ -126,18 +126,6 @@ class DecisionRule:
         """
         return self._fold(self._columns(proba, any_scale=False))
 
-    def compose(self, calibrate: Callable[[Any], ArrayLike]) -> CalibratedRule:
-        """This rule behind a calibration: it was chosen on calibrated probabilities, and is given raw ones.
-
-        Args:
-            calibrate: Raw scores to calibrated probabilities, for instance ``IsotonicRegression().fit(…).predict``.
-        """
-        if not callable(calibrate):
-            raise TypeError(
-                f"calibrate: expected a function such as a fitted calibrator's predict, got {type(calibrate).__name__}."
-            )
-        return CalibratedRule(self, calibrate)
-
     def in_words(self, how: str = "") -> str:
         """What the rule does, as the end of a sentence; ``how`` it was chosen is added where it was.
 
@@ -231,27 +219,6 @@ def _move_to_half(p: NDArray[Any], threshold: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class CalibratedRule:
-    """A rule that calibrates first. Save the rule as JSON and the calibrator by its own means.
-
-    >>> rule = DecisionRule.at_threshold(0.3).compose(lambda raw: np.asarray(raw) ** 2)
-    >>> rule.apply([0.5, 0.6])
-    array([0, 1])
-    """
-
-    rule: DecisionRule
-    calibrate: Callable[[Any], ArrayLike]
-
-    def apply(self, score: Any) -> NDArray[Any]:
-        """Calibrate, then decide."""
-        return self.rule.apply(self.calibrate(score))
-
-    def fold(self, score: Any) -> Array:
-        """Calibrate, then fold the rule in."""
-        return self.rule.fold(self.calibrate(score))
-
-
-@dataclass(frozen=True)
 class ConstraintValue:
     """What the chosen rule reaches of a constraint.
 
@@ -290,7 +257,7 @@ class BestRule:
     confidence: float | None = None
     argmax_value: float | None = None
     cutoffs: int | None = None
-    again: Callable[[Any], BestRule] | None = field(default=None, repr=False, compare=False)
+    again: Callable[..., BestRule] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -319,7 +286,7 @@ class BestRule:
         """
         if self.again is None:
             raise ValueError("for_prevalence: is for rules of classes that a search has found.")
-        return self.again(prevalence)
+        return self.again(prevalence=prevalence)
 
     @property
     def metric(self) -> str | None:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import ConstraintLike, Goal, InfeasibleError, UntunableError, goal_of, score_array
-from metricfit.decisions.rules import BestRule, CalibratedRule, DecisionRule
+from metricfit.decisions.rules import BestRule, DecisionRule
 from metricfit.decisions.threshold import CHUNK, Cut, Sweep, best_cut
 from metricfit.labels import as_label_array, checked_weights, encode_labels
 
@@ -160,7 +160,7 @@ def area_of_chunks(
     return AreaBounds((low + high) / 2, low, high, stream.passes)
 
 
-def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRule | CalibratedRule) -> ConfusionMatrix:
+def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRule) -> ConfusionMatrix:
     """The confusion matrix of a rule's decisions over chunks, in one pass: any metric of it is exact, as counts add up.
 
     Args:
@@ -175,13 +175,12 @@ def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRul
     >>> metrics.get("f1").compute(matrix)
     tensor(0.8571, dtype=torch.float64)
     """
-    plain = rule.rule if isinstance(rule, CalibratedRule) else rule
     total: ConfusionMatrix | None = None
     for y_true, score, *weight in _with_rows(chunks):
         if weight and not np.any(weight[0]):
             continue  # adds nothing
         matrix = ConfusionMatrix.from_labels(
-            y_true, rule.apply(score), labels=plain.classes, sample_weight=(*weight, None)[0]
+            y_true, rule.apply(score), labels=rule.classes, sample_weight=(*weight, None)[0]
         )
         total = matrix if total is None else total + matrix
     if total is None:
