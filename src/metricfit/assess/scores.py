@@ -46,7 +46,6 @@ class HeldOutScores:
     rows: NDArray[np.intp] | None = None
 
     def __post_init__(self) -> None:
-        """Check that the parts fit together, whether made here or read from a file."""
         n = len(self.truth)
         shapes = {"decided": self.truth.shape, "baseline_tuned": self.truth.shape, "weight": (n,), "rows": (n,)}
         shapes["baseline"] = self.proba.shape
@@ -64,7 +63,6 @@ class HeldOutScores:
                 raise ValueError(f"{name}: expected codes from 0 to {highest}.")
 
     def __len__(self) -> int:
-        """The number of rows."""
         return len(self.truth)
 
     @property
@@ -121,14 +119,9 @@ class HeldOutScores:
 
 
 def scores_of(
-    classifier: Any,
-    X: Any,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    *,
-    source: str = "rows",
+    classifier: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, source: str = "rows",
     baseline: Any = None,
-) -> HeldOutScores:
+) -> HeldOutScores:  # fmt: skip
     """What a classifier, and one trained with cross-entropy, say about labelled rows.
 
     Args:

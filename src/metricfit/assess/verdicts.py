@@ -24,14 +24,7 @@ MODEL, PLAIN, TUNED = "this model", "cross-entropy, arg max", "cross-entropy, tu
 
 @dataclass(frozen=True)
 class Reached:
-    """What the decisions reach of a constraint.
-
-    Attributes:
-        constraint: The constraint as text.
-        metric: Its metric as text.
-        estimate: The value of its metric, with the interval.
-        met: Whether the value keeps the bound on these rows.
-    """
+    """What the decisions reach of a constraint: its metric's value, and whether that keeps the bound on these rows."""
 
     constraint: str
     metric: str
@@ -41,14 +34,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Assessment:
-    """What one way to decide reaches.
-
-    Attributes:
-        name: What to call it.
-        estimate: The metric, of a constrained one the objective, with the interval.
-        constraints: What it reaches of each constraint.
-        rows: How many rows were judged.
-    """
+    """What one way to decide reaches: the metric (of a constrained one the objective) on so many rows."""
 
     name: str
     estimate: Estimate
@@ -69,13 +55,7 @@ class Assessment:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A model beside a rival, on the same rows.
-
-    Attributes:
-        model: What the model reaches.
-        rival: What the rival reaches.
-        gain: How much better the model is, paired; positive is better.
-    """
+    """A model beside a rival on the same rows; ``gain`` is how much better the model is, paired."""
 
     model: Assessment
     rival: Assessment
@@ -97,7 +77,6 @@ class Verdict:
         return "model" if self.gain.low > 0 else "rival" if self.gain.high < 0 else "level"
 
     def __str__(self) -> str:
-        """The verdict in one sentence, with advice for Python."""
         return self.sentence("recipe=Recipe('log_loss', rule='tuned')")
 
     def sentence(self, advice: str) -> str:

@@ -72,15 +72,10 @@ class Calibration:
 
 
 def calibrate(
-    y_true: ArrayLike,
-    proba: ArrayLike,
-    *,
-    method: Method | Literal["auto"] = "auto",
-    sample_weight: ArrayLike | None = None,
-    labels: Sequence[Hashable] | None = None,
-    folds: int = 5,
+    y_true: ArrayLike, proba: ArrayLike, *, method: Method | Literal["auto"] = "auto",
+    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None, folds: int = 5,
     random_state: int = 0,
-) -> Calibration:
+) -> Calibration:  # fmt: skip
     """Find the map that makes probabilities fit the labels.
 
     Args:

@@ -38,20 +38,12 @@ Key = tuple[float, float]
 
 
 def best_offsets(
-    y_true: ArrayLike,
-    proba: ArrayLike,
-    metric: MetricLike,
-    *,
-    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-    confidence: float | None = None,
-    sample_weight: ArrayLike | None = None,
-    labels: Sequence[Hashable] | None = None,
-    regularisation: float | None = None,
-    restarts: int = 3,
-    random_state: int | np.random.Generator | None = 0,
-    belief: float = 0.0,
-    prevalence: Any = None,
-) -> BestRule:
+    y_true: ArrayLike, proba: ArrayLike, metric: MetricLike, *,
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (), confidence: float | None = None,
+    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
+    regularisation: float | None = None, restarts: int = 3, random_state: int | np.random.Generator | None = 0,
+    belief: float = 0.0, prevalence: Any = None,
+) -> BestRule:  # fmt: skip
     """Offsets on the log-probabilities whose arg max is best for ``metric``; never below plain arg max here.
 
     One class at a time, all values of its offset that change a decision are compared in one exact sweep of
@@ -119,20 +111,11 @@ def best_offsets(
 
 
 def best_label_thresholds(
-    y_true: ArrayLike,
-    score: ArrayLike,
-    metric: MetricLike,
-    *,
-    how: Literal["joint", "each"] = "joint",
-    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-    confidence: float | None = None,
-    sample_weight: ArrayLike | None = None,
-    labels: Sequence[Hashable] | None = None,
-    default: float = 0.5,
-    restarts: int = 2,
-    random_state: int | np.random.Generator | None = 0,
-    belief: float = 0.0,
-) -> BestRule:
+    y_true: ArrayLike, score: ArrayLike, metric: MetricLike, *, how: Literal["joint", "each"] = "joint",
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (), confidence: float | None = None,
+    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None, default: float = 0.5,
+    restarts: int = 2, random_state: int | np.random.Generator | None = 0, belief: float = 0.0,
+) -> BestRule:  # fmt: skip
     """The best cut-off for every label of a multi-label target.
 
     Args:
@@ -424,13 +407,9 @@ def _each(sweeps: Sequence[Sweep], goal: Goal, plain: Indices, *, must_hold: boo
 
 
 def _jointly(
-    sweeps: Sequence[Sweep],
-    goal: Goal,
-    plain: Indices,
-    restarts: int,
-    rng: np.random.Generator,
+    sweeps: Sequence[Sweep], goal: Goal, plain: Indices, restarts: int, rng: np.random.Generator,
     labels: tuple[object, ...] | None,
-) -> Indices:
+) -> Indices:  # fmt: skip
     """The best cut-offs for all labels together."""
 
     def key_of(cuts: Indices) -> Key:

@@ -52,7 +52,6 @@ class DecisionRule:
     metric: str | None = None
 
     def __post_init__(self) -> None:
-        """Check that everything fits together, whether made here or read from a file."""
         if self.kind not in _KINDS:
             raise ValueError(f"kind: expected one of {', '.join(_KINDS)}, got {self.kind!r}.")
         object.__setattr__(self, "classes", _plain_classes(self.classes, self.kind))
@@ -220,13 +219,9 @@ def _move_to_half(p: NDArray[Any], threshold: Array) -> Array:
 
 @dataclass(frozen=True)
 class ConstraintValue:
-    """What the chosen rule reaches of a constraint.
+    """What the chosen rule reaches of a constraint, and what can be promised for new data at the confidence asked for.
 
-    Attributes:
-        constraint: The constraint.
-        value: Its metric on the data given.
-        promised: What can be promised for new data at the confidence asked for; ``None`` without one.
-        groups: Of a constraint in groups the value in each; ``value`` is the worst of them, or their spread.
+    Of a constraint in groups ``value`` is that of the worst group, or the spread between them.
     """
 
     constraint: Constraint

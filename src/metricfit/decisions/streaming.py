@@ -40,12 +40,9 @@ Chunk = tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike]
 
 
 def best_threshold_of_chunks(
-    chunks: Callable[[], Iterable[Chunk]],
-    metric: Any,
-    *,
-    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-    labels: Sequence[Hashable] = (0, 1),
-) -> BestRule:
+    chunks: Callable[[], Iterable[Chunk]], metric: Any, *,
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (), labels: Sequence[Hashable] = (0, 1),
+) -> BestRule:  # fmt: skip
     """The same cut-off as :func:`metricfit.decisions.best_threshold`, in memory that does not grow with the samples.
 
     It is the best of all for metrics that rise with true positives and fall with false positives, or the reverse, at
@@ -90,14 +87,7 @@ def best_threshold_of_chunks(
 
 @dataclass(frozen=True)
 class AreaBounds:
-    """An area and how exact it is.
-
-    Attributes:
-        value: The middle between the bounds.
-        low: The area is at least this.
-        high: The area is at most this.
-        passes: How often the chunks were read.
-    """
+    """An area, the bounds it lies between (``value`` is their middle), and how often the chunks were read."""
 
     value: float
     low: float
@@ -105,17 +95,13 @@ class AreaBounds:
     passes: int
 
     def __float__(self) -> float:
-        """The value."""
         return self.value
 
 
 def area_of_chunks(
-    chunks: Callable[[], Iterable[Chunk]],
-    metric: Any = "auroc",
-    *,
-    tolerance: float = 1e-6,
+    chunks: Callable[[], Iterable[Chunk]], metric: Any = "auroc", *, tolerance: float = 1e-6,
     labels: Sequence[Hashable] = (0, 1),
-) -> AreaBounds:
+) -> AreaBounds:  # fmt: skip
     """The area under the ROC or the precision-recall curve, in memory that does not grow with the samples.
 
     The value is within ``tolerance`` of scikit-learn's ``roc_auc_score`` or ``average_precision_score``, and the bounds

@@ -224,20 +224,12 @@ def _just_above(scores: NDArray[Any]) -> NDArray[Any]:
 
 
 def best_threshold(
-    y_true: ArrayLike,
-    score: ArrayLike,
-    metric: MetricLike | None = None,
-    *,
-    gain: Sequence[ArrayLike] | None = None,
-    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-    groups: Mapping[str, ArrayLike] | None = None,
-    confidence: float | None = None,
-    sample_weight: ArrayLike | None = None,
-    labels: Sequence[Hashable] | None = None,
-    pos_label: Hashable | None = None,
-    belief: float = 0.0,
-    prevalence: Any = None,
-) -> BestRule:
+    y_true: ArrayLike, score: ArrayLike, metric: MetricLike | None = None, *,
+    gain: Sequence[ArrayLike] | None = None, subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+    groups: Mapping[str, ArrayLike] | None = None, confidence: float | None = None,
+    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
+    pos_label: Hashable | None = None, belief: float = 0.0, prevalence: Any = None,
+) -> BestRule:  # fmt: skip
     """The cut-off with the best value of ``metric``, or the highest ``gain``, among *all* distinct ones, in O(n log n).
 
     Equal values go to the cut-off with more correct decisions.
@@ -343,13 +335,7 @@ def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what:
 
 @dataclass(frozen=True)
 class ThresholdCurve:
-    """Metrics over the cut-off, for a plot or a table.
-
-    Attributes:
-        thresholds: Rising cut-offs.
-        values: For each metric (by its spec) its values at them.
-        predicted_share: The share of samples called positive.
-    """
+    """Values of metrics (by their specs) at rising cut-offs, and the share of samples called positive there."""
 
     thresholds: NDArray[np.float64]
     values: dict[str, NDArray[np.float64]]
@@ -357,15 +343,10 @@ class ThresholdCurve:
 
 
 def score_sweep(
-    y_true: ArrayLike,
-    score: ArrayLike,
-    metric: MetricLike | Sequence[MetricLike],
-    *,
-    points: int | None = 1000,
-    sample_weight: ArrayLike | None = None,
-    labels: Sequence[Hashable] | None = None,
+    y_true: ArrayLike, score: ArrayLike, metric: MetricLike | Sequence[MetricLike], *, points: int | None = 1000,
+    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
     pos_label: Hashable | None = None,
-) -> ThresholdCurve:
+) -> ThresholdCurve:  # fmt: skip
     """The value of one or several metrics over the cut-off.
 
     Args:
@@ -449,14 +430,9 @@ def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = N
 
 
 def tuned_rule(
-    y: NDArray[Any],
-    proba: NDArray[Any],
-    metric: Metric,
-    labels: Sequence[Hashable],
-    weight: NDArray[Any] | None,
-    *,
+    y: NDArray[Any], proba: NDArray[Any], metric: Metric, labels: Sequence[Hashable], weight: NDArray[Any] | None, *,
     belief: float = 0.0,
-) -> DecisionRule:
+) -> DecisionRule:  # fmt: skip
     """The best rule for the metric; arg max, with a warning, where none can be tuned or meets its constraints."""
     try:
         return best_rule(y, proba, metric, labels=labels, sample_weight=weight, belief=belief).rule
