@@ -160,7 +160,7 @@ def _per_thousand(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]
 
 def _row(found: Assessment, verdict: Verdict | None) -> dict[str, Any]:
     return {
-        "name": f"Best single model: {found.name}" if found.name not in _CAPITALS else _CAPITALS[found.name],
+        "name": _CAPITALS.get(found.name, f"Best single model: {found.name}"),
         **vars(found.estimate),
         "gain": None if verdict is None else vars(verdict.gain),
         "limits": [{"text": c.constraint, **vars(c.estimate), "met": c.met} for c in found.constraints],
