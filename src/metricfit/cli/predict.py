@@ -16,8 +16,6 @@ from metricfit.cli.output import Output, UsageError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["command"]
-
 
 def command(
     model: opt.Model,

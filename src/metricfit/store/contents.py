@@ -40,8 +40,9 @@ _MODELS: dict[str, type[Model]] = {"networks": NetworkModel, "estimators": Estim
 _PREPROCESSING, _HISTORY, _SCORES = "preprocessing.skops", "history.json", "scores.safetensors"
 _MOST_NUMBERS = 12_000_000
 """Probabilities kept at most, about 50 MB; beyond it a stratified sample of the rows is kept."""
-_SCORE_TYPES = {"truth": np.int32, "decided": np.int32, "baseline_tuned": np.int32, "proba": np.float32,
-                "baseline": np.float32, "weight": np.float64}  # fmt: skip
+_SCORE_TYPES = {"truth": np.int32, "decided": np.int32, "baseline_tuned": np.int32, "single_decided": np.int32,
+                "fold": np.int32, "proba": np.float32, "baseline": np.float32, "single": np.float32,
+                "weight": np.float64}  # fmt: skip
 _LIBRARIES = ("metricfit", "torch", "numpy", "scikit-learn", "pandas", "pyarrow", "safetensors", "skops")
 _NOT_KEPT = ("metric", "recipe", "preprocess", "network", "callbacks", "checkpoint_dir", "device", "class_weight")
 
@@ -275,10 +276,10 @@ def _records(report: pd.DataFrame) -> list[dict[str, Any]]:
 
 def scores_to_bytes(scores: HeldOutScores) -> bytes:
     """Held-out scores as a safetensors file; what is no array is kept as JSON in the array ``about``."""
-    width = scores.proba.shape[1] * (1 if scores.baseline is None else 2)
+    width = scores.proba.shape[1] * (1 + (scores.baseline is not None) + (scores.single is not None))
     if len(scores) > (most := max(1, _MOST_NUMBERS // width)):
         scores = scores.sample(most)
-    about = {"source": scores.source, "total": scores.total, "cross_fitted": scores.cross_fitted}
+    about = {name: getattr(scores, name) for name in ("source", "total", "cross_fitted", "single_name")}
     parts = {"about": np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)}
     for name, dtype in _SCORE_TYPES.items():
         if (part := getattr(scores, name)) is not None:
