@@ -30,7 +30,7 @@ def made(seed: int, *, models: int = 3, rows: int = 40, classes: int = 3, labels
 
 def plain_loss(held: HeldOut, weights: dict[str, float]) -> float:
     total = 0.0
-    for i in range(len(held)):
+    for i in range(len(held.rows)):
         mean = sum(w * held.proba[n][i] for n, w in weights.items())
         if held.codes.ndim == 2:
             values = [p if c else 1 - p for p, c in zip(mean, held.codes[i], strict=True)]

@@ -27,9 +27,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks.data import load
 from metricfit import MetricClassifier, metrics
 from metricfit.data import TablePreprocessor
-from metricfit.training import Problem, Recipe
-from metricfit.training.loop import Trainer
-from metricfit.training.rows import TrainingData, split_rows
+from metricfit.training import Folds, Recipe, Table, Trainer
+from metricfit.training.rows import split_rows
 
 RESULTS = Path(__file__).parent / "fit.csv"
 EPOCHS = 20
@@ -56,15 +55,16 @@ def _row(what: str, ratios: NDArray[np.float64]) -> dict[str, Any]:
 
 def epochs(X: NDArray[np.float32], y: NDArray[np.int64], repetitions: int) -> list[dict[str, Any]]:
     """Epochs on a metric over those on cross-entropy, validation included."""
-    data = TrainingData(torch.from_numpy(X), torch.from_numpy(y), torch.ones(len(y)))
+    weight = np.ones(len(y), dtype=np.float32)
     rows = []
     for members in (5, 1):
-        folds = members if members > 1 else None
-        splits = split_rows(y, folds, groups=None, random=np.random.default_rng(0))
+        number = members if members > 1 else None
+        splits = split_rows(y, number, groups=None, random=np.random.default_rng(0))
         trainers = []
         for recipe, metric in (("log_loss", "f1"), ("default", "f1"), ("default", "mcc")):
-            problem = Problem(data, splits, metrics.get(metric), "binary", (0, 1))
-            trainers.append(Trainer(problem, Recipe(recipe).complete(), 0, torch.device("cpu")))
+            known = (splits, metrics.get(metric), "binary", (0, 1), 0)
+            folds = Folds(Table.of_numbers(X), y, weight, weight, *known)
+            trainers.append(Trainer(folds, Recipe(recipe).complete()))
         _times([trainer.epoch for trainer in trainers], 1)
         times = _times([trainer.epoch for trainer in trainers], repetitions)
         for j, metric in ((1, "f1"), (2, "mcc")):

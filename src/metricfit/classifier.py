@@ -20,16 +20,14 @@ from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
 from metricfit.data.preprocessing import as_dense, column_choices, matches_names
 from metricfit.decisions.rules import DecisionRule
-from metricfit.distributed import group_of
 from metricfit.ensemble import PORTFOLIO, judge, mean_of
 from metricfit.labels import Target, combined_weights, read_target, read_truth, row_count
 from metricfit.metrics import Constrained, MetricLike, resolve
-from metricfit.models import FittedModel, Folds, Model, NetworkModel, Table, fit_models, names_of
-from metricfit.models.estimators import estimator_model
+from metricfit.models import EstimatorModel, Folds, Model, NetworkModel, Table, fit_models, names_of
 from metricfit.processes import agreed, is_first_process, join_processes
 from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
 from metricfit.training.explanation import explain
-from metricfit.training.loop import Callback, EpochRecord, Problem, TrainingResult, as_device, callback_list, draw_seed
+from metricfit.training.loop import Callback, EpochRecord, TrainingResult, as_device, callback_list, draw_seed
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, choose_cv, given_splits, group_codes, split_rows
 
@@ -167,7 +165,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model together: all of them call ``fit`` with the same data, each takes a part of every batch, and all end
         with the model that one process would have trained. Only the first one writes checkpoints and shows progress.
         """
-        join_processes()
+        group = join_processes()
         self._forget()
         validate_data(self, X, y, skip_check_array=True)
         target = read_target(y, row_count(X))
@@ -175,7 +173,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.metric_, meant = resolve(self.metric, target.labels, target.task)
         seed, fixed = draw_seed(self.random_state)
         if not fixed:
-            seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group_of("auto", training=True)))
+            seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group))
         splits, why = self._split(target, groups, seed)
         recipe, names = self._read_recipe(), names_of(self.models)
         self.classes_, self.recipe_, self.task_, self.seed_ = target.classes, recipe, target.task, seed
@@ -219,8 +217,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """The metric of the predictions; its negative if less is better, as scikit-learn's scorers have it."""
         check_is_fitted(self, "models_")
-        ranking = self.metric_.judges_scores
-        if ranking:
+        if self.metric_.judges_scores:
             proba = self.predict_raw_proba(X)
             predicted = proba[:, 1] if self.task_ == "binary" else proba
         else:
@@ -281,9 +278,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         callback_list(self.callbacks)
         complete = recipe.complete()
         if complete.rule == "tuned" and self.metric_.judges_scores:
-            raise ValueError(
-                f"rule: {self.metric_} judges scores, so there is no decision to tune for it; use rule='argmax'."
-            )
+            why = f"{self.metric_} judges scores, so there is no decision to tune for it"
+            raise ValueError(f"rule: {why}; use rule='argmax'.")
         return complete
 
     def _split(self, target: Target, groups: ArrayLike | None, seed: int) -> tuple[list[Split], str]:
@@ -336,18 +332,16 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self._needs_baseline([name for name, _ in names], folds):
             names = [*names, ("network_ce", None)]
         identity = self._identity(folds, fixed)
+        device, callbacks = as_device(self.device), callback_list(self.callbacks)
+        common: dict[str, Any] = {"members": self.n_members, "device": device, "callbacks": callbacks}
         models: list[Model] = []
         for name, estimator in names:
             checkpoint = None if self.checkpoint_dir is None else CheckpointFile(self.checkpoint_dir, name, identity)
-            if name not in recipes:
-                models.append(estimator_model(name, estimator, self.n_jobs, checkpoint))
-                continue
-            options: dict[str, Any] = {"device": as_device(self.device), "callbacks": callback_list(self.callbacks)}
-            plain = name == "network_ce"
-            members = self.n_members
-            models.append(
-                NetworkModel(name, recipes[name], members=members, checkpoint=checkpoint, plain=plain, **options)
-            )
+            if name in recipes:
+                options = {**common, "checkpoint": checkpoint, "plain": name == "network_ce"}
+                models.append(NetworkModel(name, recipes[name], **options))
+            else:
+                models.append(EstimatorModel(name, estimator, self.n_jobs, checkpoint))
         return models
 
     def _needs_baseline(self, names: Sequence[str], folds: Folds) -> bool:
@@ -359,26 +353,25 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.choices_.append(Choice("baseline", f"no cross-entropy baseline was trained: {why}"))
         return False
 
-    def _note_missing(self, models: Sequence[Model], fitted: Sequence[FittedModel]) -> None:
+    def _note_missing(self, models: Sequence[Model], fitted: Sequence[Model]) -> None:
         """Say which models were not fitted, or not to their end."""
         if missing := [model.name for model in models[len(fitted) :]]:
             why = f"not fitted, because the time was over: {', '.join(missing)}"
             self.choices_.append(Choice("models", why, ("time_limit",)))
-        last = fitted[-1].model
+        last = fitted[-1]
         if last.name == "network_ce" and isinstance(last, NetworkModel) and not last.complete:
-            after = f"after {len(last.result.history)} epochs, so the comparison with it is not fair"
-            why = f"training of the cross-entropy baseline was interrupted {after}"
-            self.choices_.append(Choice("baseline", why))
+            after = f"interrupted after {len(last.result.history)} epochs, so the comparison with it is not fair"
+            self.choices_.append(Choice("baseline", f"training of the cross-entropy baseline was {after}"))
 
     def _is_plain_cross_entropy(self, names: Sequence[str]) -> bool:
         recipe = self.recipe_
         plain = recipe.objective == "log_loss" and recipe.balance == "none" and self.class_weight is None
         return plain and "network" in names
 
-    def _keep(self, folds: Folds, fitted: Sequence[FittedModel], shipped: Sequence[str]) -> None:
+    def _keep(self, folds: Folds, fitted: Sequence[Model], shipped: Sequence[str]) -> None:
         """Choose weights and rule, and keep what was fitted with what it reaches."""
-        shipped = [f.model.name for f in fitted if f.model.name in shipped]
-        models = {f.model.name: f.model for f in fitted}
+        models = {model.name: model for model in fitted}
+        shipped = [name for name in models if name in shipped]
         constrained = isinstance(self.metric_, Constrained)
         tuned = shipped != ["network"] or self.recipe_.rule == "tuned" or constrained
         self.n_network_inputs_ = folds.table.dense.shape[1]
@@ -397,15 +390,12 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.history_ = pd.DataFrame(trained.result.history if trained else [], columns=EpochRecord._fields)
         self.best_epochs_ = trained.result.best_epoch if trained else []
 
-    def _keep_network(self, problem: Problem, result: TrainingResult) -> None:
+    def _keep_network(self, folds: Folds, result: TrainingResult) -> None:
         """Keep networks that were trained elsewhere, such as on a stream of rows."""
         model = NetworkModel("network", self.recipe_)
-        model.keep(result, problem.task)
-        dense, codes, weight = (part.cpu().numpy() for part in problem.data)
-        table = Table(dense, dense, np.zeros(dense.shape[1], dtype=bool), dense)
-        known = (problem.splits, problem.metric, problem.task, problem.labels, self.seed_)
-        folds = Folds(table, codes, weight, weight, *known)
-        self._keep(folds, [FittedModel(model, result.validation)], ["network"])
+        model.keep(result, folds.task)
+        model.held_out = result.validation
+        self._keep(folds, [model], ["network"])
 
     def _network_in_words(self, tuned: bool) -> str:
         if self._is_plain_cross_entropy(["network"]):
@@ -435,11 +425,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _seed_of_checkpoint(self, seed: int) -> int:
         """An unseeded run that was stopped goes on with the seed it was started with."""
-        if self.checkpoint_dir is None:
-            return seed
-        for name, _ in names_of(self.models):
-            content = read_checkpoint(Path(self.checkpoint_dir) / f"{name}.pt")
-            if content is not None:
+        for name, _ in names_of(self.models) if self.checkpoint_dir is not None else ():
+            if (content := read_checkpoint(Path(self.checkpoint_dir or "") / f"{name}.pt")) is not None:
                 return int(content["state"]["seed"])
         return seed
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,18 +19,12 @@ from metricfit.assess.verdicts import PLAIN, TUNED, Assessment, assess, validati
 from metricfit.decisions.rules import DecisionRule, argmax_rule
 from metricfit.decisions.threshold import tuned_rule
 from metricfit.metrics import Metric
-from metricfit.models import FittedModel, Folds, Model
+from metricfit.models import Folds, Model
 
 __all__ = [
-    "BELIEF",
-    "Ensemble",
-    "HeldOut",
-    "Judged",
-    "choose_ensemble",
-    "decided_by_others",
-    "log_loss_weights",
+    "BELIEF", "Ensemble", "HeldOut", "Judged", "choose_ensemble", "decided_by_others", "judge", "log_loss_weights",
     "mean_of",
-]
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 
@@ -65,33 +59,6 @@ class HeldOut:
     labels: tuple[Hashable, ...]
     proba: Mapping[str, Array]
 
-    @classmethod
-    def gather(
-        cls,
-        validation: Sequence[NDArray[np.intp]],
-        parts: Mapping[str, Sequence[Array]],
-        codes: NDArray[np.int64],
-        weight: NDArray[Any],
-        labels: Sequence[Hashable],
-    ) -> HeldOut:
-        """Join the folds.
-
-        Args:
-            validation: The rows that each fold held out.
-            parts: Each model's probabilities of them, fold by fold.
-            codes: Classes of all rows of the table.
-            weight: Weights of all rows of the table.
-            labels: Class (or label) names.
-        """
-        rows = np.concatenate(validation)
-        fold = np.repeat(np.arange(len(validation)), [len(part) for part in validation])
-        proba = {name: np.concatenate(found) for name, found in parts.items()}
-        return cls(rows, fold, codes[rows], weight[rows].astype(np.float64), tuple(labels), proba)
-
-    def __len__(self) -> int:
-        """The number of rows."""
-        return len(self.rows)
-
     @property
     def truth(self) -> NDArray[Any]:
         """Their labels; indicators as they are."""
@@ -108,8 +75,7 @@ class HeldOut:
         return replace(self, **parts, proba=proba)
 
 
-@dataclass(frozen=True)
-class Ensemble:
+class Ensemble(NamedTuple):
     """Weights of models, and the rule for their mean.
 
     Attributes:
@@ -140,7 +106,7 @@ def log_loss_weights(held: HeldOut, steps: int = STEPS) -> dict[str, float]:
     """
     names = list(held.proba)
     given = np.stack([_of_truth(held.codes, held.proba[name]) for name in names])
-    weight = np.repeat(held.weight, given.shape[1] // len(held))
+    weight = np.repeat(held.weight, given.shape[1] // len(held.rows))
     taken = np.zeros(len(names))
     best, best_loss, total = taken, np.inf, np.zeros(given.shape[1])
     for step in range(1, steps + 1):
@@ -162,13 +128,7 @@ def _of_truth(codes: NDArray[np.int64], proba: Array) -> Array:
 
 
 def choose_ensemble(held: HeldOut, metric: Metric, *, tuned: bool = True) -> Ensemble:
-    """Weights and rule from held-out probabilities alone.
-
-    Args:
-        held: The models' probabilities; one model has the weight 1.
-        metric: What the rule is for.
-        tuned: Whether to tune a rule; otherwise it is arg max.
-    """
+    """Weights and rule from held-out probabilities alone; without ``tuned`` the rule is arg max."""
     weights = log_loss_weights(held) if len(held.proba) > 1 else dict.fromkeys(held.proba, 1.0)
     plain = argmax_rule(held.truth, held.labels)
     # A class that no row shows cannot be tuned for.
@@ -182,14 +142,9 @@ def choose_ensemble(held: HeldOut, metric: Metric, *, tuned: bool = True) -> Ens
 def decided_by_others(held: HeldOut, choose: Callable[[HeldOut], Ensemble]) -> tuple[Array, NDArray[np.int64]]:
     """What new data would see: each fold decided by weights and a rule that were chosen on the other folds.
 
-    Args:
-        held: Held-out probabilities. A single fold is dealt into two.
-        choose: How weights and rule are chosen.
-
-    Returns:
-        The mean probabilities and the decisions as codes (n,), or 0/1 (n, labels).
+    A single fold is dealt into two. Returns the mean probabilities and the decisions as codes (n,), or 0/1 (n, labels).
     """
-    fold = held.fold if len(np.unique(held.fold)) > 1 else np.arange(len(held)) % 2
+    fold = held.fold if len(np.unique(held.fold)) > 1 else np.arange(len(held.rows)) % 2
     proba = np.empty_like(next(iter(held.proba.values())))
     decided = np.empty(held.codes.shape, dtype=np.int64)
     for k in np.unique(fold):
@@ -208,8 +163,7 @@ TIMED_ROWS = 1_000
 """Rows whose prediction is timed for the leaderboard."""
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(NamedTuple):
     """Weights and rule of fitted models, and what they reach on held-out rows.
 
     Attributes:
@@ -225,32 +179,35 @@ class Judged:
     scores: HeldOutScores | None
 
 
-def judge(folds: Folds, fitted: Sequence[FittedModel], shipped: Sequence[str], *, tuned: bool, name: str) -> Judged:
+def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tuned: bool, name: str) -> Judged:
     """Choose weights and rule, and measure them on held-out rows.
 
     Args:
         folds: What the models were fitted on.
-        fitted: The models.
+        models: Fitted.
         shipped: Names of those that decide; the others are there to compare with.
         tuned: Whether a rule is tuned, or arg max decides.
         name: What to call the models that decide.
     """
-    metric, models = folds.metric, {f.model.name: f.model for f in fitted}
+    metric = folds.metric
     if not folds.held_out:
         truth = np.eye(len(folds.labels), dtype=np.int64) if folds.codes.ndim == 2 else np.array(folds.labels)
         ensemble = Ensemble(dict.fromkeys(shipped, 1 / len(shipped)), argmax_rule(truth, folds.labels))
         return Judged(ensemble, validation_report(metric, {}), _leaderboard(folds, models, ensemble, {}, name), None)
-    parts = {f.model.name: f.held_out for f in fitted}
-    validation = [split.validation for split in folds.splits]
-    held = HeldOut.gather(validation, parts, folds.codes, folds.plain_weight, folds.labels)
+    rows = np.concatenate([split.validation for split in folds.splits])
+    fold = np.repeat(np.arange(len(folds.splits)), [len(split.validation) for split in folds.splits])
+    proba = {model.name: np.concatenate(model.held_out) for model in models}
+    held = HeldOut(rows, fold, folds.codes[rows], folds.plain_weight[rows].astype(np.float64), folds.labels, proba)
     ensemble = choose_ensemble(held.of(*shipped), metric, tuned=tuned)
     decided = _decided(held, metric, shipped, name, tuned)
     measured = len(metric.grids()) == 1 and held.weight.sum() > 0
     found = {way: assess(way, metric, rows) for way, rows in decided.items()} if measured else {}
     kept = [way for way in (PLAIN, TUNED) if way in found]
+    single = ""
     if len(shipped) > 1 and found:
         sign = 1 if metric.greater_is_better else -1
-        kept.append(max((n for n in shipped if n in found), key=lambda n: sign * found[n].estimate.value))
+        single = max(shipped, key=lambda model: sign * found[model].estimate.value)
+        kept.append(single)
     report = validation_report(metric, {way: found[way] for way in (*kept, name) if way in found})
     scores = HeldOutScores(
         truth=held.codes,
@@ -262,6 +219,10 @@ def judge(folds: Folds, fitted: Sequence[FittedModel], shipped: Sequence[str], *
         source="rows of the training table, each predicted by models that were not trained on it",
         cross_fitted=tuned and not metric.judges_scores,
         rows=held.rows,
+        single=np.asarray(decided[single].proba) if single else None,
+        single_decided=decided[single].decided if single else None,
+        single_name=single,
+        fold=held.fold.astype(np.int64),
     )
     return Judged(ensemble, report, _leaderboard(folds, models, ensemble, found, name), scores)
 
@@ -285,20 +246,22 @@ def _decided(held: HeldOut, metric: Metric, shipped: Sequence[str], name: str, t
 
 
 def _leaderboard(
-    folds: Folds, models: Mapping[str, Model], ensemble: Ensemble, found: Mapping[str, Assessment], name: str
+    folds: Folds, models: Sequence[Model], ensemble: Ensemble, found: Mapping[str, Assessment], name: str
 ) -> pd.DataFrame:
+    """Every model that may decide, and all together where there are several."""
     few, rows = folds.table.head(TIMED_ROWS), []
-    for model, weight in ensemble.weights.items():
-        started = time.perf_counter()
-        models[model].predict(few)
-        rows.append((model, weight, models[model].seconds, time.perf_counter() - started))
+    for model in models:
+        if model.name in ensemble.weights:
+            started = time.perf_counter()
+            model.predict(few)
+            rows.append((model.name, ensemble.weights[model.name], model.seconds, time.perf_counter() - started))
     if len(rows) > 1:
         rows.append((PORTFOLIO, 1.0, sum(row[2] for row in rows), sum(row[3] for row in rows if row[1])))
     records = []
-    for model, *rest in rows:
-        way = found.get(model if len(rows) > 1 else name)
+    for which, *rest in rows:
+        way = found.get(which if len(rows) > 1 else name)
         value = way.estimate if way else Estimate(math.nan)
-        records.append((model, value.value, value.low, value.high, *rest))
+        records.append((which, value.value, value.low, value.high, *rest))
     frame = pd.DataFrame(records, columns=list(LEADERBOARD_COLUMNS))
     ascending = not folds.metric.greater_is_better
     return frame.sort_values("value", ascending=ascending, kind="stable", ignore_index=True)

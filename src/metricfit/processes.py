@@ -19,37 +19,28 @@ TIMEOUT = timedelta(minutes=10)
 """A process that has not answered for so long is taken for lost; one that has ended is noticed at once."""
 
 
-def join_processes() -> None:
-    """Join the processes that ``torchrun`` started, until this one ends; nothing where there is only this one.
+def join_processes() -> Any:
+    """Join the processes that ``torchrun`` started, until this one ends; a group that exists already is used.
 
-    A group that exists already is used.
+    Returns:
+        The group, or None where there is only this process.
     """
     started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
-    if not started or not distributed.is_available() or distributed.is_initialized():
-        return
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    distributed.init_process_group(backend, timeout=TIMEOUT)
-    atexit.register(_leave)
-
-
-def _leave() -> None:
-    if distributed.is_initialized():
-        distributed.destroy_process_group()
+    if started and distributed.is_available() and not distributed.is_initialized():
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        distributed.init_process_group(backend, timeout=TIMEOUT)
+        atexit.register(lambda: distributed.is_initialized() and distributed.destroy_process_group())
+    return group_of("auto", training=True)
 
 
 def is_first_process() -> bool:
-    """Whether this process is the one that writes and prints: the first, or the only one.
-
-    >>> is_first_process()
-    True
-    """
+    """Whether this process is the one that writes and prints: the first, or the only one."""
     return group_of("auto", training=True) is None or distributed.get_rank() == 0
 
 
 def wait_for_all() -> None:
     """Wait until every process has come here."""
-    group = group_of("auto", training=True)
-    if group is not None:
+    if (group := group_of("auto", training=True)) is not None:
         distributed.barrier(group)
 
 
@@ -63,11 +54,7 @@ def agreed(value: Tensor, group: Any) -> Tensor:
 
 
 def share_of_batch(size: int, group: Any) -> slice:
-    """The part of a batch of so many samples that this process takes; sizes differ by one at most.
-
-    >>> share_of_batch(10, None)
-    slice(0, 10, None)
-    """
+    """The part of a batch of so many samples that this process takes; sizes differ by one at most."""
     if group is None:
         return slice(0, size)
     rank, processes = distributed.get_rank(group), distributed.get_world_size(group)
@@ -75,10 +62,7 @@ def share_of_batch(size: int, group: Any) -> slice:
 
 
 def average_gradients(parameters: Iterable[nn.Parameter], group: Any) -> None:
-    """Replace the gradients by their mean over the group, in one message.
-
-    :mod:`metricfit.distributed` says why the mean.
-    """
+    """Replace the gradients by their mean over the group, in one message; :mod:`metricfit.distributed` says why."""
     if group is None:
         return
     wanted = [parameter for parameter in parameters if parameter.requires_grad]

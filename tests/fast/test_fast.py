@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from metricfit import MetricLoss, fast, metrics
 from metricfit.confusion import ConfusionMatrix
-from metricfit.fast import CompiledBatch, closed_form, parts_of
-from metricfit.fast.closed_form import closed_form_of, loss_of_sums, torch_batch
+from metricfit.fast import blocks, compiled_pass, parts_of
+from metricfit.fast.blocks import Job, torch_pass
+from metricfit.fast.closed_form import closed_form_of, loss_of_sums
 from metricfit.losses.metric_loss import Batch, LossOptions
 from metricfit.membership import dynamic_membership
 from metricfit.steps import Annealed, Linear, Sigmoid
@@ -38,15 +39,15 @@ def reference(scores, target, weight, step, *, fixed=False):
     return membership.new_zeros(classes, classes).index_add(0, target, membership * weight[:, None])
 
 
-def counts_and_gradient(kind, scores, target, weight, step, direction, *, fixed=False):
-    make = torch_batch(scores.shape[1], may_wait=True) if kind is None else kind
-    batch = make(target, weight, None, members=1, points=fast.five_points(step), ignore=-100, is_fixed=fixed)
-    counts = batch.count(scores, False, True)
-    assert counts is not None
-    return torch.as_tensor(counts)[0], batch.pull_back(scores, direction[None], False)
+def counts_and_gradient(take, scores, target, weight, step, direction, *, fixed=False):
+    job = Job(scores, target, weight, None, fast.five_points(step), -100, fixed, True, False, False)
+    seen = []
+    result = take(job, lambda counts: (seen.append(counts), direction[None]))
+    assert result is not None
+    return torch.as_tensor(seen[0])[0], result[1]
 
 
-compiled_counts, torch_counts = partial(counts_and_gradient, CompiledBatch), partial(counts_and_gradient, None)
+compiled_counts, torch_counts = partial(counts_and_gradient, compiled_pass), partial(counts_and_gradient, torch_pass)
 
 
 def assert_equal(fast, scores, target, weight, step, tolerance=1e-10, **options):
@@ -238,8 +239,8 @@ def way(request, monkeypatch):
     elif request.param != "one call":
         without_numba(monkeypatch)
     if request.param == "torch in blocks":
-        monkeypatch.setattr(closed_form, "BLOCK_ELEMENTS", 97)
-        monkeypatch.setattr(closed_form, "KEPT_ELEMENTS", 300)
+        monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", 97)
+        monkeypatch.setattr(blocks, "KEPT_ELEMENTS", 300)
 
 
 class TestLoss:
@@ -421,7 +422,7 @@ class TestLoss:
 
     def test_threads_of_the_torch_way_give_the_same_numbers_every_time(self, monkeypatch):
         without_numba(monkeypatch)
-        monkeypatch.setattr(closed_form, "BLOCK_ELEMENTS", 200)
+        monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", 200)
         loss, threads = MetricLoss("f1"), torch.get_num_threads()
         scores, target, _ = samples(500, 5, dtype=torch.float32)
         results = []
@@ -491,17 +492,17 @@ class TestLoss:
 
     @pytest.mark.slow
     def test_a_cache_folder_that_cannot_be_written_is_no_obstacle(self, tmp_path):
-        code = "import numba.core.caching as c; c.CacheImpl._locator_classes = []\nimport metricfit.fast.rows"
+        code = "import numba.core.caching as c; c.CacheImpl._locator_classes = []\nimport metricfit.fast.loops"
         subprocess.run([sys.executable, "-c", code], check=True, timeout=300, env={**os.environ, "HOME": str(tmp_path)})
 
 
 def torch_loss(scores, target, weight, step, *, metric="mcc", fixed=False):
     """Value and gradient of the loss in torch."""
-    options = {"members": 1, "ignore": -100, "is_fixed": fixed, "points": fast.five_points(step)}
-    batch = torch_batch(scores.shape[1], may_wait=True)(target.reshape(-1), weight.reshape(-1), None, **options)
-    counts = batch.count(scores, True, True)
-    (value,), gradient = loss_of_sums(closed_form_of(metrics.get(metric), "multiclass"), counts, False, False)
-    return value, batch.pull_back(scores, torch.from_numpy(gradient), True)
+    rows, weights = target.reshape(-1), weight.reshape(-1)
+    job = Job(scores, rows, weights, None, fast.five_points(step), -100, fixed, True, True, True)
+    form = closed_form_of(metrics.get(metric), "multiclass")
+    (value,), gradient = torch_pass(job, lambda counts: loss_of_sums(form, counts, False, False))
+    return value, gradient
 
 
 def assert_torch_loss_equal(scores, target, weight, step, tolerance=1e-10, *, metric="mcc", fixed=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from metricfit import metrics
-from metricfit.models import Deadline, EstimatorModel, Folds, Table, fit_models, names_of
-from metricfit.models.estimators import PATIENCE, estimator_model
+from metricfit.models import EstimatorModel, Folds, Table, fit_models, names_of
+from metricfit.models.estimators import PATIENCE
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, split_rows
 
-NO_LIMIT = Deadline(None)
+NO_LIMIT = math.inf
 
 
 def quiet(done: int, total: int, value: str) -> None:
@@ -58,7 +59,7 @@ def by_hand(name: str, rows: int, seed: int) -> Any:
 def test_each_fold_is_what_scikit_learn_fits_on_it(name: str) -> None:
     X, y = load_iris(return_X_y=True)
     folds = folds_of(X, y, task="multiclass", weight=np.linspace(0.5, 1.5, len(y)))
-    model = estimator_model(name)
+    model = EstimatorModel(name)
     held_out = model.fit(folds, NO_LIMIT, quiet)
     mean = np.zeros((len(y), 3))
     for k, split in enumerate(folds.splits):
@@ -81,7 +82,7 @@ def test_a_class_that_a_fold_has_not_seen_has_no_probability_there(name: str) ->
     rows = np.arange(60)
     splits = [Split(rows[y != 2], rows[y == 2]), Split(rows[::2], rows[1::2])]
     folds = Folds(**{**vars(folds), "splits": splits})
-    first, second = estimator_model(name).fit(folds, NO_LIMIT, quiet)
+    first, second = EstimatorModel(name).fit(folds, NO_LIMIT, quiet)
     assert (first[:, 2] == 0).all()
     assert (second[:, 2] > 0).any()
     np.testing.assert_allclose(first.sum(axis=1), 1)
@@ -91,7 +92,7 @@ def test_a_class_that_a_fold_has_not_seen_has_no_probability_there(name: str) ->
 def test_several_labels(name: str) -> None:
     X, Y = make_multilabel_classification(400, n_classes=3, random_state=0)
     folds = folds_of(X, Y, task="multilabel")
-    model = estimator_model(name)
+    model = EstimatorModel(name)
     found = np.concatenate(model.fit(folds, NO_LIMIT, quiet))
     truth = Y[np.concatenate([s.validation for s in folds.splits])]
     assert found.shape == (400, 3)
@@ -108,7 +109,7 @@ def test_a_saved_model_predicts_the_same_bits(name: str) -> None:
     folds = folds_of(X, y)
     categories = np.arange(5) == 1
     folds = Folds(**{**vars(folds), "table": Table(folds.table.dense, folds.table.trees, categories, X)})
-    model = estimator_model(name)
+    model = EstimatorModel(name)
     model.fit(folds, NO_LIMIT, quiet)
     back = EstimatorModel.restored(name, model.described(), model.to_bytes(), "binary", Recipe())
     np.testing.assert_array_equal(back.predict(folds.table), model.predict(folds.table))
@@ -117,8 +118,8 @@ def test_a_saved_model_predicts_the_same_bits(name: str) -> None:
 def test_a_file_with_another_type_is_refused() -> None:
     import skops.io
 
-    content = skops.io.dumps([[Deadline(None)]])
-    with pytest.raises(ValueError, match=r"holds the type metricfit\.models\.base\.Deadline, which is not allowed"):
+    content = skops.io.dumps([[Recipe()]])
+    with pytest.raises(ValueError, match=r"holds the type metricfit\.training\.recipes\.Recipe, which is not allowed"):
         EstimatorModel.restored("forest", {"form": "trees", "outputs": 2}, content, "binary", Recipe())
 
 
@@ -128,7 +129,7 @@ def test_a_pipeline_gets_the_table_as_it_was_given() -> None:
     folds = folds_of(np.zeros((60, 1)), y)
     folds = Folds(**{**vars(folds), "table": Table(folds.table.dense, folds.table.trees, np.zeros(1, bool), X)})
     chosen = make_column_transformer((OneHotEncoder(), make_column_selector(dtype_include=[object, "str"])))
-    model = estimator_model("pipeline", make_pipeline(chosen, LogisticRegression()))
+    model = EstimatorModel("pipeline", make_pipeline(chosen, LogisticRegression()))
     held_out = np.concatenate(model.fit(folds, NO_LIMIT, quiet))
     truth = y[np.concatenate([s.validation for s in folds.splits])]
     assert (held_out.argmax(axis=1) == truth).all()
@@ -138,7 +139,7 @@ def test_weights_need_a_model_that_takes_them() -> None:
     from sklearn.neighbors import KNeighborsClassifier
 
     X, y = make_classification(60, 4, random_state=0)
-    model = estimator_model("knn", KNeighborsClassifier())
+    model = EstimatorModel("knn", KNeighborsClassifier())
     model.fit(folds_of(X, y), NO_LIMIT, quiet)
     with pytest.raises(ValueError, match="models: knn takes no sample_weight; leave it out"):
         model.fit(folds_of(X, y, weight=np.linspace(0.5, 1.5, 60)), NO_LIMIT, quiet)
@@ -157,19 +158,19 @@ def test_names() -> None:
         with pytest.raises(ValueError, match=told):
             names_of(wrong)
     with pytest.raises(TypeError, match="which has no fit"):
-        estimator_model("mine", object())
+        EstimatorModel("mine", object())
 
 
 def test_without_time_the_first_model_is_still_fitted() -> None:
     X, y = make_classification(60, 4, random_state=0)
-    models = [estimator_model("boosting"), estimator_model("forest")]
+    models = [EstimatorModel("boosting"), EstimatorModel("forest")]
     fitted = fit_models(models, folds_of(X, y), 0.0, show=False)
-    assert [f.model.name for f in fitted] == ["boosting"]
+    assert [model.name for model in fitted] == ["boosting"]
 
 
 def test_ctrl_c_keeps_the_models_before(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = make_classification(60, 4, random_state=0)
-    models = [estimator_model("boosting"), estimator_model("forest")]
+    models = [EstimatorModel("boosting"), EstimatorModel("forest")]
 
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
@@ -177,6 +178,6 @@ def test_ctrl_c_keeps_the_models_before(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(models[1], "fit", interrupted)
     with pytest.warns(RuntimeWarning, match="interrupted while forest was fitted; the 1 models before it are kept"):
         fitted = fit_models(models, folds_of(X, y), None, show=False)
-    assert [f.model.name for f in fitted] == ["boosting"]
+    assert [model.name for model in fitted] == ["boosting"]
     with pytest.raises(KeyboardInterrupt):
         fit_models(models[1:], folds_of(X, y), None, show=False)

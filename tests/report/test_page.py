@@ -37,7 +37,7 @@ def test_a_gain_within_noise_or_a_loss_is_warned_of(case, warned, said):
     bad = np.where(flip, 1 - right, right)
     ours, theirs = {"same": (bad, bad), "gain": (right, bad), "loss": (bad, right)}[case]
     text = page_of(LABELS, "f1", replace(scores, decided=ours, baseline_tuned=theirs))
-    assert ('id="noise"' in text) is warned
+    assert ('class="callout warn"' in text) is warned
     assert said in re.search(r'<p class="callout warn"(.*?)</p>' if warned else r"<h1>(.*?)</h1>", text).group(1)
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,13 +15,17 @@ import torch
 from torch import nn
 
 from metricfit import metrics
-from metricfit.training import CheckpointFile, Problem, Recipe, train
+from metricfit.training import CheckpointFile, Folds, Recipe, Table, Trainer
 from metricfit.training.checkpoint import fingerprint
 from metricfit.training.loop import EpochEnd, progress_bar
 from metricfit.training.networks import mean_probabilities
-from metricfit.training.rows import TrainingData, split_rows
+from metricfit.training.rows import split_rows
 
 QUICK = {"hidden_sizes": (16,), "min_updates": 0, "max_epochs": 6, "batch_size": 64}
+
+
+def train(problem, recipe, *, seed, checkpoint=None, callbacks=()):
+    return Trainer(replace(problem, seed=seed), recipe).run(callbacks, checkpoint=checkpoint)
 
 
 def problem(n=300, classes=2, members=2, metric="f1", seed=0, task=None):
@@ -28,10 +33,15 @@ def problem(n=300, classes=2, members=2, metric="f1", seed=0, task=None):
     x = generator.standard_normal((n, 4)).astype(np.float32)
     score = x[:, 0] + 0.5 * x[:, 1] ** 2 + 0.3 * generator.standard_normal(n)
     y = np.digitize(score, np.quantile(score, np.linspace(0, 1, classes + 1)[1:-1] ** 0.5)).astype(np.int64)
-    data = TrainingData(torch.from_numpy(x), torch.from_numpy(y), torch.ones(n))
     splits = split_rows(y, members if members > 1 else None, groups=None, random=generator)
     task = task or ("binary" if classes == 2 else "multiclass")
-    return Problem(data, splits, metrics.get(metric), task, tuple(range(classes)))
+    return folds_of(x, y, splits, metric, task)
+
+
+def folds_of(x, y, splits, metric, task):
+    weight = np.ones(len(y), dtype=np.float32)
+    labels = tuple(range(y.max() + 1))
+    return Folds(Table.of_numbers(x), y, weight, weight, splits, metrics.get(metric), task, labels, 0)
 
 
 def weights(network):
@@ -90,9 +100,9 @@ def test_the_kept_weights_are_those_of_the_best_checkpoint():
     values = []
     with torch.no_grad():
         for k, split in enumerate(prob.splits):
-            rows = torch.from_numpy(split.validation)
-            predicted = result.network(prob.data.features[rows])[k].argmax(dim=1).numpy()
-            values.append(prob.metric.score(prob.data.target[rows].numpy(), predicted))
+            features = torch.from_numpy(prob.table.dense[split.validation])
+            predicted = result.network(features)[k].argmax(dim=1).numpy()
+            values.append(prob.metric.score(prob.codes[split.validation], predicted))
     assert np.mean(values) >= frame["hard_metric"].max() - 1e-9
 
 
@@ -135,9 +145,7 @@ def test_held_out_probabilities_come_from_checkpoints_that_those_rows_did_not_pi
     generator = np.random.default_rng(0)
     n = 400
     x, y = generator.standard_normal((n, 5)).astype(np.float32), generator.integers(0, 2, n)
-    data = TrainingData(torch.from_numpy(x), torch.from_numpy(y), torch.ones(n))
-    splits = split_rows(y, 5, groups=None, random=generator)
-    prob = Problem(data, splits, metrics.get("accuracy"), "binary", (0, 1))
+    prob = folds_of(x, y, splits := split_rows(y, 5, groups=None, random=generator), "accuracy", "binary")
     recipe = Recipe("default", selection="hard", **QUICK | {"max_epochs": 40, "averaging": 0.0}).complete()
     result = train(prob, recipe, seed=0)
     rows = np.concatenate([s.validation for s in splits])

@@ -100,7 +100,7 @@ def test_a_temperature_of_its_own_for_each_member():
     recipe = Recipe("default", memory=0.0, cross_entropy=0.0, balance="none").complete()
     together = objective(recipe, "f1", "multiclass")
     for k, temperature in enumerate((0.05, 0.2, 0.4)):
-        together.set_temperature(k, temperature)
+        together.temperature[k] = temperature
     expected = [
         MetricLoss("f1", temperature=t)(logits[k], target[k], weight[k]) for k, t in enumerate((0.05, 0.2, 0.4))
     ]

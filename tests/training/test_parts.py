@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from metricfit import metrics
+from metricfit.training import networks
 from metricfit.training.loop import Stopping, callback_list, learning_rate_at
 from metricfit.training.networks import (
     BestMembers,
@@ -18,13 +19,17 @@ from metricfit.training.networks import (
     MemberLinear,
     MemberMLP,
     WeightAverage,
-    build_network,
     clip_gradients,
     make_optimiser,
 )
 from metricfit.training.objective import MemberObjective
 from metricfit.training.recipes import RECIPES, Recipe
 from metricfit.training.rows import BatchOrder, choose_cv, given_splits, group_codes, split_rows, strata
+
+
+def build_network(network, *, members, in_features, out_features, hidden_sizes, dropout, seed):
+    recipe = Recipe(network=network, hidden_sizes=hidden_sizes, dropout=dropout).complete()
+    return networks.build_network(recipe, members, in_features, out_features, seed=seed)
 
 
 @pytest.mark.parametrize("name", RECIPES)

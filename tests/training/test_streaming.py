@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 import metricfit
 from metricfit import MetricClassifier
 from metricfit.data.shards import Shards
-from metricfit.training.streaming import _buffers, _Stream, confusion_of_shards, fit_shards
+from metricfit.training.streaming import _Stream, confusion_of_shards, fit_shards
 from tests.helper import make_classifier
 
 
@@ -73,13 +73,14 @@ def test_buffers_hold_every_training_row_once_a_pass_and_mix_the_files(tmp_path:
     frame = rows(8000)
     frame["c"] = np.arange(8000.0)
     stream = _Stream(Shards(in_files(frame, tmp_path)), "y", ["c"], seed=3)
-    held, _ = stream.draw(800, 100)
+    held = stream.draw(800, 100)
 
     class Same:
         def transform(self, some: pd.DataFrame) -> np.ndarray:
             return np.array(some, np.float32)
 
-    buffers = _buffers(stream, Same(), 600)
+    stream.preprocessor = Same()
+    buffers = stream.buffers(600)
     training = 8000 - len(held)
     passes = [next(buffers) for _ in range(training // 600)]
     numbers = torch.cat([part.features for part in passes]).flatten().tolist()

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
     from metricfit.data import LabelledTable, Roles
 
-__all__ = ["command"]
-
 _SETTINGS = "train.toml"
 _NOT_KEPT = ("training", "config", "resume", "overwrite", "output")
 _FREE_TO_CHANGE = ("time_limit",)
@@ -148,7 +146,7 @@ def command(
         classifier.held_out_ = scores_of(classifier, held.X, held.y, held.weight, source=source, baseline=usual)
     if not first:
         return
-    verdict = _judge(classifier, anew=held is not None)
+    verdict = _judge(classifier, output, anew=held is not None)
     report = classifier.validation_report_.dropna(subset=["value"]).drop(columns="gain")
     rows: list[Any] = report.to_dict(orient="records")
     count = max((row["rows"] for row in rows), default=0)
@@ -271,10 +269,10 @@ def _kinds(classifier: MetricClassifier) -> Choice:
     return Choice("columns", f"columns taken by what they hold: {shown}; the report lists each", ("categorical",))
 
 
-def _judge(classifier: MetricClassifier, *, anew: bool) -> str:
+def _judge(classifier: MetricClassifier, output: Output, *, anew: bool) -> str:
     """The verdict on the held-out rows; ``anew`` where they are other rows than the fit's own, so its report is too."""
     from metricfit.assess import assess_held_out
-    from metricfit.assess.verdicts import validation_report
+    from metricfit.assess.verdicts import cautions, validation_report
 
     if classifier.held_out_ is None:
         return ""
@@ -283,4 +281,7 @@ def _judge(classifier: MetricClassifier, *, anew: bool) -> str:
     if anew:
         found = {**{v.rival.name: v.rival for v in verdicts}, "trained on the metric": model}
         classifier.validation_report_ = validation_report(metric, found)
-    return verdicts[-1].sentence("--recipe log_loss, and 'metricfit tune'") if verdicts else ""
+    warned, said = cautions(model, verdicts, "--models {}"), verdicts[-1].sentence("--models {}") if verdicts else ""
+    for text in warned:
+        output.warn(text)
+    return "" if said in warned else said

@@ -1,10 +1,6 @@
 """What may sit in a portfolio: networks, forests, boosting, any scikit-learn classifier."""
 
-from metricfit.models.base import Deadline, FittedModel, Folds, Model, Table, fit_models
 from metricfit.models.estimators import DEFAULT, EstimatorModel, names_of
-from metricfit.models.networks import NetworkModel
+from metricfit.models.portfolio import Folds, Model, NetworkModel, Table, fit_models
 
-__all__ = [
-    "DEFAULT", "Deadline", "EstimatorModel", "FittedModel", "Folds", "Model", "NetworkModel", "Table", "fit_models",
-    "names_of",
-]  # fmt: skip
+__all__ = ["DEFAULT", "EstimatorModel", "Folds", "Model", "NetworkModel", "Table", "fit_models", "names_of"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal, get_args
 
@@ -21,20 +20,18 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from metricfit import objects
 from metricfit.inputs import Task
-from metricfit.models.base import Array, Deadline, Folds, Model, Table
+from metricfit.models.portfolio import Array, Folds, Model, Table
 from metricfit.training.checkpoint import CheckpointFile
 from metricfit.training.loop import Progress
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split
 
-__all__ = ["BOOSTING_LIBRARIES", "DEFAULT", "ESTIMATORS", "EstimatorModel", "estimator_model", "names_of"]
+__all__ = ["BOOSTING_LIBRARIES", "DEFAULT", "EstimatorModel", "names_of"]
 
 Form = Literal["trees", "dense", "given"]
 
 DEFAULT = ("boosting", "extra_trees", "forest", "network_ce", "network")
 """The portfolio of ``models="auto"``, the cheap ones first."""
-
-NETWORKS = ("network", "network_ce")
 
 BOOSTING_LIBRARIES = ("lightgbm", "xgboost", "catboost")
 """Models that need a package of their own."""
@@ -49,57 +46,29 @@ SMALL_WORK = 20_000
 """Below so many rows times fits, threads cost more than they bring."""
 
 
-def _forest(folds: Folds, rows: int) -> Any:
-    return RandomForestClassifier(TREES, min_samples_leaf=_leaf(rows))
-
-
-def _extra_trees(folds: Folds, rows: int) -> Any:
-    return ExtraTreesClassifier(TREES, min_samples_leaf=_leaf(rows))
-
-
-def _leaf(rows: int) -> int:
-    """Rows in a leaf: more where there are many, so that trees stay small."""
-    return max(2, rows // 10_000)
-
-
-def _boosting(folds: Folds, rows: int) -> Any:
-    return HistGradientBoostingClassifier(
-        learning_rate=0.1,
-        max_iter=ROUNDS if folds.held_out else 100,
-        early_stopping=folds.held_out,
-        n_iter_no_change=PATIENCE,
-        min_samples_leaf=_boosted_leaf(rows),
-        categorical_features=folds.table.categories if folds.table.categories.any() else None,
-    )
-
-
-def _boosted_leaf(rows: int) -> int:
-    return max(2, min(20, rows // 50))
-
-
-def _lightgbm(folds: Folds, rows: int) -> Any:
-    kind = importlib.import_module("lightgbm").LGBMClassifier
-    rounds = ROUNDS * 4 if folds.held_out else 100
-    return kind(n_estimators=rounds, learning_rate=0.05, min_child_samples=_boosted_leaf(rows), verbose=-1)
-
-
-def _xgboost(folds: Folds, rows: int) -> Any:
-    kind = importlib.import_module("xgboost").XGBClassifier
-    if not folds.held_out:
-        return kind(n_estimators=100, learning_rate=0.05)
-    return kind(n_estimators=ROUNDS * 4, learning_rate=0.05, early_stopping_rounds=PATIENCE)
-
-
-def _catboost(folds: Folds, rows: int) -> Any:
-    kind = importlib.import_module("catboost").CatBoostClassifier
-    return kind(iterations=ROUNDS * 2 if folds.held_out else 300, allow_writing_files=False, verbose=False)
-
-
-ESTIMATORS: dict[str, Callable[[Folds, int], Any]] = {
-    "forest": _forest, "extra_trees": _extra_trees, "boosting": _boosting, "lightgbm": _lightgbm,
-    "xgboost": _xgboost, "catboost": _catboost,
-}  # fmt: skip
-"""How each named model is made, for its folds and the rows of one of them."""
+def _named_estimator(name: str, folds: Folds, rows: int) -> Any:
+    """A new estimator of the built-in models, for the folds and the rows of one."""
+    stops, leaf = folds.held_out, max(2, min(20, rows // 50))
+    if name in ("forest", "extra_trees"):
+        kind = RandomForestClassifier if name == "forest" else ExtraTreesClassifier
+        return kind(TREES, min_samples_leaf=max(2, rows // 10_000))  # where rows are many, trees stay small
+    if name == "boosting":
+        return HistGradientBoostingClassifier(
+            learning_rate=0.1,
+            max_iter=ROUNDS if stops else 100,
+            early_stopping=stops,
+            n_iter_no_change=PATIENCE,
+            min_samples_leaf=leaf,
+            categorical_features=folds.table.categories if folds.table.categories.any() else None,
+        )
+    library = importlib.import_module(name)
+    if name == "catboost":
+        rounds = ROUNDS * 2 if stops else 300
+        return library.CatBoostClassifier(iterations=rounds, allow_writing_files=False, verbose=False)
+    common = {"n_estimators": ROUNDS * 4 if stops else 100, "learning_rate": 0.05}
+    if name == "lightgbm":
+        return library.LGBMClassifier(**common, min_child_samples=leaf, verbose=-1)
+    return library.XGBClassifier(**common, **({"early_stopping_rounds": PATIENCE} if stops else {}))
 
 
 def names_of(models: Any) -> list[tuple[str, Any]]:
@@ -109,53 +78,25 @@ def names_of(models: Any) -> list[tuple[str, Any]]:
     >>> names_of(["network", GaussianNB()])
     [('gaussiannb', GaussianNB()), ('network', None)]
     """
-    given = models if isinstance(models, list | tuple) else [models]
-    if models == "auto":
-        given = DEFAULT
+    given = models if isinstance(models, list | tuple) else DEFAULT if models == "auto" else [models]
     found: list[tuple[str, Any]] = []
-    known = (*NETWORKS, *ESTIMATORS)
+    known = ("network", "network_ce", "forest", "extra_trees", "boosting", *BOOSTING_LIBRARIES)
     for model in given:
-        if isinstance(model, str):
-            if model not in known:
-                raise ValueError(
-                    f"models: expected 'auto', one or several of {', '.join(known)}, or scikit-learn classifiers, got "
-                    f"{model!r}."
-                )
-            name = model
-        else:
-            name = type(model).__name__.lower()
-        taken = [other for other, _ in found]
-        if name in taken and isinstance(model, str):
-            raise ValueError(f"models: {name!r} is given twice; leave one out.")
+        named, taken = isinstance(model, str), [other for other, _ in found]
+        if named and model not in known:
+            expected = f"'auto', one or several of {', '.join(known)}, or scikit-learn classifiers"
+            raise ValueError(f"models: expected {expected}, got {model!r}.")
+        if named and model in taken:
+            raise ValueError(f"models: {model!r} is given twice; leave one out.")
+        name = model if named else type(model).__name__.lower()
         while name in taken:
             name += "_2"
-        found.append((name, None if isinstance(model, str) else model))
+        found.append((name, None if named else model))
     if not found:
         raise ValueError("models: expected at least one model, got none.")
     # The cheap ones first, whatever the order they are named in; one's own and the libraries' before the networks.
     order = {name: place for place, name in enumerate(DEFAULT)}
     return sorted(found, key=lambda pair: order.get(pair[0], order["forest"]))
-
-
-def estimator_model(
-    name: str, estimator: Any = None, n_jobs: int | None = None, checkpoint: CheckpointFile | None = None
-) -> EstimatorModel:
-    """A model of the portfolio by its name, or from a scikit-learn classifier.
-
-    A pipeline gets the table as given, other classifiers get numbers without gaps.
-    """
-    if estimator is None:
-        if name in BOOSTING_LIBRARIES and importlib.util.find_spec(name) is None:
-            raise ImportError(f"models: {name!r} needs the package {name}; pip install {name}.")
-        return EstimatorModel(name, ESTIMATORS[name], "trees", n_jobs, checkpoint)
-    for method in ("fit", "predict_proba", "get_params"):
-        if not hasattr(estimator, method):
-            raise TypeError(
-                f"models: expected names or scikit-learn classifiers with predict_proba, got {estimator!r}, which has "
-                f"no {method}."
-            )
-    form: Form = "given" if isinstance(estimator, Pipeline) else "dense"
-    return EstimatorModel(name, lambda folds, rows: clone(estimator), form, n_jobs, checkpoint)
 
 
 TRUSTED = [
@@ -167,39 +108,38 @@ TRUSTED = [
 """What scikit-learn's trees are made of, beside the types that skops trusts; none of it runs what a file holds."""
 
 
-def _not_again(folds: Folds, rows: int) -> Any:
-    raise ValueError("models: a model that was loaded cannot be fitted; fit the classifier.")
-
-
 class EstimatorModel(Model):
     """One estimator per fold.
 
     Args:
-        name: What to call it.
-        make: A new estimator, for the folds and the rows of one.
-        form: The form of the table it is given.
+        name: What to call it; without an estimator one of the built-in models.
+        estimator: A scikit-learn classifier. A pipeline gets the table as given, others get numbers without gaps.
         n_jobs: Folds fitted at the same time, in threads.
         checkpoint: Where to keep the finished model, for a run that is started again.
 
     Attributes:
+        form: The form of the table it is given.
         fits: The fitted estimators, one list per fold: one estimator, or one per label where the estimator itself
             does not take several.
     """
 
     def __init__(
-        self,
-        name: str,
-        make: Callable[[Folds, int], Any],
-        form: Form,
-        n_jobs: int | None = None,
-        checkpoint: CheckpointFile | None = None,
+        self, name: str, estimator: Any = None, n_jobs: int | None = None, checkpoint: CheckpointFile | None = None
     ) -> None:
-        self.name, self.make, self.form, self.n_jobs, self.checkpoint = name, make, form, n_jobs, checkpoint
+        if estimator is None and name in BOOSTING_LIBRARIES and importlib.util.find_spec(name) is None:
+            raise ImportError(f"models: {name!r} needs the package {name}; pip install {name}.")
+        for method in () if estimator is None else ("fit", "predict_proba", "get_params"):
+            if not hasattr(estimator, method):
+                raise TypeError(
+                    f"models: expected names or scikit-learn classifiers with predict_proba, got {estimator!r}, which "
+                    f"has no {method}."
+                )
+        self.name, self.estimator, self.n_jobs, self.checkpoint = name, estimator, n_jobs, checkpoint
+        self.form: Form = "trees" if estimator is None else "given" if isinstance(estimator, Pipeline) else "dense"
         self.fits: list[list[Any]] = []
-        self.outputs = 0
-        self.several = False
+        self.outputs, self.several = 0, False
 
-    def fit(self, folds: Folds, deadline: Deadline, progress: Progress) -> list[Array]:
+    def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Fit every fold, several at a time."""
         self.outputs, self.several = len(folds.labels), folds.task == "multilabel"
         kept = self._resume()
@@ -209,7 +149,8 @@ class EstimatorModel(Model):
         done: list[int] = []
 
         def one(k: int, split: Split) -> tuple[list[Any], Array]:
-            deadline.check()
+            if time.monotonic() >= until:
+                raise TimeoutError
             with threadpool_limits(1):  # of this thread: the folds are what runs in parallel
                 fitted = self._fit_fold(folds, split, k)
                 found = self._of_fold(fitted, self._rows(folds.table, split.validation))
@@ -269,11 +210,11 @@ class EstimatorModel(Model):
     def restored(
         cls, name: str, described: dict[str, Any], content: bytes, task: Task, recipe: Recipe
     ) -> EstimatorModel:
-        """The fitted estimators; they cannot be fitted anew."""
+        """The fitted estimators."""
         if described["form"] not in get_args(Form):
             raise ValueError(f"a table in the form {described['form']!r}")
-        model = cls(name, _not_again, described["form"])
-        model.outputs, model.several = int(described["outputs"]), task == "multilabel"
+        model = cls(name)
+        model.form, model.outputs, model.several = described["form"], int(described["outputs"]), task == "multilabel"
         model._read(content)
         return model
 
@@ -288,7 +229,8 @@ class EstimatorModel(Model):
         return _safe_indexing(getattr(table, self.form), rows)
 
     def _fit_fold(self, folds: Folds, split: Split, k: int) -> list[Any]:
-        estimator = self.make(folds, len(split.train))
+        own = self.estimator is not None
+        estimator = clone(self.estimator) if own else _named_estimator(self.name, folds, len(split.train))
         seed = int(np.random.SeedSequence([folds.seed, k]).generate_state(1)[0] >> 1)
         seeded = {name: seed for name in estimator.get_params() if name.split("__")[-1] == "random_state"}
         estimator.set_params(**seeded)

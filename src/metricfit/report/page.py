@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from metricfit.assess import Assessment, HeldOutScores, Verdict, assess_held_out
 from metricfit.assess.intervals import counted
+from metricfit.assess.verdicts import cautions
 from metricfit.metrics import Metric
 from metricfit.metrics.algebra import named_class
 from metricfit.report import tables
 from metricfit.report.explorer import explorer, formulas, histogram, in_words
 
-__all__ = ["NO_SCORES", "Unlabelled", "answer", "model_card", "render", "to_script_json"]
+__all__ = ["NO_SCORES", "Unlabelled", "answer", "model_card", "render", "to_script_json", "warnings_of"]
 
 _SCRIPTS = ("metrics.js", "charts.js", "models.js", "explorer.js", "page.js")
 NO_SCORES = (
@@ -92,7 +93,7 @@ def render(
         "notices": notices,
         "lost": lost,
         "earlier": [] if found["scores"] else _measured_rows(description),
-        "leaderboard": tables.leaderboard(classifier),
+        "leaderboard": classifier.leaderboard_.to_dict(orient="records"),
         "training": tables.training(classifier),
         "unlabelled": predictions,
         "columns": tables.columns_of(classifier, description),
@@ -126,17 +127,15 @@ def answer(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]) -> di
     sentence = f"{name} is {ours.value:.3f}{between} on {count} held-out rows."
     if math.isnan(ours.value):
         sentence = f"{name} has no value on these {count} held-out rows."
-    if model.missed:
-        said, warned = f"On these rows the model does not meet {' and '.join(model.missed)}.", True
-    else:
-        said = verdicts[-1].sentence("that rule, or more rows") if verdicts else ""
-        warned = bool(verdicts) and verdicts[-1].better in ("rival", "level")
+    said, warned = str(verdicts[-1]) if verdicts else "", cautions(model, verdicts)
+    if verdicts and verdicts[-1].better == "level":
+        warned.append(said)
     rows = [_row(model, None), *(_row(v.rival, v) for v in verdicts)]
     _add_bars(rows)
     return {
         "metric": name,
-        "sentence": sentence if warned else f"{sentence} {said}".rstrip(),
-        "warning": said if warned else "",
+        "sentence": sentence if said in warned else f"{sentence} {said}".rstrip(),
+        "warnings": warned,
         "limits": rows[0]["limits"],
         "rows": rows,
     }
@@ -195,11 +194,20 @@ def _page(content: dict[str, Any], data: dict[str, Any]) -> str:
     return template.render(**content, **trusted, **hashes, data=to_script_json(data))
 
 
-def model_card(description: dict[str, Any]) -> str:
-    """The model card as Markdown, from a description, see :func:`metricfit.store.description_of`."""
+def warnings_of(classifier: Any) -> list[str]:
+    """What to know before a fitted classifier is used: a missed constraint, a better rival, a fold that collapsed."""
+    if classifier.held_out_ is None:
+        return []
+    return cautions(*assess_held_out(classifier.metric_, classifier.held_out_, tuple(classifier.classes_.tolist())))
+
+
+def model_card(description: dict[str, Any], warnings: Sequence[str] = ()) -> str:
+    """The model card as Markdown, from a description, see :func:`metricfit.store.description_of`, and warnings."""
     classes = [str(value) for value in description["classes"]["values"]]
     template = _environment(html=False).get_template("card.md")
-    return template.render({**description, "classes": classes, "rows": _measured_rows(description)})
+    return template.render(
+        {**description, "classes": classes, "rows": _measured_rows(description), "warnings": warnings}
+    )
 
 
 def _measured_rows(description: dict[str, Any]) -> list[dict[str, Any]]:

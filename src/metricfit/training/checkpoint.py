@@ -78,8 +78,6 @@ def _code_in_full(code: CodeType) -> str:
 class CheckpointFile:
     """One training run's file in a checkpoint directory.
 
-    A file is replaced in one step by a complete new one: whenever the process dies, a whole checkpoint is left.
-
     Args:
         directory: Made if it does not exist.
         name: File name without ending.

@@ -42,10 +42,26 @@ def _models_in_words(classifier: Any) -> str:
 def _networks_in_words(recipe: Recipe, classifier: Any) -> list[str]:
     if "network" not in classifier.models_:
         return []
+    members = classifier.network_.members
+    shape = "your own"
+    if isinstance(recipe.network, str):
+        hidden = f"an MLP with hidden layers {'-'.join(map(str, recipe.hidden_sizes))} and dropout {recipe.dropout:g}"
+        shape = hidden if recipe.network == "mlp" else "a linear model"
+    inputs = f"{classifier.n_network_inputs_} inputs made from {classifier.n_features_in_} columns"
+    chosen = {
+        "soft": f"the soft metric at T = {recipe.selection_temperature:g}",
+        "hard": "the exact metric",
+        "log_loss": "log-loss",
+        "objective": "the loss",
+        "last": "nothing, the last weights were kept",
+    }[recipe.selection]
+    picked = f"weights picked by {chosen} on validation rows, from epoch {', '.join(map(str, classifier.best_epochs_))}"
+    if classifier.held_out_ is None:
+        picked = "too few rows to hold any out, so the last weights were kept"
     return [
         f"Networks: recipe {recipe.name}. {_loss_in_words(recipe, classifier)}",
-        f"  {_network_in_words(recipe, classifier)}",
-        f"  {_training_in_words(recipe, classifier)}",
+        f"  The network is {shape}; {inputs}; {members} member{'s' if members > 1 else ''}.",
+        f"  {len(classifier.history_)} epochs; {picked}.",
     ]
 
 
@@ -70,33 +86,6 @@ def _loss_in_words(recipe: Recipe, classifier: Any) -> str:
     if recipe.annealing != "none":
         text += f"; the temperature starts at {recipe.temperature:g} and is cooled by {recipe.cooling:g}"
     return text + "."
-
-
-def _network_in_words(recipe: Recipe, classifier: Any) -> str:
-    members = classifier.network_.members
-    inputs = f"{classifier.n_network_inputs_} inputs made from {classifier.n_features_in_} columns"
-    if recipe.network == "mlp":
-        shape = f"an MLP with hidden layers {'-'.join(map(str, recipe.hidden_sizes))} and dropout {recipe.dropout:g}"
-    elif recipe.network == "linear":
-        shape = "a linear model"
-    else:
-        shape = "your own"
-    return f"The network is {shape}; {inputs}; {members} member{'s' if members > 1 else ''}."
-
-
-def _training_in_words(recipe: Recipe, classifier: Any) -> str:
-    epochs = len(classifier.history_)
-    kept = ", ".join(map(str, classifier.best_epochs_))
-    chosen = {
-        "soft": f"the soft metric at T = {recipe.selection_temperature:g}",
-        "hard": "the exact metric",
-        "log_loss": "log-loss",
-        "objective": "the loss",
-        "last": "nothing, the last weights were kept",
-    }[recipe.selection]
-    if classifier.held_out_ is None:
-        return f"{epochs} epochs; too few rows to hold any out, so the last weights were kept."
-    return f"{epochs} epochs; weights picked by {chosen} on validation rows, from epoch {kept}."
 
 
 def _report_in_words(classifier: Any) -> list[str]:

@@ -7,8 +7,9 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,48 +21,14 @@ from torch import Tensor, nn
 
 from metricfit.annealing import TemperatureAnnealer
 from metricfit.distributed import group_of
-from metricfit.inputs import Task
-from metricfit.metrics import Metric
 from metricfit.processes import agreed, average_gradients, is_first_process, share_of_batch
 from metricfit.training import networks
 from metricfit.training.checkpoint import CheckpointFile
 from metricfit.training.objective import MemberObjective, Scores, Validation
 from metricfit.training.recipes import Recipe
-from metricfit.training.rows import BatchOrder, Split, TrainingData, strata, take_rows
+from metricfit.training.rows import BatchOrder, Folds, TrainingData, strata, take_rows
 
-__all__ = ["Callback", "EpochEnd", "EpochRecord", "Problem", "TrainingResult", "as_device", "draw_seed", "train"]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is learned.
-
-    Attributes:
-        data: Rows.
-        splits: Training and validation rows of each member.
-        metric: The metric.
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
-        labels: Class (or label) names.
-        shares: Class shares (d,), where they are not those of the rows at hand.
-    """
-
-    data: TrainingData
-    splits: Sequence[Split]
-    metric: Metric
-    task: Task
-    labels: tuple[Hashable, ...]
-    shares: Tensor | None = None
-
-    def prior(self) -> Tensor:
-        """Weighted class shares (d,), or (L, 2) of negatives and positives."""
-        if self.shares is not None:
-            return self.shares
-        weight, target = self.data.weight.double().cpu(), self.data.target.cpu()
-        if self.task == "multilabel":
-            positive = (target * weight[:, None]).sum(dim=0) / weight.sum()
-            return torch.stack([1 - positive, positive], dim=-1).float()
-        counts = torch.zeros(len(self.labels), dtype=torch.float64).index_add(0, target, weight)
-        return (counts / counts.sum()).float()
+__all__ = ["Callback", "EpochEnd", "EpochRecord", "Trainer", "TrainingResult"]
 
 
 class EpochRecord(NamedTuple):
@@ -77,6 +44,7 @@ class EpochRecord(NamedTuple):
         learning_rate: At the end of the epoch.
         active: Members still training.
         seconds: Time the epoch took, validation included.
+        validation_loss: The loss as trained (at its temperature, with its cross-entropy) on the validation rows.
     """
 
     epoch: int
@@ -88,10 +56,10 @@ class EpochRecord(NamedTuple):
     learning_rate: float
     active: int
     seconds: float
+    validation_loss: float = math.nan
 
 
-@dataclass(frozen=True)
-class EpochEnd:
+class EpochEnd(NamedTuple):
     """What a callback gets.
 
     Attributes:
@@ -126,8 +94,7 @@ def callback_list(callbacks: Any) -> list[Callback]:
     return found
 
 
-@dataclass(frozen=True)
-class TrainingResult:
+class TrainingResult(NamedTuple):
     """A trained ensemble.
 
     Attributes:
@@ -147,63 +114,37 @@ class TrainingResult:
     interrupted: bool
 
 
-def train(
-    problem: Problem,
-    recipe: Recipe,
-    *,
-    seed: int,
-    device: torch.device | str = "cpu",
-    checkpoint: CheckpointFile | None = None,
-    callbacks: Sequence[Callback] = (),
-    run: str = "network",
-) -> TrainingResult:
-    """Train an ensemble.
-
-    Args:
-        problem: Data, metric, members.
-        recipe: How; complete.
-        seed: Of starting weights, batches and dropout; no global seed is changed.
-        device: Where to train.
-        checkpoint: Where to save and resume.
-        callbacks: Called after every epoch.
-        run: The run's name, for callbacks.
-    """
-    return Trainer(problem, recipe, seed, torch.device(device)).run(callbacks, run, checkpoint)
-
-
 class Trainer:
     """Networks in training, with everything that the next epoch depends on.
 
     Args:
-        problem: Data, metric, members.
+        folds: What to learn.
         recipe: How; complete.
-        seed: Of starting weights, batches and dropout.
+        members: Networks per fold, started from different weights.
         device: Where to train.
+        plain: Whether to train on the sample weights alone, without class weights.
     """
 
-    def __init__(self, problem: Problem, recipe: Recipe, seed: int, device: torch.device) -> None:
-        self.problem, self.recipe, self.seed, self.device = problem, recipe, seed, device
-        self.data = problem.data.to(device)
-        members = len(problem.splits)
-        self.network = networks.build_network(
-            recipe.network,
-            members=members,
-            in_features=self.data.features.shape[1],
-            out_features=len(problem.labels),
-            hidden_sizes=recipe.hidden_sizes,
-            dropout=recipe.dropout,
-            seed=_epoch_seed(seed, 0),
-        ).to(device)
-        stratum = strata(problem.data.target.cpu().numpy()) if recipe.stratified else None
-        self.batches = BatchOrder([s.train for s in problem.splits], recipe.batch_size, stratum=stratum)
-        self.validation = Validation(self.data, [s.validation for s in problem.splits], len(problem.labels))
+    def __init__(
+        self, folds: Folds, recipe: Recipe, *, members: int = 1, device: torch.device | str = "cpu", plain: bool = False
+    ) -> None:
+        self.recipe, self.seed, self.device = recipe, folds.seed, (device := torch.device(device))
+        arrays = (folds.table.dense, folds.codes, folds.plain_weight if plain else folds.weight)
+        self.data = TrainingData(*(torch.from_numpy(array).to(device) for array in arrays))
+        splits = [split for split in folds.splits for _ in range(members)]
+        sizes = len(splits), self.data.features.shape[1], len(folds.labels)
+        self.network = networks.build_network(recipe, *sizes, seed=_epoch_seed(self.seed, 0)).to(device)
+        stratum = strata(folds.codes) if recipe.stratified else None
+        self.batches = BatchOrder([split.train for split in splits], recipe.batch_size, stratum=stratum)
+        self.validation = Validation(self.data, [split.validation for split in splits], len(folds.labels))
         self.epochs = recipe.epochs(self.batches.steps)
         self.optimiser = networks.make_optimiser(self.network, recipe)
         self.parameters = list(self.network.parameters())
-        self.average_over(recipe.averaging * self.batches.steps)
+        prior = self.data.shares(folds.task, len(folds.labels)) if folds.shares is None else folds.shares
         self.objective = MemberObjective(
-            recipe, problem.metric, problem.task, members, prior=problem.prior(), labels=problem.labels
+            recipe, folds.metric, folds.task, len(splits), prior=prior, labels=folds.labels
         ).to(device)
+        self.average_over(recipe.averaging * self.batches.steps)
         self.stopping = Stopping(recipe, self.objective)
         self.history: list[EpochRecord] = []
         self.stopped = False
@@ -213,18 +154,22 @@ class Trainer:
         self.part = share_of_batch(self.batches.batch_size, self.group)
         if self.group is not None:
             self.objective.share_with(self.group)
-            if isinstance(self.network, networks.MemberMLP):
-                self.network.use_part(self.part, self.batches.batch_size)
 
     def average_over(self, steps: float) -> None:
         """Average the weights over so many steps, from now on."""
         self.average = networks.WeightAverage(self.network, steps)
-        self.best = networks.BestMembers(len(self.problem.splits), self.average.averaged)
+        self.best = networks.BestMembers(self.objective.members, self.average.averaged)
 
     def run(
         self, callbacks: Sequence[Callback] = (), name: str = "network", checkpoint: CheckpointFile | None = None
     ) -> TrainingResult:
-        """Train to the end, from where the checkpoint stopped if there is one; Ctrl-C keeps the best weights so far."""
+        """Train to the end, from where the checkpoint stopped if there is one; Ctrl-C keeps the best weights so far.
+
+        Args:
+            callbacks: Called after every epoch.
+            name: The run's name, for callbacks.
+            checkpoint: Where to save and resume.
+        """
         self.resume(checkpoint)
         interrupted = False
         try:
@@ -236,12 +181,9 @@ class Trainer:
                     checkpoint.save(self.state_dict(), last=self.finished)
         except KeyboardInterrupt:
             interrupted = True
-            warnings.warn(
-                f"training was interrupted after {len(self.history)} of up to {self.epochs} epochs; the best weights "
-                "so far are kept.",
-                RuntimeWarning,
-                stacklevel=4,
-            )
+            after = f"after {len(self.history)} of up to {self.epochs} epochs"
+            told = f"training was interrupted {after}; the best weights so far are kept."
+            warnings.warn(told, RuntimeWarning, stacklevel=4)
         return self.result(interrupted)
 
     @property
@@ -257,11 +199,14 @@ class Trainer:
         loss, rate = self._steps(number)
         scores = self._validate(number)
         self.stopping.epoch_ended()
-        values = (scores.soft, scores.hard, scores.log_loss) if scores else (torch.tensor(math.nan),) * 3
-        soft, hard, log_loss = (float(value.mean()) for value in values)
+        values = [torch.tensor(math.nan)] * 4
+        if scores:  # while warming up, cross-entropy is trained
+            trained = scores.log_loss if self.objective.warming else scores.loss
+            values = [scores.soft, scores.hard, scores.log_loss, trained]
+        soft, hard, log_loss, kept = (float(value.mean()) for value in values)
         cold, active = float(self.objective.temperature.mean()), int(self.stopping.active.sum())
         seconds = time.perf_counter() - started
-        record = EpochRecord(number, loss, soft, hard, log_loss, cold, rate, active, seconds)
+        record = EpochRecord(number, loss, soft, hard, log_loss, cold, rate, active, seconds, kept)
         self.history.append(record)
         return record
 
@@ -290,7 +235,9 @@ class Trainer:
         average_gradients(self.parameters, self.group)
         if self.recipe.gradient_clip:
             networks.clip_gradients(self.network.named_parameters(), self.objective.members, self.recipe.gradient_clip)
-        networks.take_step(self.optimiser, rate)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.step()
         return losses.detach()[self.stopping.active.to(losses.device)].mean()
 
     def _validate(self, number: int) -> Scores | None:
@@ -310,7 +257,8 @@ class Trainer:
 
     def _randomness(self, seed: int) -> contextlib.AbstractContextManager[Any]:
         if isinstance(self.network, networks.MemberMLP):
-            self.network.use_generator(torch.Generator(self.device).manual_seed(seed))
+            part = None if self.group is None else (self.part, self.batches.batch_size)
+            self.network.use_generator(torch.Generator(self.device).manual_seed(seed), part)
             return contextlib.nullcontext()
         # Foreign modules draw for their part of the batch alone: not twice the same in two processes.
         return networks.lent_seed(seed + self.part.start, self.device)
@@ -380,43 +328,22 @@ def learning_rate_at(step: int, steps: int, recipe: Recipe) -> float:
     return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * share))
 
 
-class _OneTemperature:
-    """One member's entry of the objective's temperatures, for an annealer."""
-
-    def __init__(self, objective: MemberObjective, member: int) -> None:
-        self.objective, self.member = objective, member
-        self.temperature: Any = objective.recipe.temperature
-
-    def set_temperature(self, temperature: float) -> None:
-        self.objective.set_temperature(self.member, temperature)
-
-
 class Stopping:
-    """Annealing and early stopping of each member by itself.
-
-    Args:
-        recipe: Patience, annealing, cooling.
-        objective: Whose temperatures are lowered.
-    """
+    """Annealing and early stopping of each member by itself, as the recipe says."""
 
     def __init__(self, recipe: Recipe, objective: MemberObjective) -> None:
-        members = objective.members
-        self.recipe = recipe
+        self.recipe, members = recipe, objective.members
         self.active = torch.ones(members, dtype=torch.bool)
         self.waited = torch.zeros(members, dtype=torch.long)
         self.best = torch.full((members,), -math.inf, dtype=torch.float64)
-        self.annealers: list[TemperatureAnnealer] = []
+        options: dict[str, Any] = {"mode": "epoch"}
         if recipe.annealing == "plateau":
-            options: dict[str, Any] = {
-                "patience": recipe.patience, "min_delta": recipe.min_delta, "max_fruitless": recipe.max_fruitless,
-            }  # fmt: skip
-        else:
-            options = {"mode": "epoch"}
-        if recipe.annealing != "none":
-            self.annealers = [
-                TemperatureAnnealer(_OneTemperature(objective, k), factor=recipe.cooling, **options)
-                for k in range(members)
-            ]
+            options = {part: getattr(recipe, part) for part in ("patience", "min_delta", "max_fruitless")}
+        self.annealers = []
+        for k in range(members) if recipe.annealing != "none" else ():
+            cool = partial(objective.temperature.__setitem__, k)  # one member's entry of the temperatures
+            one = SimpleNamespace(temperature=recipe.temperature, set_temperature=cool)
+            self.annealers.append(TemperatureAnnealer(one, factor=recipe.cooling, **options))
 
     def epoch_ended(self) -> None:
         """Cool once per epoch, where the recipe says so."""
@@ -426,7 +353,6 @@ class Stopping:
 
     def validated(self, loss: Tensor, key: Tensor) -> None:
         """Take the validation losses, and what the selection compares (more is better); cool or finish members."""
-        finite = loss.isfinite().cpu()
         if self.recipe.annealing == "plateau":
             for k, annealer in enumerate(self.annealers):
                 if self.active[k]:
@@ -439,7 +365,7 @@ class Stopping:
             self.waited = torch.where(better, torch.zeros_like(self.waited), self.waited + 1)
             self.active &= self.waited < self.recipe.patience
         # What has become NaN stays NaN: such a member keeps what it had.
-        self.active &= finite
+        self.active &= loss.isfinite().cpu()
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint."""
@@ -486,13 +412,7 @@ Progress = Callable[[int, int, str], None]
 
 @contextlib.contextmanager
 def progress_bar(enabled: bool, label: str, console: Console | None = None) -> Iterator[Progress]:
-    """A progress bar on stderr, as a function to call; silent when stderr is not a terminal.
-
-    Args:
-        enabled: Whether to show anything at all.
-        label: What is being fitted.
-        console: Where to write, stderr by default.
-    """
+    """A progress bar on stderr, or another console, as a function to call; silent where that is not a terminal."""
     console = console or Console(stderr=True)
     if not enabled or not console.is_terminal:
         yield lambda done, total, value: None

@@ -72,8 +72,7 @@ class MemberDropout(nn.Module):
     """
 
     generator: torch.Generator | None = None
-    part: tuple[slice, int] | None = None
-    """Where a process has a part of each batch: which, and the size of the batch. Masks are drawn for all of it."""
+    part: tuple[slice, int] | None = None  # masks are drawn for the whole batch, whatever part of it is here
 
     def __init__(self, rate: float, seed: int = 0) -> None:
         super().__init__()
@@ -146,28 +145,19 @@ class MemberMLP(nn.Module):
         output: Tensor = self.layers(input)
         return output
 
-    def use_generator(self, generator: torch.Generator | None) -> None:
-        """Draw dropout from this generator; without one the masks, several times the weights, are let go."""
-        for module in self._dropouts():
-            module.generator = generator
-            if generator is None:
-                module.long = torch.empty(0)
+    def use_generator(self, generator: torch.Generator | None, part: tuple[slice, int] | None = None) -> None:
+        """Draw dropout from this generator, for a part of each batch; without one the long masks are let go.
 
-    def use_part(self, rows: slice, batch: int) -> None:
-        """Batches are these rows of larger ones, whose other rows other processes have."""
-        for module in self._dropouts():
-            module.part = (rows, batch)
-
-    def _dropouts(self) -> list[MemberDropout]:
-        return [module for module in self.layers if isinstance(module, MemberDropout)]
+        Where processes share a batch, the part is this process's rows and the size of the whole batch.
+        """
+        for module in self.layers:
+            if isinstance(module, MemberDropout):
+                module.generator, module.part = generator, part
+                module.long = module.long if generator else torch.empty(0)
 
 
 class StackedNetworks(nn.Module):
-    """Any modules side by side, one per member: the general, slower form of an ensemble.
-
-    Args:
-        networks: One module per member; each maps (n, features) to (n, out_features).
-    """
+    """Any modules side by side, one per member; each maps (n, features) to (n, out_features)."""
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -181,36 +171,21 @@ class StackedNetworks(nn.Module):
 
 
 def build_network(
-    network: str | nn.Module | Callable[..., nn.Module],
-    *,
-    members: int,
-    in_features: int,
-    out_features: int,
-    hidden_sizes: Sequence[int],
-    dropout: float,
-    seed: int,
+    recipe: Recipe, members: int, in_features: int, out_features: int, *, seed: int
 ) -> MemberMLP | StackedNetworks:
-    """The network of an ensemble.
+    """The network of an ensemble, as a complete recipe says; no global seed is changed.
 
-    Args:
-        network: ``"mlp"``, ``"linear"``, a module (copied for each member, its parameters started anew where it can),
-            or a factory ``(in_features, out_features) -> module``.
-        members: Ensemble members.
-        in_features: Inputs.
-        out_features: Logits.
-        hidden_sizes: Widths of the hidden layers of ``"mlp"``.
-        dropout: Dropout of ``"mlp"``.
-        seed: Seed of the starting weights; no global seed is changed.
+    Its ``network`` is ``"mlp"``, ``"linear"``, a module (copied for each member, its parameters started anew where it
+    can), or a factory ``(in_features, out_features) -> module``.
     """
+    network = recipe.network
     if isinstance(network, str):
         if network not in ("mlp", "linear"):
-            raise ValueError(
-                f"network: expected 'mlp', 'linear', a module or a factory (in_features, out_features) -> module, "
-                f"got {network!r}."
-            )
-        sizes = hidden_sizes if network == "mlp" else ()
+            known = "'mlp', 'linear', a module or a factory (in_features, out_features) -> module"
+            raise ValueError(f"network: expected {known}, got {network!r}.")
+        sizes = recipe.hidden_sizes if network == "mlp" else ()
         generator = torch.Generator().manual_seed(seed)
-        return MemberMLP(members, in_features, out_features, sizes, dropout, generator=generator)
+        return MemberMLP(members, in_features, out_features, sizes, recipe.dropout, generator=generator)
     # Foreign modules draw their weights from torch's global generator: lend it a seed and give it back as it was.
     with lent_seed(seed, torch.device("cpu")):
         networks = [_one_network(network, in_features, out_features) for _ in range(members)]
@@ -276,10 +251,7 @@ _GLOBAL_GENERATOR = threading.RLock()
 
 @contextlib.contextmanager
 def lent_seed(seed: int, device: torch.device) -> Iterator[None]:
-    """Lend torch's global generator a seed for a while, for modules that use it; afterwards it is as it was.
-
-    One thread at a time: there is one such generator.
-    """
+    """Lend torch's global generator a seed, for modules that use it; one thread at a time, since there is only one."""
     with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
@@ -305,40 +277,6 @@ def make_optimiser(network: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
     if not groups:
         raise ValueError("network: it has no parameters, there is nothing to train.")
     return torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=True)
-
-
-@torch.no_grad()
-def take_step(optimiser: torch.optim.AdamW, rate: float) -> None:
-    """What ``optimiser.step()`` does at this learning rate, without its bookkeeping.
-
-    That took 0.2 ms a step, a fifth of the matrix products of one network and a batch of 512.
-    """
-    for group in optimiser.param_groups:
-        group["lr"] = rate
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    # The first step makes the state; other devices and parameters that the loss does not reach need the bookkeeping.
-    if not optimiser.state or not all(p.is_cpu and p.grad is not None for p in parameters):
-        optimiser.step()
-        return
-    for group in optimiser.param_groups:
-        states = [optimiser.state[p] for p in group["params"]]
-        steps = [state["step"] for state in states]
-        torch._foreach_add_(steps, 1)
-        torch._fused_adamw_(
-            group["params"],
-            [p.grad for p in group["params"]],
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            steps,
-            lr=rate,
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            amsgrad=False,
-            maximize=False,
-        )
 
 
 def clip_gradients(parameters: Iterable[tuple[str, nn.Parameter]], members: int, largest: float) -> None:
@@ -406,12 +344,7 @@ class WeightAverage:
 
 
 class BestMembers:
-    """The best weights of each member so far; of equals the latest.
-
-    Args:
-        members: Ensemble members.
-        state: Weights to start from.
-    """
+    """The best weights of each member so far; of equals the latest. Those to start from are given."""
 
     def __init__(self, members: int, state: dict[str, Tensor]) -> None:
         self.key = torch.full((members,), -math.inf, dtype=torch.float64)

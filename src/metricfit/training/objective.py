@@ -32,15 +32,8 @@ __all__ = ["MemberObjective", "Multipliers", "Scores", "Validation"]
 class MemberObjective(nn.Module):
     """The loss of every member of an ensemble, as the recipe says; its state goes into checkpoints.
 
-    A network for two classes has two logits: to :class:`metricfit.MetricLoss` that is a problem of two classes.
-
-    Args:
-        recipe: Complete: objective, step, temperature, memory, weights.
-        metric: The metric.
-        task: ``"binary"`` (two logits), ``"multiclass"`` or ``"multilabel"``.
-        members: Ensemble members.
-        prior: Class shares (d,), or (L, 2) shares of negatives and positives, for the class weights.
-        labels: Class names for the metric.
+    A network for two classes has two logits: to :class:`metricfit.MetricLoss` that is a problem of two classes. The
+    prior, for class weights, are class shares (d,), or (L, 2) shares of negatives and positives.
     """
 
     class_weights: Tensor | None
@@ -103,10 +96,6 @@ class MemberObjective(nn.Module):
         if self.surrogate_loss is not None:
             self.surrogate_loss.group = group
 
-    def set_temperature(self, member: int, temperature: float) -> None:
-        """Change one member's T."""
-        self.temperature[member] = temperature
-
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """Losses (members,) of logits (members, n, d), target (members, n) or (members, n, L), weight (members, n)."""
         logits = logits.float()
@@ -152,13 +141,8 @@ class Multipliers(nn.Module):
     The two-player scheme of Cotter et al. (2019): the network sees differentiable (soft) constraint values, the
     multipliers rise and fall with the hard ones. The update is a projected gradient ascent of three lines on a
     (members, constraints) tensor; a library that owns one model and one optimiser could not batch the members.
-
-    Args:
-        metric: Objective and constraints.
-        members: Ensemble members.
-        memory: Decay of the memory of the hard confusion matrix, from which violations are taken.
-        rate: Step size of the multipliers.
-        ceiling: They do not rise above this, so that a constraint nobody can meet does not drown the objective.
+    Violations are taken from a memory of the hard matrix. Multipliers do not rise above the ceiling, so that a
+    constraint nobody can meet does not drown the objective.
     """
 
     value: Tensor
@@ -234,21 +218,13 @@ def _surrogate(
 
 
 class Scores(NamedTuple):
-    """Each member on its validation rows, all of shape (members,).
+    """Each member on its validation rows, all of shape (members,)."""
 
-    Attributes:
-        soft: The soft metric at the selection temperature.
-        hard: The exact metric of its decisions.
-        log_loss: Cross-entropy.
-        key: What the selection compares; more is better.
-        loss: The loss as trained, at the current temperature.
-    """
-
-    soft: Tensor
-    hard: Tensor
+    soft: Tensor  # the metric at the selection temperature
+    hard: Tensor  # the exact metric of the decisions
     log_loss: Tensor
-    key: Tensor
-    loss: Tensor
+    key: Tensor  # what the selection compares; more is better
+    loss: Tensor  # as trained, at the current temperature
 
 
 class Validation:
@@ -256,11 +232,6 @@ class Validation:
 
     Weights that were picked on some rows look better on them than they are. The rows are therefore dealt into two
     halves, and ``held_out`` keeps for each half the probabilities at the checkpoint that the *other* half would pick.
-
-    Args:
-        data: All rows.
-        rows: Validation rows of each member.
-        outputs: Columns of the probabilities.
     """
 
     def __init__(self, data: TrainingData, rows: Sequence[NDArray[np.intp]], outputs: int) -> None:
@@ -329,8 +300,7 @@ class _Sums:
         self.objective, recipe = objective, objective.recipe
         now = objective.loss.batch(torch.empty(0)).step
         soft: Step = Annealed(recipe.selection_temperature) if isinstance(now, Annealed) else now
-        self.follows_loss = recipe.selection == "objective" or recipe.annealing == "plateau"
-        self.steps = {"soft": soft} | ({"loss": now} if self.follows_loss and recipe.objective == "metric" else {})
+        self.steps = {"soft": soft} | ({"loss": now} if recipe.objective == "metric" else {})
         self.sums: dict[Any, list[Tensor]] = {}
 
     def add(self, half: int, logits: Tensor, target: Tensor, weight: Tensor) -> None:
@@ -343,7 +313,7 @@ class _Sums:
                 found[name, grid] = count_samples(samples, task, step, threshold=0.5, thresholds=grid)
             found["hard", grid] = hard_matrix(samples, task, thresholds=grid).matrix
         found["log_loss"], found["mass"] = objective.cross_entropy_sums(samples)
-        if self.follows_loss and objective.recipe.objective == "surrogate_fbeta":
+        if objective.recipe.objective == "surrogate_fbeta":
             found["surrogate"] = objective.surrogate(logits, target, weight).double() * found["mass"]
         for name, value in found.items():
             halves = self.sums.setdefault(name, [torch.zeros_like(value, dtype=torch.float64) for _ in range(2)])
@@ -357,8 +327,7 @@ class _Sums:
         log_loss = safe_divide(sums["log_loss"], sums["mass"])
         soft_value, hard_value = metric.evaluate(soft), metric.evaluate(hard)
         if recipe.objective == "metric":
-            loss = metric.loss(now) if self.follows_loss else _distance(metric, soft, soft_value)
-            loss = loss + recipe.cross_entropy * log_loss
+            loss = metric.loss(now) + recipe.cross_entropy * log_loss
         else:
             loss = safe_divide(sums["surrogate"], sums["mass"]) if "surrogate" in sums else log_loss
         key = {

@@ -7,7 +7,7 @@ import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 from torch import nn
@@ -124,11 +124,7 @@ class Recipe:
         return recipe
 
     def parts(self) -> dict[str, Any]:
-        """Name and parts, as given.
-
-        >>> Recipe("east").parts()["patience"] is None
-        True
-        """
+        """Name and parts, as given."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def with_parts(self, parts: Mapping[str, Any]) -> Self:
@@ -181,11 +177,6 @@ class Recipe:
         return f"Recipe({', '.join([repr(self.name), *given])})"
 
 
-CHOICES: dict[str, Any] = {
-    "objective": Objective, "balance": Balance, "annealing": Annealing, "schedule": Schedule, "selection": Selection,
-    "rule": Rule,
-}  # fmt: skip
-
 AT_LEAST = {
     "batch_size": 1, "max_epochs": 1, "max_updates": 1, "checkpoints": 1, "max_fruitless": 1, "min_updates": 0,
     "warm_up_updates": 0, "warm_start_epochs": 0, "patience": 0, "cross_entropy": 0, "weight_decay": 0,
@@ -198,9 +189,9 @@ def _check(recipe: Recipe) -> None:
         if not holds:
             raise ValueError(f"{part}: expected {what}, got {getattr(recipe, part)!r}.")
 
-    for part, literal in CHOICES.items():
-        allowed = get_args(literal)
-        expect(part, getattr(recipe, part) in allowed, f"one of {', '.join(map(repr, allowed))}")
+    for part, kind in get_type_hints(Recipe).items():
+        if get_origin(kind) is Literal:
+            expect(part, getattr(recipe, part) in get_args(kind), f"one of {', '.join(map(repr, get_args(kind)))}")
     for part, least in AT_LEAST.items():
         expect(part, getattr(recipe, part) >= least, f"a number >= {least}")
     for part in ("memory", "dropout"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +12,15 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold
+from sklearn.utils import _safe_indexing
 from torch import Tensor
 
-__all__ = ["BatchOrder", "Split", "TrainingData", "choose_cv", "given_splits", "group_codes", "split_rows", "strata"]
+from metricfit.inputs import Task
+from metricfit.metrics import Metric
+
+__all__ = [
+    "BatchOrder", "Folds", "Split", "Table", "TrainingData", "choose_cv", "given_splits", "group_codes", "split_rows",
+]  # fmt: skip
 
 Rows = NDArray[np.intp]
 
@@ -31,12 +38,7 @@ FOLDS = 5
 
 
 class Split(NamedTuple):
-    """Rows of one member.
-
-    Attributes:
-        train: Rows it is trained on.
-        validation: Rows it is stopped on; empty if nothing is held out.
-    """
+    """Rows of one member: trained on, and held out to stop on (which may be none)."""
 
     train: Rows
     validation: Rows
@@ -45,11 +47,7 @@ class Split(NamedTuple):
 def choose_cv(cv: Any, rows: int, smallest_class: int, groups: int | None = None) -> tuple[int | None, str]:
     """The number of folds (``None``: a hold-out, 0: nothing held out) and why.
 
-    Args:
-        cv: As given to the classifier.
-        rows: Rows there are.
-        smallest_class: Rows of the rarest class.
-        groups: Groups there are, if rows of one stay together.
+    It depends on the numbers of rows, of rows of the rarest class, and of groups whose rows stay together.
 
     >>> choose_cv("auto", 5_000, 200)
     (5, '5-fold ensemble: up to 100,000 rows every row is used for training and for validation')
@@ -107,12 +105,9 @@ def group_codes(groups: ArrayLike, rows: int) -> Rows:
     names = np.asarray(groups)
     if names.shape != (rows,):
         raise ValueError(f"groups: expected one group per row, shape ({rows},), got {names.shape}.")
-    missing = int(pd.isna(names).sum())
-    if missing:
-        raise ValueError(
-            f"groups: expected a group for every row, got {missing} of {rows} without one (None or NaN); drop these "
-            "rows or name a group for each."
-        )
+    if missing := int(pd.isna(names).sum()):
+        without = f"{missing} of {rows} without one (None or NaN); drop these rows or name a group for each"
+        raise ValueError(f"groups: expected a group for every row, got {without}.")
     codes, _ = pd.factorize(names, sort=True)
     return codes.astype(np.intp)
 
@@ -183,13 +178,9 @@ def _given_rows(values: Any, count: int, kind: str) -> Rows:
 def split_rows(
     y: NDArray[Any], folds: int | None, *, groups: ArrayLike | None, random: np.random.Generator
 ) -> list[Split]:
-    """One split per fold.
+    """One split per fold, of class codes (n,) or indicators (n, L); rows of one group stay together.
 
-    Args:
-        y: Class codes (n,) or indicators (n, L).
-        folds: The number of folds; ``None`` for one hold-out; 0 to hold out nothing.
-        groups: Rows of one group stay together, (n,).
-        random: Source of the shuffling.
+    ``folds`` is ``None`` for one hold-out, 0 to hold out nothing.
     """
     every = np.arange(len(y))
     if folds == 0:
@@ -241,22 +232,85 @@ def _grouped_folds(stratum: Rows, folds: int, groups: Rows, random: np.random.Ge
     return fold
 
 
-class TrainingData(NamedTuple):
-    """Rows as tensors on one device.
+@dataclass(frozen=True)
+class Table:
+    """Rows in the forms that models like.
 
     Attributes:
-        features: Inputs (n, features), float32.
-        target: Class codes (n,), or 0/1 (n, labels) for a multi-label task.
-        weight: Weights (n,): sample weights times class weights.
+        dense: Scaled numbers without gaps, categories as indicators (n, features): networks, linear models.
+        trees: Numbers as they are, gaps as NaN, categories as codes (n, columns).
+        categories: Which columns of ``trees`` are codes.
+        given: The table as it was given: pipelines that prepare it themselves.
     """
 
-    features: Tensor
-    target: Tensor
-    weight: Tensor
+    dense: NDArray[np.float32]
+    trees: NDArray[np.float32]
+    categories: NDArray[np.bool_]
+    given: Any
 
-    def to(self, device: torch.device) -> TrainingData:
-        """The same rows on a device."""
-        return TrainingData(*(part.to(device) for part in self))
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.dense)
+
+    @classmethod
+    def of_numbers(cls, dense: NDArray[np.float32]) -> Table:
+        """A table that is numbers without gaps already."""
+        return cls(dense, dense, np.zeros(dense.shape[1], dtype=bool), dense)
+
+    def head(self, rows: int) -> Table:
+        """The first rows."""
+        return Table(self.dense[:rows], self.trees[:rows], self.categories, _safe_indexing(self.given, slice(0, rows)))
+
+
+@dataclass(frozen=True)
+class Folds:
+    """What every model of a portfolio is fitted on: the same rows, held out in the same folds.
+
+    Attributes:
+        table: The rows.
+        codes: Class codes (n,), or 0/1 (n, labels).
+        weight: Weights for training (n,): sample weights times class weights.
+        plain_weight: Sample weights alone (n,).
+        splits: Training and validation rows of each fold; without validation rows nothing is held out.
+        metric: The metric.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        labels: Class (or label) names.
+        seed: Seed of everything random; no global seed is changed.
+        shares: Class shares (d,), where they are not those of the rows at hand.
+    """
+
+    table: Table
+    codes: NDArray[np.int64]
+    weight: NDArray[np.float32]
+    plain_weight: NDArray[np.float32]
+    splits: Sequence[Split]
+    metric: Metric
+    task: Task
+    labels: tuple[Hashable, ...]
+    seed: int
+    shares: Tensor | None = None
+
+    @property
+    def held_out(self) -> bool:
+        """Whether any row is held out."""
+        return any(len(split.validation) for split in self.splits)
+
+
+class TrainingData(NamedTuple):
+    """Rows as tensors on one device."""
+
+    features: Tensor  # (n, features), float32
+    target: Tensor  # class codes (n,), or 0/1 (n, labels)
+    weight: Tensor  # (n,): sample weights times class weights
+
+    def shares(self, task: Task, classes: int) -> Tensor:
+        """Weighted class shares (d,), or (L, 2) of negatives and positives."""
+        weight, target = self.weight.double().cpu(), self.target.cpu()
+        if task == "multilabel":
+            positive = (target * weight[:, None]).sum(dim=0) / weight.sum()
+            return torch.stack([1 - positive, positive], dim=-1).float()
+        counts = torch.zeros(classes, dtype=torch.float64).index_add(0, target, weight)
+        return (counts / counts.sum()).float()
 
 
 def take_rows(rows: Tensor, index: Tensor) -> Tensor:
@@ -281,9 +335,7 @@ class BatchOrder:
     [4, 4, 4]
     """
 
-    def __init__(
-        self, rows: Sequence[NDArray[np.intp]], batch_size: int, *, stratum: NDArray[np.intp] | None = None
-    ) -> None:
+    def __init__(self, rows: Sequence[Rows], batch_size: int, *, stratum: Rows | None = None) -> None:
         longest = max(len(r) for r in rows)
         self.steps = -(-longest // batch_size)
         self.batch_size = -(-longest // self.steps)
@@ -292,18 +344,15 @@ class BatchOrder:
     def epoch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Index tensors (members, batch_size), one per step."""
         length = self.steps * self.batch_size
-        orders = []
-        for member in self._members:
-            order = member.draw(generator)
-            repeats = -(-length // len(order))
-            orders.append((order.repeat(repeats) if repeats > 1 else order)[:length])
-        return torch.stack(orders).reshape(-1, self.steps, self.batch_size).unbind(dim=1)
+        orders = [member.draw(generator) for member in self._members]
+        filled = [order.repeat(-(-length // len(order)))[:length] for order in orders]
+        return torch.stack(filled).reshape(-1, self.steps, self.batch_size).unbind(dim=1)
 
 
 class _MemberOrder:
     """The rows of one member, and how their classes interleave."""
 
-    def __init__(self, rows: NDArray[np.intp], stratum: NDArray[np.intp] | None) -> None:
+    def __init__(self, rows: Rows, stratum: Rows | None) -> None:
         if stratum is None:
             self.blocks, self.slots = [torch.from_numpy(rows)], None
             return

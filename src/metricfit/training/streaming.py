@@ -21,22 +21,11 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
 from metricfit.data.preprocessing import column_choices
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, share_of_rows
-from metricfit.distributed import group_of
 from metricfit.inputs import Task
 from metricfit.metrics import resolve
 from metricfit.processes import agreed, is_first_process, join_processes
-from metricfit.training.loop import (
-    EpochEnd,
-    EpochRecord,
-    Problem,
-    Trainer,
-    as_device,
-    callback_list,
-    draw_seed,
-    progress_bar,
-)  # fmt: skip
-from metricfit.training.recipes import Recipe
-from metricfit.training.rows import BatchOrder, Split, TrainingData
+from metricfit.training import loop
+from metricfit.training.rows import BatchOrder, Folds, Split, Table, TrainingData
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
@@ -80,52 +69,42 @@ def fit_shards(
     Returns:
         The classifier.
     """
-    numbers = {
-        "buffer_rows": buffer_rows, "validation_rows": validation_rows, "sample_rows": sample_rows, "passes": passes
-    }  # fmt: skip
-    for name, value in numbers.items():
+    numbers = {"buffer_rows": buffer_rows, "validation_rows": validation_rows, "sample_rows": sample_rows}
+    for name, value in {**numbers, "passes": passes}.items():
         if not value > 0:
             raise ValueError(f"{name}: expected a number > 0, got {value}.")
     if classifier.models not in ("auto", "network"):
         raise ValueError(f"models: only networks are trained from shards, got {classifier.models!r}; use 'network'.")
-    join_processes()
-    seed = agreed(torch.tensor(draw_seed(classifier.random_state)[0]), group_of("auto", training=True))
+    seed = int(agreed(torch.tensor(loop.draw_seed(classifier.random_state)[0]), join_processes()))
     classifier._forget()
-    recipe = classifier._read_recipe()
-    stream = _Stream(source if isinstance(source, Shards) else Shards(source), target, columns, int(seed))
-    labels = tuple(stream.classes.tolist())
-    task: Task = "binary" if len(labels) == 2 else "multiclass"
-    classifier.metric_, meant = resolve(classifier.metric, labels, task)
-    classifier.classes_, classifier.recipe_, classifier.task_ = stream.classes, recipe, task
-    classifier.seed_ = stream.seed
-    held, sample = stream.draw(validation_rows, sample_rows)
-    _check_classes(stream, held)
-    validate_data(classifier, sample[stream.columns], skip_check_array=True)
-    preprocessor = TablePreprocessor(random_state=stream.seed)
-    # Rates of classes in a category, learned from rows that are trained on afterwards, say too much about them unless
-    # they are a small part.
-    small_part = stream.rows >= 10 * len(sample)
-    preprocessor.fit(sample[stream.columns], sample[stream.target] if small_part else None)
-    del sample
-    classifier.preprocessor_ = preprocessor
+    stream = _Stream(source, target, columns, seed)
+    classifier.metric_, meant = resolve(classifier.metric, stream.labels, stream.task)
+    classifier.recipe_ = recipe = classifier._read_recipe()
+    classifier.classes_, classifier.task_, classifier.seed_ = stream.classes, stream.task, seed
+    held = stream.draw(validation_rows, sample_rows)
+    validate_data(classifier, held[stream.columns], skip_check_array=True)
+    classifier.preprocessor_ = stream.preprocessor
     rows = min(buffer_rows, stream.rows - len(held))
     how = f"{stream.rows:,} rows were streamed through a buffer of {rows:,}; {len(held):,} random rows validated"
     classifier.choices_ = [*([Choice("metric", meant)] if meant else []), Choice("rows", how)]
-    classifier.choices_ += column_choices(preprocessor)
-    buffers = _buffers(stream, preprocessor, rows)
-    data = _joined(_tensors(stream, preprocessor, held), next(buffers))
+    classifier.choices_ += column_choices(stream.preprocessor)
+    buffers = stream.buffers(rows)
+    dense, codes, weight = (part.numpy() for part in _joined(stream.tensors(held), next(buffers)))
     split = Split(np.arange(len(held), len(held) + rows), np.arange(len(held)))
     counts = torch.tensor(list(stream.counts.values()), dtype=torch.float64)
-    problem = Problem(data, [split], classifier.metric_, task, labels, shares=(counts / counts.sum()).float())
-    number = max(1, round(passes * (stream.rows - len(held)) / rows))
-    trainer = _StreamTrainer(problem, recipe, stream.seed, as_device(classifier.device), buffers, number)
-    with progress_bar(classifier.verbose and is_first_process(), f"{recipe.name} ({classifier.metric_})") as bar:
+    shares, table = (counts / counts.sum()).float(), Table.of_numbers(dense)
+    known = ([split], classifier.metric_, stream.task, stream.labels, seed, shares)
+    folds = Folds(table, codes, weight, weight, *known)
+    trainer = _StreamTrainer(folds, recipe, device=loop.as_device(classifier.device))
+    trainer.take(buffers, max(1, round(passes * (stream.rows - len(held)) / rows)), len(held))
+    shown = classifier.verbose and is_first_process()
+    with loop.progress_bar(shown, f"{recipe.name} ({classifier.metric_})") as bar:
 
-        def show(event: EpochEnd) -> None:
+        def show(event: loop.EpochEnd) -> None:
             bar(event.record.epoch, event.epochs, f"{event.record.hard_metric:.3f}")
 
-        result = trainer.run([show, *callback_list(classifier.callbacks)])
-    classifier._keep_network(problem, result)
+        result = trainer.run([show, *loop.callback_list(classifier.callbacks)])
+    classifier._keep_network(folds, result)
     return classifier
 
 
@@ -143,46 +122,58 @@ def confusion_of_shards(
         rows_at_once: Rows that are predicted together.
     """
     check_is_fitted(classifier, "models_")
-    shards = source if isinstance(source, Shards) else Shards(source)
-    classes = classifier.classes_
+    shards, classes = _shards(source), classifier.classes_
     wanted = [*getattr(classifier, "feature_names_in_", [c for c in shards.columns if c != target]), target]
     _check_columns(shards, wanted)
     task: Task = "binary" if len(classes) == 2 else "multiclass"
     labels = tuple(classes.tolist())
     matrix = ConfusionMatrix(torch.zeros(len(classes), len(classes), dtype=torch.float64), task, labels)
     for frame in _frames(shards, wanted, rows_at_once):
-        true = _codes(frame[target], classes, target)
-        proba = classifier.predict_proba(frame.drop(columns=target))
-        predicted = torch.from_numpy(proba.argmax(axis=1))
-        matrix += ConfusionMatrix.from_codes(torch.from_numpy(true), predicted, len(classes), task=task, labels=labels)
+        true = torch.from_numpy(_codes(frame[target], classes, target))
+        predicted = torch.from_numpy(classifier.predict_proba(frame.drop(columns=target)).argmax(axis=1))
+        matrix += ConfusionMatrix.from_codes(true, predicted, len(classes), task=task, labels=labels)
     return matrix
 
 
 class _Stream:
     """The rows of a table as training takes them, apart from those held out."""
 
-    def __init__(self, shards: Shards, target: str, columns: Sequence[str] | None, seed: int) -> None:
-        _check_columns(shards, [target, *(columns or ())])
-        self.shards, self.target, self.seed = shards, target, seed
-        self.columns = [c for c in (columns or shards.columns) if c != target]
-        self.counts = shards.values(target)
+    def __init__(self, source: Source, target: str, columns: Sequence[str] | None, seed: int) -> None:
+        self.shards, self.target, self.seed = _shards(source), target, seed
+        _check_columns(self.shards, [target, *(columns or ())])
+        self.columns = [c for c in (columns or self.shards.columns) if c != target]
+        self.counts = self.shards.values(target)
         if len(self.counts) < 2:
             raise ValueError(f"{target}: holds one class only, {list(self.counts)}; a classifier needs two or more.")
         self.rows = sum(self.counts.values())
         self.classes = np.array(list(self.counts))
+        self.labels = tuple(self.classes.tolist())
+        self.task: Task = "binary" if len(self.labels) == 2 else "multiclass"
         self.held_out = 0.0
+        self.preprocessor = TablePreprocessor(random_state=seed)
 
-    def draw(self, validation_rows: int, sample_rows: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Validation rows and a sample of the others, in one pass."""
+    def draw(self, validation_rows: int, sample_rows: int) -> pd.DataFrame:
+        """Validation rows; in the same pass a sample of the others, from which the preprocessing is learned."""
         self.held_out = min(0.2, validation_rows / self.rows)
         share = min(1.0, sample_rows / self.rows)
         held: list[pd.DataFrame] = []
-        sample: list[pd.DataFrame] = []
+        sampled: list[pd.DataFrame] = []
         for chunk in self.shards.chunks(columns=[*self.columns, self.target], target=self.target):
             out = share_of_rows(chunk, self.held_out, self.seed)
             held.append(chunk.rows[out])
-            sample.append(chunk.rows[share_of_rows(chunk, share, self.seed + 1) & ~out])
-        return pd.concat(held, ignore_index=True), pd.concat(sample, ignore_index=True)
+            sampled.append(chunk.rows[share_of_rows(chunk, share, self.seed + 1) & ~out])
+        rows, sample = pd.concat(held, ignore_index=True), pd.concat(sampled, ignore_index=True)
+        if absent := set(self.counts) - set(rows[self.target].unique()):
+            rare = min(absent, key=lambda label: self.counts[label])
+            raise ValueError(
+                f"validation_rows: none of {len(rows):,} random rows is of class {rare!r}, {self.counts[rare]:,} in "
+                "all; take more, or join rare classes."
+            )
+        # Rates of classes in a category, learned from rows that are trained on afterwards, say too much about them
+        # unless they are a small part.
+        small_part = self.rows >= 10 * len(sample)
+        self.preprocessor.fit(sample[self.columns], sample[self.target] if small_part else None)
+        return rows
 
     def frames(self, buffer: int) -> Iterator[pd.DataFrame]:
         """Training rows in random order of pieces, again and again, for buffers of so many rows."""
@@ -196,58 +187,53 @@ class _Stream:
                 if len(kept):
                     yield kept
 
+    def buffers(self, rows: int) -> Iterator[TrainingData]:
+        """Buffers of exactly so many training rows, without end."""
+        waiting: list[TrainingData] = []
+        number = 0
+        for frame in self.frames(rows):
+            waiting.append(self.tensors(frame))
+            number += len(frame)
+            while number >= rows:
+                whole = waiting[0] if len(waiting) == 1 else _joined(*waiting)
+                yield TrainingData(*(part[:rows] for part in whole))
+                waiting = [TrainingData(*(part[rows:].clone() for part in whole))]
+                del whole
+                number -= rows
 
-class _StreamTrainer(Trainer):
+    def tensors(self, frame: pd.DataFrame) -> TrainingData:
+        """Rows as training takes them."""
+        codes = torch.from_numpy(_codes(frame[self.target], self.classes, self.target))
+        features = torch.from_numpy(self.preprocessor.transform(frame[self.columns]))
+        return TrainingData(features, codes, torch.ones(len(codes)))
+
+
+class _StreamTrainer(loop.Trainer):
     """A trainer whose training rows are replaced by the next buffer before every epoch."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        recipe: Recipe,
-        seed: int,
-        device: torch.device,
-        buffers: Iterator[TrainingData],
-        epochs: int,
-    ) -> None:
-        super().__init__(problem, recipe, seed, device)
-        self.buffers, self.epochs, self.first = buffers, epochs, len(problem.splits[0].validation)
-        # The recipe's horizon is meant for small tables, of which three epochs are a small part of training.
+    def take(self, buffers: Iterator[TrainingData], epochs: int, first: int) -> None:
+        """Train on so many buffers, which come after the first rows."""
+        self.buffers, self.epochs, self.first = buffers, epochs, first
         steps = self.batches.steps
-        self.average_over(min(recipe.averaging * steps, epochs * steps / 10))
+        # The recipe's horizon is meant for small tables, of which three epochs are a small part of training.
+        self.average_over(min(self.recipe.averaging * steps, epochs * steps / 10))
 
-    def epoch(self) -> EpochRecord:
+    def epoch(self) -> loop.EpochRecord:
         if self.history:
             for rows, new in zip(self.data, next(self.buffers), strict=True):
                 rows[self.first :] = new.to(self.device)
-        rows_of_buffer = np.arange(self.first, len(self.data.target))
+        every = np.arange(self.first, len(self.data.target))
         stratum = self.data.target.cpu().numpy() if self.recipe.stratified else None
-        self.batches = BatchOrder([rows_of_buffer], self.recipe.batch_size, stratum=stratum)
+        self.batches = BatchOrder([every], self.recipe.batch_size, stratum=stratum)
         return super().epoch()
 
 
-def _buffers(stream: _Stream, preprocessor: TablePreprocessor, rows: int) -> Iterator[TrainingData]:
-    """Buffers of exactly so many training rows, without end."""
-    waiting: list[TrainingData] = []
-    number = 0
-    for frame in stream.frames(rows):
-        waiting.append(_tensors(stream, preprocessor, frame))
-        number += len(frame)
-        while number >= rows:
-            whole = waiting[0] if len(waiting) == 1 else _joined(*waiting)
-            yield TrainingData(*(part[:rows] for part in whole))
-            waiting = [TrainingData(*(part[rows:].clone() for part in whole))]
-            del whole
-            number -= rows
+def _shards(source: Source) -> Shards:
+    return source if isinstance(source, Shards) else Shards(source)
 
 
 def _joined(*parts: TrainingData) -> TrainingData:
     return TrainingData(*map(torch.cat, zip(*parts, strict=True)))
-
-
-def _tensors(stream: _Stream, preprocessor: TablePreprocessor, frame: pd.DataFrame) -> TrainingData:
-    codes = torch.from_numpy(_codes(frame[stream.target], stream.classes, stream.target))
-    features = torch.from_numpy(preprocessor.transform(frame[stream.columns]))
-    return TrainingData(features, codes, torch.ones(len(codes)))
 
 
 def _codes(values: pd.Series[Any], classes: NDArray[Any], name: str) -> NDArray[np.int64]:
@@ -273,13 +259,3 @@ def _check_columns(shards: Shards, names: Sequence[str]) -> None:
     missing = [name for name in names if name not in shards.columns]
     if missing:
         raise ValueError(f"target, columns: no column {missing[0]!r}; the table has {shards.columns[:20]}.")
-
-
-def _check_classes(stream: _Stream, held: pd.DataFrame) -> None:
-    absent = set(stream.counts) - set(held[stream.target].unique())
-    if absent:
-        rare = min(absent, key=lambda label: stream.counts[label])
-        raise ValueError(
-            f"validation_rows: none of {len(held):,} random rows is of class {rare!r}, {stream.counts[rare]:,} in all; "
-            "take more, or join rare classes."
-        )

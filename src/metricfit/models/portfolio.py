@@ -1,0 +1,213 @@
+"""What a portfolio is fitted on, what may sit in it, its networks, and fitting one model after another."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+
+from metricfit.inputs import Task
+from metricfit.training.checkpoint import CheckpointFile
+from metricfit.training.loop import Callback, EpochEnd, Progress, Trainer, TrainingResult, progress_bar
+from metricfit.training.networks import MemberLinear, MemberMLP, mean_probabilities
+from metricfit.training.recipes import Recipe
+from metricfit.training.rows import Folds, Table
+
+__all__ = ["Array", "Folds", "Model", "NetworkModel", "Table", "fit_models"]
+
+Array = NDArray[np.float64]
+
+
+class Model(ABC):
+    """A model of the portfolio. Its probabilities are the mean of its fits, one per fold.
+
+    Attributes:
+        name: What it is called in the leaderboard.
+        seconds: How long it was fitted.
+        complete: Whether every fold was fitted to its end.
+        held_out: Probabilities of each fold's validation rows, from :func:`fit_models`.
+        stops_early: Whether it ends in time with what it has; others raise a ``TimeoutError``.
+    """
+
+    name: str
+    held_out: Sequence[Array] = ()
+    stops_early: bool = False
+    seconds: float = 0.0
+    complete: bool = True
+
+    @abstractmethod
+    def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
+        """Fit every fold, or go on from a checkpoint; the probabilities of each fold's validation rows.
+
+        Args:
+            folds: Rows and folds.
+            until: When to stop, by ``time.monotonic()``.
+            progress: Called with how much is done, of how much, and the value so far as text.
+        """
+
+    @abstractmethod
+    def predict(self, table: Table) -> Array:
+        """Probabilities (n, classes) or (n, labels)."""
+
+    @abstractmethod
+    def described(self) -> dict[str, Any]:
+        """What a model folder notes of it, as plain values; a ValueError if it cannot be saved."""
+
+    @abstractmethod
+    def to_bytes(self) -> bytes:
+        """Its fits as a file that holds no code."""
+
+    @classmethod
+    @abstractmethod
+    def restored(cls, name: str, described: dict[str, Any], content: bytes, task: Task, recipe: Recipe) -> Model:
+        """The model again, from :meth:`described` and :meth:`to_bytes`; whatever is not allowed is a ValueError."""
+
+
+class NetworkModel(Model):
+    """Networks, one or several per fold; all folds are trained as one network.
+
+    Args:
+        name: What to call it.
+        recipe: How they are trained; complete.
+        members: Networks per fold, started from different weights.
+        device: Where to train.
+        checkpoint: Where to save the state of training, and resume.
+        callbacks: Called after every epoch.
+        plain: Whether to train on the sample weights alone, without class weights.
+
+    Attributes:
+        result: What training gave.
+    """
+
+    result: TrainingResult
+    task: Task
+    stops_early = True
+
+    def __init__(
+        self,
+        name: str,
+        recipe: Recipe,
+        *,
+        members: int = 1,
+        device: torch.device | str = "cpu",
+        checkpoint: CheckpointFile | None = None,
+        callbacks: Sequence[Callback] = (),
+        plain: bool = False,
+    ) -> None:
+        self.name, self.recipe, self.members, self.device = name, recipe, members, torch.device(device)
+        self.checkpoint, self.callbacks, self.plain = checkpoint, callbacks, plain
+
+    def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
+        """Train the networks of all folds together; the mean of those that share a fold."""
+
+        def epoch_ended(event: EpochEnd) -> bool:
+            value = event.record.hard_metric
+            progress(event.record.epoch, event.epochs, "" if value != value else f"{value:.3f}")
+            return time.monotonic() >= until
+
+        trainer = Trainer(folds, self.recipe, members=self.members, device=self.device, plain=self.plain)
+        result = trainer.run([epoch_ended, *self.callbacks], self.name, self.checkpoint)
+        self.keep(result, folds.task)
+        found = result.validation
+        return [np.mean(found[k : k + self.members], axis=0) for k in range(0, len(found), self.members)]
+
+    def keep(self, result: TrainingResult, task: Task) -> None:
+        """Take trained networks, wherever they were trained."""
+        self.result, self.task = result, task
+        self.seconds, self.complete = result.seconds, not result.interrupted
+
+    def predict(self, table: Table) -> Array:
+        """The mean of all networks."""
+        return mean_probabilities(self.result.network, table.dense, self.task, self.device)
+
+    def described(self) -> dict[str, Any]:
+        """The shape of the networks."""
+        network = self.result.network
+        if not isinstance(network, MemberMLP):
+            raise ValueError(
+                "network: only the built-in networks 'mlp' and 'linear' can be saved as a model folder, because "
+                "loading must not run code; save network_.state_dict() with safetensors yourself."
+            )
+        sizes = [layer.weight.shape for layer in network.layers if isinstance(layer, MemberLinear)]
+        return {
+            "kind": "networks",
+            "members": network.members,
+            "inputs": int(sizes[0][1]),
+            "outputs": int(sizes[-1][2]),
+            "hidden_sizes": [int(size[2]) for size in sizes[:-1]],
+        }
+
+    def to_bytes(self) -> bytes:
+        """The weights, by safetensors."""
+        weights = {name: w.detach().cpu().contiguous() for name, w in self.result.network.state_dict().items()}
+        return bytes(safetensors.torch.save(weights, {"format": "pt"}))
+
+    @classmethod
+    def restored(cls, name: str, described: dict[str, Any], content: bytes, task: Task, recipe: Recipe) -> NetworkModel:
+        """The networks with their weights; how they were trained is not kept here."""
+        weights = safetensors.torch.load(content)
+        members, inputs, outputs = described["members"], described["inputs"], described["outputs"]
+        # Sizes are compared with the weights before anything of that size is made.
+        sizes = [inputs, *described["hidden_sizes"], outputs]
+        layers = [tuple(w.shape) for key, w in sorted(weights.items(), key=_layer) if key.endswith(".weight")]
+        if layers != [(members, *pair) for pair in pairwise(sizes)] or min(sizes) < 1:
+            raise ValueError(f"{name}: weights of other shapes than the networks that are described")
+        if not all(w.dtype == torch.float32 and w.isfinite().all() for w in weights.values()):
+            raise ValueError(f"{name}: weights that are not finite numbers in float32")
+        generator = torch.Generator().manual_seed(0)
+        network = MemberMLP(members, inputs, outputs, sizes[1:-1], recipe.dropout, generator=generator)
+        network.load_state_dict(weights)
+        model = cls(name, recipe)
+        model.keep(TrainingResult(network.eval(), [], [], [], 0.0, False), task)
+        return model
+
+
+def _layer(item: tuple[str, torch.Tensor]) -> list[int]:
+    return [int(part) for part in item[0].split(".") if part.isdecimal()]
+
+
+def fit_models(models: Sequence[Model], folds: Folds, time_limit: float | None, *, show: bool) -> list[Model]:
+    """Fit one model after another; those that were fitted when the time was over, or at Ctrl-C.
+
+    The first model is fitted whatever the limit, so that there is one.
+
+    Args:
+        models: In the order they are fitted.
+        folds: Rows and folds.
+        time_limit: Seconds; None for no limit.
+        show: Whether to show progress.
+    """
+    fitted: list[Model] = []
+    end = math.inf if time_limit is None else time.monotonic() + time_limit
+    for place, model in enumerate(models):
+        now = time.monotonic()
+        if fitted and now >= end:
+            break
+        until = end if fitted else math.inf
+        if model.stops_early:  # what is left is shared among the networks to come; trees are quick and take their time
+            until = now + max(0.0, end - now) / sum(other.stops_early for other in models[place:])
+        try:
+            with progress_bar(show, model.name) as progress:
+                model.held_out = model.fit(folds, until, progress)
+        except TimeoutError:
+            break
+        except KeyboardInterrupt:
+            if not fitted:
+                raise
+            kept = f"the {len(fitted)} models before it are kept"
+            told = f"training was interrupted while {model.name} was fitted; {kept}."
+            warnings.warn(told, RuntimeWarning, stacklevel=3)
+            break
+        fitted.append(model)
+        if not model.complete:
+            break
+    return fitted
