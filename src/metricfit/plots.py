@@ -147,13 +147,16 @@ class ThresholdCurveDisplay(_Display):
 
 
 class AlignmentDisplay(_Display):
-    """The surrogate against the exact metric, one point per epoch: on a rising line, the loss tracked the metric.
+    """What was trained on against the exact metric, one point per epoch: on a line, training followed the metric.
+
+    The line rises for a surrogate of the metric and falls for a loss.
 
     Args:
-        surrogate: Values of the surrogate.
+        surrogate: Values of the surrogate, or of the loss.
         exact: The exact metric at the same time.
         epochs: The epoch of each point, for its colour.
         metric_name: For the axes.
+        loss_name: Of the loss, where the values are those of one.
 
     Attributes:
         correlation: Of the two; NaN if there are too few different values.
@@ -161,8 +164,9 @@ class AlignmentDisplay(_Display):
     """
 
     def __init__(
-        self, surrogate: ArrayLike, exact: ArrayLike, *, epochs: ArrayLike | None = None, metric_name: str = "metric"
-    ) -> None:
+        self, surrogate: ArrayLike, exact: ArrayLike, *, epochs: ArrayLike | None = None, metric_name: str = "metric",
+        loss_name: str = "",
+    ) -> None:  # fmt: skip
         first, second = np.asarray(surrogate, dtype=np.float64), np.asarray(exact, dtype=np.float64)
         if first.ndim != 1 or first.shape != second.shape:
             raise ValueError(
@@ -171,13 +175,14 @@ class AlignmentDisplay(_Display):
         number = np.arange(1, len(first) + 1) if epochs is None else np.asarray(epochs)
         known = np.isfinite(first) & np.isfinite(second)
         self.surrogate, self.exact, self.epochs = first[known], second[known], number[known]
-        self.metric_name, self.correlation = metric_name, correlation(self.surrogate, self.exact)
+        self.metric_name, self.loss_name = metric_name, loss_name
+        self.correlation = correlation(self.surrogate, self.exact)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw; ``kwargs`` are for the points."""
-        ax = self._draw_on(ax, f"Surrogate {self.metric_name}", f"Exact {self.metric_name}")
+        ax = self._draw_on(ax, self.loss_name or f"Surrogate {self.metric_name}", f"Exact {self.metric_name}")
         self.scatter_ = ax.scatter(self.surrogate, self.exact, **{"c": self.epochs, "s": 25} | kwargs)
-        if len(self.exact):
+        if len(self.exact) and not self.loss_name:
             ends = [min(self.surrogate.min(), self.exact.min()), max(self.surrogate.max(), self.exact.max())]
             ax.plot(ends, ends, linestyle=":", color="grey", label="equal")
             ax.legend()
@@ -187,10 +192,12 @@ class AlignmentDisplay(_Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the epochs of a fitted :class:`metricfit.MetricClassifier` that were validated."""
-        history = _history(estimator)
-        soft, hard, name = history["soft_metric"], history["hard_metric"], str(estimator.metric_)
-        return cls(soft, hard, epochs=history["epoch"], metric_name=name).plot(ax, **kwargs)
+        """Draw the loss that a fitted :class:`metricfit.MetricClassifier` was trained with, on its validation rows."""
+        history, recipe, name = _history(estimator), estimator.recipe_, str(estimator.metric_)
+        losses = {"log_loss": "Cross-entropy", "surrogate_fbeta": "Surrogate F-beta loss"}
+        loss = losses.get(recipe.objective, f"1 - soft {name}" if not recipe.cross_entropy else "Loss as trained")
+        named: Any = {"epochs": history["epoch"], "metric_name": name, "loss_name": loss}
+        return cls(history["validation_loss"], history["hard_metric"], **named).plot(ax, **kwargs)
 
     @classmethod
     def from_predictions(

@@ -54,7 +54,6 @@ class HeldOutScores:
     fold: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        """Check that the parts fit together, whether made here or read from a file."""
         n = len(self.truth)
         shapes = dict.fromkeys(("decided", "baseline_tuned", "single_decided"), self.truth.shape)
         shapes |= dict.fromkeys(("baseline", "single"), self.proba.shape)
@@ -73,7 +72,6 @@ class HeldOutScores:
                 raise ValueError(f"{name}: expected codes from 0 to {highest}.")
 
     def __len__(self) -> int:
-        """The number of rows."""
         return len(self.truth)
 
     @property
@@ -130,14 +128,9 @@ class HeldOutScores:
 
 
 def scores_of(
-    classifier: Any,
-    X: Any,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    *,
-    source: str = "rows",
+    classifier: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, source: str = "rows",
     baseline: Any = None,
-) -> HeldOutScores:
+) -> HeldOutScores:  # fmt: skip
     """What a classifier, and one trained with cross-entropy, say about labelled rows.
 
     Args:

@@ -27,14 +27,7 @@ MODEL, PLAIN, TUNED = "this model", "cross-entropy, arg max", "cross-entropy, tu
 
 @dataclass(frozen=True)
 class Reached:
-    """What the decisions reach of a constraint.
-
-    Attributes:
-        constraint: The constraint as text.
-        metric: Its metric as text.
-        estimate: The value of its metric, with the interval.
-        met: Whether the value keeps the bound on these rows.
-    """
+    """What the decisions reach of a constraint: its metric's value, and whether that keeps the bound on these rows."""
 
     constraint: str
     metric: str
@@ -44,14 +37,9 @@ class Reached:
 
 @dataclass(frozen=True)
 class Assessment:
-    """What one way to decide reaches.
+    """What one way to decide reaches: the metric (of a constrained one the objective) on so many rows.
 
-    Attributes:
-        name: What to call it.
-        estimate: The metric, of a constrained one the objective, with the interval.
-        constraints: What it reaches of each constraint.
-        rows: How many rows were judged.
-        collapsed: Folds, counted from 1, in which every row got the same decision though the rows differ.
+    ``collapsed``: folds, counted from 1, in which every row got the same decision though the rows differ.
     """
 
     name: str
@@ -74,14 +62,10 @@ class Assessment:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A model beside a rival, on the same rows.
+    """A model beside a rival on the same rows; ``gain`` is how much better the model is, paired.
 
-    Attributes:
-        model: What the model reaches.
-        rival: What the rival reaches.
-        gain: How much better the model is, paired; positive is better.
-        equal: The constraints that both were held to, by rules chosen on these very rows, because one of them misses
-            a constraint by its own rule; else empty.
+    ``equal``: the constraints that both were held to, by rules chosen on these very rows, because one of them misses
+    a constraint by its own rule; else empty.
     """
 
     model: Assessment
@@ -100,7 +84,6 @@ class Verdict:
         return "model" if self.gain.low > 0 else "rival" if self.gain.high < 0 else "level"
 
     def __str__(self) -> str:
-        """The verdict in one sentence, with advice for Python."""
         return self.sentence()
 
     def sentence(self, advice: str = "models={!r}") -> str:
