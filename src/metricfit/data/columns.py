@@ -264,7 +264,7 @@ def labels_of(values: pa.ChunkedArray, how: ColumnFormat | None = None) -> pd.Se
     else:
         labels = pd.Series(typed(read_column(values, how, LABEL_GAPS), how))
     present = labels.dropna()
-    whole = labels.dtype.kind in "iuf" and bool((present == present.round()).all())
+    whole = labels.dtype.kind in "iuf" and bool((present == present.round()).all() and np.isfinite(present).all())
     return pd.Series([None if pd.isna(v) else int(v) for v in labels], dtype=object) if whole else labels
 
 

@@ -308,6 +308,8 @@ def read_classes(rows: Rows, name: str, task: str, choices: list[Choice]) -> tup
     if not present.any():
         raise BadDataError(f"{column} holds no label at all.")
     rows, y = keep_labelled(rows, present, f"without a label in {name!r}", choices), labels[present].to_numpy()
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise BadDataError(f"{column} holds infinity, which is no label; correct or drop these rows.")
     y = as_label_array(y, name)
     y = y.astype(str) if y.dtype == object else y
     found, counts = np.unique(y, return_counts=True)
