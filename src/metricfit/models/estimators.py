@@ -284,8 +284,10 @@ class EstimatorModel(Model):
             return {"X_val": X, "y_val": y, "sample_weight_val": weight}
         library = importlib.import_module(self.name)
         if self.name == "lightgbm":
+            newer = has_fit_parameter(estimator, "eval_X")
+            given = {"eval_X": X, "eval_y": y} if newer else {"eval_set": [(X, y)]}
             stop = library.early_stopping(PATIENCE, verbose=False)
-            return {**known, "eval_set": [(X, y)], "eval_sample_weight": [weight], "callbacks": [stop]}
+            return {**known, **given, "eval_sample_weight": [weight], "callbacks": [stop]}
         if self.name == "xgboost":
             estimator.set_params(early_stopping_rounds=PATIENCE)
             return {"eval_set": [(X, y)], "sample_weight_eval_set": [weight], "verbose": False}
