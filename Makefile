@@ -15,6 +15,9 @@ endif
 SUITE ?=
 SUITE_RUN := METRICFIT_AUTOGLUON=$(abspath $(VENV))/autogluon/bin/python OMP_NUM_THREADS=1 $(VENV)/bench/bin/python -m benchmarks.suite
 
+# Options of the campaign of random cases, e.g. make fuzz FUZZ="--minutes 60 --only folders".
+FUZZ ?=
+
 # Options of the papers' experiments, e.g. make bench-papers PAPERS="--budget 2h --jobs 2".
 PAPERS ?=
 PAPERS_BTG := $(addprefix btg-table,1 3 4 5 6 7 9 11)
@@ -32,7 +35,7 @@ echo "    No Chromium here: the tests of the report in a browser will be skipped
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-slow lint format clean bench-suite bench-suite-smoke bench-papers bench-papers-smoke \
+.PHONY: help demo docs test test-slow fuzz lint format clean bench-suite bench-suite-smoke bench-papers bench-papers-smoke \
   bench-speed bench-scale
 .DELETE_ON_ERROR:
 
@@ -59,6 +62,9 @@ test-slow: $(VENV)/.installed-integrations  ## The tests marked slow, and those 
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow" tests/integrations tests/test_docs.py src/metricfit/integrations
 	@echo "==> Slow tests"
 	@$(BIN)/python -m pytest -q -m slow
+
+fuzz: $(VENV)/.installed-dev  ## Random losses, searches, promises, model folders and tables: make fuzz FUZZ="--minutes 60"
+	@OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.fuzz $(FUZZ)
 
 bench-speed: $(VENV)/.installed-rivals  ## Time of the loss against cross-entropy, and how it grows (about 15 min)
 	@$(BIN)/python benchmarks/speed/loss.py ratios --seconds 15

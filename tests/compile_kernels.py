@@ -6,7 +6,8 @@ import sys
 import torch
 
 from metricfit import MetricLoss
-from metricfit.fast import CompiledBatch, five_points
+from metricfit.fast import compiled_pass, five_points
+from metricfit.fast.blocks import Job
 from metricfit.steps import Annealed
 
 
@@ -24,10 +25,9 @@ def compile_double():
     # Only the comparison with the plain formulas takes the loops in double precision.
     for d in (3, 130):
         scores, target = torch.zeros(4, d, dtype=torch.float64), torch.arange(4) % d
-        options = {"members": 1, "points": five_points(Annealed()), "ignore": -100, "is_fixed": False}
-        batch = CompiledBatch(target, torch.ones_like(scores[:, 0]), None, **options)
-        batch.count(scores, False, True)
-        batch.pull_back(scores, torch.ones(1, d, d), False)
+        job = Job(scores, target, torch.ones(4, dtype=torch.float64), None, five_points(Annealed()), -100, False, True,
+                  False, False)  # fmt: skip
+        compiled_pass(job, lambda counts, d=d: (counts, torch.ones(1, d, d)))
 
 
 def compile_losses():

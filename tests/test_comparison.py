@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit import metrics
-from metricfit.comparison import METHODS, Comparison, Part
+from metricfit.comparison import Comparison
 from metricfit.data import BadArgumentError
 
 
@@ -19,8 +18,9 @@ def table(rows=90):
 
 def test_trees_are_tuned_with_few_groups():
     X, y = table()
-    part = Part(X, y, None, np.arange(90) % 3, X, np.array([0, 1]), metrics.get("f1[1]"), 0, None)
-    assert (METHODS["random-forest-tuned"][1](part)[0] == y).mean() > 0.9
+    groups = np.arange(90) % 5
+    board = Comparison(X, y, "accuracy", methods=["random-forest-tuned"], splits=2, groups=groups).run()
+    assert board[0]["mean"] > 0.9
 
 
 def test_results_are_kept_and_reported_one_by_one(tmp_path):

@@ -6,12 +6,15 @@ import sys
 import matplotlib
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer
+import torch
+from sklearn.datasets import load_breast_cancer, make_classification
 from sklearn.linear_model import LogisticRegression
 
 from metricfit import plots
 from metricfit.decisions import best_threshold
 from metricfit.steps import Annealed
+from metricfit.training import networks
+from metricfit.training.objective import Validation
 from tests.helper import make_classifier
 from tests.report.helper import history
 
@@ -65,6 +68,16 @@ def test_threshold_curve_of_estimators_and_given_axes(fitted):
         )
 
 
+def test_the_class_that_the_metric_names_is_the_positive_one():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = LogisticRegression(max_iter=50, solver="liblinear").fit(X, y)
+    display = plots.ThresholdCurveDisplay.from_estimator(model, X, y, metric="recall[0]")
+    assert display.values[0] == pytest.approx(1.0), "at the lowest threshold all rows are called 0"
+    best = best_threshold(1 - y, model.predict_proba(X)[:, 0], "f1")
+    named = plots.ThresholdCurveDisplay.from_estimator(model, X, y, metric="f1[0]")
+    assert named.best_value == pytest.approx(best.value)
+
+
 def test_constraint_marks_the_best_threshold_that_meets_it():
     y, score = [0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     display = plots.ThresholdCurveDisplay.from_predictions(y, score, metric="precision[1] subject to recall[1] >= 0.9")
@@ -75,8 +88,8 @@ def test_constraint_marks_the_best_threshold_that_meets_it():
 def test_alignment_of_a_fit_and_of_values(fitted):
     classifier, _, _ = fitted
     display = plots.AlignmentDisplay.from_estimator(classifier)
-    known = classifier.history_.dropna(subset=["soft_metric", "hard_metric"])
-    np.testing.assert_array_equal(display.scatter_.get_offsets()[:, 0], known["soft_metric"])
+    known = classifier.history_.dropna(subset=["validation_loss", "hard_metric"])
+    np.testing.assert_array_equal(display.scatter_.get_offsets()[:, 0], known["validation_loss"])
     np.testing.assert_array_equal(display.scatter_.get_offsets()[:, 1], known["hard_metric"])
     mine = plots.AlignmentDisplay.from_predictions([0.1, np.nan, 0.3, 0.5], [0.2, 0.3, 0.1, 0.6], metric_name="F1")
     assert mine.correlation == pytest.approx(np.corrcoef([0.1, 0.3, 0.5], [0.2, 0.1, 0.6])[0, 1])
@@ -85,6 +98,35 @@ def test_alignment_of_a_fit_and_of_values(fitted):
         plots.AlignmentDisplay([0.1], [0.1, 0.2])
     with pytest.raises(ValueError, match="estimator: expected a fitted MetricClassifier"):
         plots.AlignmentDisplay.from_estimator(make_classifier())
+
+
+@pytest.mark.parametrize(
+    ("recipe", "label"),
+    [("log_loss", "Cross-entropy"), ("surrogate_fbeta", "Surrogate F-beta loss"), ("east", "1 - soft f1[1]")],
+)
+def test_alignment_draws_the_loss_that_was_trained(recipe, label):
+    """At each epoch the loss of the objective itself, at its own temperature, on the validation rows."""
+    X, y = make_classification(200, 5, weights=[0.8], random_state=0)
+    seen = []
+    score = Validation.score
+
+    def noted(self, network, objective, active):
+        with networks.evaluating(network):
+            logits = self._logits(network, self._index)
+            target, weight = self.data.target[self._index], self._weights.sum(dim=0)
+            objective.eval()
+            seen.append(objective(logits, target, weight).mean().item())
+            objective.train()
+        return score(self, network, objective, active)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Validation, "score", noted)
+        options = {"cv": 2, "baseline": False, "max_epochs": 4, "verbose": False, "random_state": 0}
+        classifier = make_classifier("f1", recipe=recipe, **options).fit(X, y)
+    display = plots.AlignmentDisplay.from_estimator(classifier)
+    assert display.ax_.get_xlabel() == label
+    assert len(display.surrogate) > 2
+    np.testing.assert_allclose(display.surrogate, seen, rtol=1e-4)
 
 
 def test_annealing_marks_every_cooling(fitted):
@@ -99,7 +141,6 @@ def test_annealing_marks_every_cooling(fitted):
 
 
 def test_step_is_the_losss_own(fitted):
-    import torch
 
     display = plots.StepDisplay.from_step(Annealed(0.05), tau=0.3)
     p, heights = display.line_.get_data()

@@ -18,7 +18,10 @@ from benchmarks.suite.fits import Part, Prediction
 from metricfit import metrics
 from metricfit.ensemble import HeldOut, choose_ensemble, decided_by_others, mean_of
 
-__all__ = ["CANDIDATES", "METHODS", "PICK", "PORTFOLIO", "Method", "Scored", "needs", "scored", "title"]
+__all__ = [
+    "CANDIDATES", "METHODS", "PICK", "PORTFOLIO", "Method", "Scored", "held_out_scores", "needs", "scored", "task",
+    "title",
+]  # fmt: skip
 
 PORTFOLIO, PICK = "portfolio", "pick"
 
@@ -112,7 +115,7 @@ def scored(method: str, metric: str, part: Part, made: dict[str, Prediction]) ->
     first = next(iter(made.values()))
     if first.decided is not None:
         return Scored(value(part.y_test, first.decided), float("nan"), value(part.y_test, first.test.argmax(axis=1)))
-    held = _held_out(part, made)
+    held = held_out_scores(part, made)
     choose: Callable[[HeldOut], Any] = partial(
         choose_ensemble, metric=metrics.resolve(metric, labels, task(labels))[0], tuned=METHODS[method].tuned
     )
@@ -127,10 +130,12 @@ def scored(method: str, metric: str, part: Part, made: dict[str, Prediction]) ->
 
 
 def task(labels: tuple[int, ...]) -> Any:
+    """What the package calls the kind of target."""
     return "binary" if len(labels) == 2 else "multiclass"
 
 
-def _held_out(part: Part, made: dict[str, Prediction]) -> HeldOut:
+def held_out_scores(part: Part, made: dict[str, Prediction]) -> HeldOut:
+    """Held-out probabilities of fits in the form that the package chooses weights and a rule from."""
     validation = [split.validation for split in part.folds]
     ends = np.cumsum([len(rows) for rows in validation])[:-1]
     parts = {name: np.split(one.held_out, ends) for name, one in made.items()}

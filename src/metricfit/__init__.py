@@ -69,7 +69,7 @@ def save(
     settings = (files or {}).get("train.toml", b"").decode()
     pages = {
         "report.html": report.render(classifier, description, settings=settings or None).encode(),
-        "README.md": report.model_card(description).encode(),
+        "README.md": report.model_card(description, report.warnings_of(classifier)).encode(),
     }
     return contents.save(classifier, folder, overwrite=overwrite, notes=notes, files={**(files or {}), **pages})
 

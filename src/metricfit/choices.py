@@ -13,14 +13,7 @@ Topic = Literal["metric", "folds", "columns", "unused", "baseline", "rows", "rul
 
 @dataclass(frozen=True)
 class Choice:
-    """Something that was decided without asking.
-
-    Attributes:
-        topic: What it is about: the ``"metric"``, the ``"folds"``, how ``"columns"`` were read, ``"unused"`` columns,
-            the ``"baseline"``, the ``"rows"``, the decision ``"rule"``, the ``"target"``, the ``"file"`` or the
-            ``"models"``.
-        text: The sentence, without its capital and full stop.
-        arguments: Names of the arguments that change it, as Python spells them.
+    """Something that was decided without asking: a sentence, and the names of the arguments that change it.
 
     >>> print(Choice("folds", "5 splits, as given"))
     5 splits, as given
@@ -31,5 +24,4 @@ class Choice:
     arguments: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """The sentence."""
         return self.text

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,31 +32,52 @@ from metricfit.classifier import MetricClassifier
 from metricfit.data.reader import BadArgumentError, close_to
 from metricfit.decisions.rules import argmax_rule
 from metricfit.inputs import Task
-from metricfit.metrics import Constrained, Metric, MetricLike, resolve
-from metricfit.models.estimators import BOOSTING_LIBRARIES
+from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.training.recipes import Recipe
-from metricfit.training.rows import split_rows
+from metricfit.training.rows import Split, split_rows
 
-__all__ = ["METHODS", "Comparison", "available_methods"]
+__all__ = ["METHODS", "Comparison", "Method", "available_methods"]
 
 
 @dataclass(frozen=True)
-class Part:
-    """Rows to fit a method on, with classes (rows,) or 0/1 labels (rows, labels), and rows ``X_test`` to decide on."""
+class Method:
+    """A way to fit and decide.
 
-    X: pd.DataFrame
-    y: NDArray[Any]
-    weight: NDArray[np.float64] | None
-    groups: NDArray[Any] | None
-    X_test: pd.DataFrame
-    classes: NDArray[Any]
-    metric: Metric
-    seed: int
-    max_epochs: int | None
+    Attributes:
+        models: Models of the portfolio, as in :class:`metricfit.MetricClassifier`.
+        recipe: How its networks are trained.
+        tuned: Whether a decision rule is tuned for the metric; else trees decide by arg max.
+        package: The package it needs beside metricfit, if any.
+    """
+
+    models: str = "auto"
+    recipe: Recipe = field(default_factory=Recipe)
+    tuned: bool = True
+    package: str = ""
 
 
-Method = Callable[[Part], tuple[NDArray[Any], NDArray[np.float64]]]
-"""From rows to the labels and probabilities of the test rows."""
+METHODS = {
+    "metricfit": Method(),
+    "network": Method("network"),
+    "east": Method("network", Recipe("east")),
+    "cross-entropy": Method("network", Recipe("log_loss")),
+    "cross-entropy-weighted": Method("network", Recipe("log_loss", balance="full")),
+    "cross-entropy-tuned": Method("network", Recipe("log_loss", rule="tuned")),
+    "random-forest": Method("forest", tuned=False),
+    "random-forest-tuned": Method("forest"),
+    "boosting": Method("boosting", tuned=False),
+    "boosting-tuned": Method("boosting"),
+    "xgboost": Method("xgboost", tuned=False, package="xgboost"),
+    "xgboost-tuned": Method("xgboost", package="xgboost"),
+    "lightgbm": Method("lightgbm", tuned=False, package="lightgbm"),
+    "lightgbm-tuned": Method("lightgbm", package="lightgbm"),
+}
+"""What can be compared, by name."""
+
+
+def available_methods() -> list[str]:
+    """The names of the methods whose packages are installed."""
+    return [name for name, method in METHODS.items() if not method.package or find_spec(method.package) is not None]
 
 
 class Comparison:
@@ -99,15 +120,15 @@ class Comparison:
     ) -> None:
         self.methods = _known_methods(methods)
         labels = y.columns.to_numpy(dtype=object) if isinstance(y, pd.DataFrame) else None
-        truth = np.asarray(y)
-        classes = np.unique(truth) if labels is None else labels
-        self.task: Task = "multilabel" if labels is not None else "binary" if len(classes) == 2 else "multiclass"
-        self.metric = resolve(metric, tuple(classes.tolist()), self.task)[0]
-        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        rows = None if groups is None else np.asarray(groups)
-        self._all = Part(X, truth, weight, rows, X, classes, self.metric, random_state, max_epochs)
-        self.splits, self.path = splits, None if out is None else Path(out)
-        self._identity = _identity(self._all)
+        self.X, self.y = X, np.asarray(y)
+        self.classes = np.unique(self.y) if labels is None else labels
+        self.task: Task = "multilabel" if labels is not None else "binary" if len(self.classes) == 2 else "multiclass"
+        self.metric = resolve(metric, tuple(self.classes.tolist()), self.task)[0]
+        self.weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        self.groups = None if groups is None else np.asarray(groups)
+        self.splits, self.seed, self.max_epochs = splits, random_state, max_epochs
+        self.path = None if out is None else Path(out)
+        self._identity = self._made_of()
         self.results = [] if self.path is None else _kept(self.path, self._identity, overwrite)
         done = {(row["split"], row["method"]) for row in self.results}
         wanted = [(split, name) for split in range(splits) for name in self.methods]
@@ -126,10 +147,9 @@ class Comparison:
         Returns:
             The leaderboard; see :meth:`leaderboard`.
         """
-        calls = [(self._all, self.task, split, name) for split, name in self.todo]
         with _joblib_backend(backend), ExitStack() as stack:
             log = None if self.path is None else stack.enter_context(self.path.open("a", encoding="utf-8"))
-            for row in _run_all(_result, calls, jobs):
+            for row in _run_all(self._result, list(self.todo), jobs):
                 self.results.append(row)
                 self.todo.remove((row["split"], row["method"]))
                 if log is not None:
@@ -143,6 +163,57 @@ class Comparison:
         """Methods from best to worst, as :func:`metricfit.assess.leaderboard` makes it; empty if all failed."""
         rows = [r for r in self.results if r["method"] in self.methods and r["split"] < self.splits]
         return leaderboard(rows, self.methods, bool(self.metric.greater_is_better)) if rows else []
+
+    def _made_of(self) -> str:
+        """What the results depend on, as a short text."""
+        digest = hashlib.sha256(pd.util.hash_pandas_object(self.X, index=False).to_numpy().tobytes())
+        for array in (self.y.astype(str), self.weight, self.groups):
+            digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+        labels = self.classes.tolist() if self.y.ndim == 2 else []
+        rest = [str(self.metric), self.seed, self.max_epochs, list(self.X.columns), labels]
+        return hashlib.sha256(digest.digest() + json.dumps(rest).encode()).hexdigest()[:16]
+
+    def _result(self, split: int, name: str) -> dict[str, Any]:
+        """Fit one method on one split and score it."""
+        codes = self.y if self.y.ndim == 2 else np.unique(self.y, return_inverse=True)[1]
+        (rows,) = split_rows(codes, None, groups=self.groups, random=np.random.default_rng([self.seed, split]))
+        row = {"split": split, "method": name, "value": math.nan, "seconds": 0.0, "error": "", "note": ""}
+        started = time.perf_counter()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                decided, proba = self._decided(METHODS[name], rows, self.seed + split)
+        except Exception as error:
+            return {**row, "value": None, "error": f"{type(error).__name__}: {error}"}
+        row["seconds"] = time.perf_counter() - started
+        truth, weight = self.y[rows.validation], None if self.weight is None else self.weight[rows.validation]
+        labels, metric = tuple(self.classes.tolist()), self.metric
+        objective, limits = (metric.objective, metric.constraints) if isinstance(metric, Constrained) else (metric, ())
+        score = (proba[:, 1] if self.task == "binary" else proba) if objective.judges_scores else decided
+        row["value"] = float(objective.score(truth, score, weight, labels=labels))
+        reached = [(c.metric, c.metric.score(truth, decided, weight, labels=labels)) for c in limits]
+        row["note"] = ", ".join(f"{limit} {value:.4f}" for limit, value in reached)
+        return row
+
+    def _decided(self, method: Method, rows: Split, seed: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """The decisions and probabilities of a split's test rows."""
+        shorter: dict[str, Any] = {} if self.max_epochs is None else {"max_epochs": self.max_epochs, "min_updates": 0}
+        weight, groups = (None if part is None else part[rows.train] for part in (self.weight, self.groups))
+        folds = "auto" if groups is None else max(2, min(5, len(np.unique(groups))))
+        model = MetricClassifier(
+            self.metric, models=method.models, recipe=method.recipe.with_parts(shorter), baseline=False, cv=folds,
+            verbose=False, random_state=seed,
+        )  # fmt: skip
+        y = self.y[rows.train]
+        target = pd.DataFrame(y, columns=self.classes) if y.ndim == 2 else y
+        model.fit(self.X.iloc[rows.train], target, weight, groups)
+        proba = model.predict_raw_proba(self.X.iloc[rows.validation])
+        rule = model.decision_rule_ if method.tuned else argmax_rule(y, tuple(model.classes_.tolist()))
+        decided = rule.apply(proba)
+        if len(model.classes_) < len(self.classes):  # some have no row in this split
+            seen, proba = proba, np.zeros((len(proba), len(self.classes)))
+            proba[:, np.searchsorted(self.classes, model.classes_)] = seen
+        return decided, proba
 
 
 @contextmanager
@@ -190,18 +261,9 @@ def _known_methods(given: Sequence[str] | None) -> list[str]:
         if name not in METHODS:
             raise BadArgumentError("methods", f"no method {name!r}; {close_to(name, METHODS)}")
         if name not in installed:
-            needs = f"{name!r} needs the package {METHODS[name][0]}: pip install 'metricfit[boost]'."
+            needs = f"{name!r} needs the package {METHODS[name].package}: pip install 'metricfit[boost]'."
             raise BadArgumentError("methods", needs)
     return list(dict.fromkeys(given or installed))
-
-
-def _identity(part: Part) -> str:
-    digest = hashlib.sha256(pd.util.hash_pandas_object(part.X, index=False).to_numpy().tobytes())
-    for array in (part.y.astype(str), part.weight, part.groups):
-        digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
-    labels = part.classes.tolist() if part.y.ndim == 2 else []
-    digest.update(json.dumps([str(part.metric), part.seed, part.max_epochs, list(part.X.columns), labels]).encode())
-    return digest.hexdigest()[:16]
 
 
 def _kept(path: Path, identity: str, overwrite: bool) -> list[dict[str, Any]]:
@@ -222,86 +284,3 @@ def _kept(path: Path, identity: str, overwrite: bool) -> list[dict[str, Any]]:
         kept.append((line, row))
     path.write_text("".join(line + "\n" for line, _ in kept), encoding="utf-8")
     return [row for _, row in kept if not row["error"]]
-
-
-def _result(everything: Part, task: str, split: int, method: str) -> dict[str, Any]:
-    """Fit one method on one split and score it."""
-    y, metric = everything.y, everything.metric
-    codes = y if y.ndim == 2 else np.unique(y, return_inverse=True)[1]
-    random = np.random.default_rng([everything.seed, split])
-    (rows,) = split_rows(codes, None, groups=everything.groups, random=random)
-
-    def some(values: Any, where: Any) -> Any:
-        return None if values is None else values[where]
-
-    part = replace(
-        everything,
-        X=everything.X.iloc[rows.train],
-        y=y[rows.train],
-        weight=some(everything.weight, rows.train),
-        groups=some(everything.groups, rows.train),
-        X_test=everything.X.iloc[rows.validation],
-        seed=everything.seed + split,
-    )
-    row = {"split": split, "method": method, "value": math.nan, "seconds": 0.0, "error": "", "note": ""}
-    started = time.perf_counter()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            decided, proba = METHODS[method][1](part)
-    except Exception as error:
-        return {**row, "value": None, "error": f"{type(error).__name__}: {error}"}
-    row["seconds"] = time.perf_counter() - started
-    objective = metric.objective if isinstance(metric, Constrained) else metric
-    score = (proba[:, 1] if task == "binary" else proba) if objective.judges_scores else decided
-    truth, weight = y[rows.validation], some(everything.weight, rows.validation)
-    labels = tuple(part.classes.tolist())
-    row["value"] = float(objective.score(truth, score, weight, labels=labels))
-    if isinstance(metric, Constrained):
-        reached = [(c.metric, c.metric.score(truth, decided, weight, labels=labels)) for c in metric.constraints]
-        row["note"] = ", ".join(f"{name} {value:.4f}" for name, value in reached)
-    return row
-
-
-def _method(models: str, recipe: Recipe | None = None, *, tuned: bool = True) -> Method:
-    """Fit models of the portfolio; without ``tuned`` they decide by arg max."""
-
-    def fit(part: Part) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        shorter: dict[str, Any] = {} if part.max_epochs is None else {"max_epochs": part.max_epochs, "min_updates": 0}
-        model = MetricClassifier(
-            part.metric, models=models, recipe=(recipe or Recipe()).with_parts(shorter), baseline=False, verbose=False,
-            cv="auto" if part.groups is None else max(2, min(5, len(np.unique(part.groups)))), random_state=part.seed,
-        )  # fmt: skip
-        target = pd.DataFrame(part.y, columns=part.classes) if part.y.ndim == 2 else part.y
-        model.fit(part.X, target, part.weight, part.groups)
-        proba = model.predict_raw_proba(part.X_test)
-        rule = model.decision_rule_ if tuned else argmax_rule(part.y, tuple(model.classes_.tolist()))
-        decided = rule.apply(proba)
-        if len(model.classes_) < len(part.classes):  # some have no row in this split
-            seen, proba = proba, np.zeros((len(proba), len(part.classes)))
-            proba[:, np.searchsorted(part.classes, model.classes_)] = seen
-        return decided, proba
-
-    return fit
-
-
-def _methods() -> Iterator[tuple[str, tuple[str, Method]]]:
-    yield "metricfit", ("", _method("auto"))
-    yield "network", ("", _method("network"))
-    yield "east", ("", _method("network", Recipe("east")))
-    yield "cross-entropy", ("", _method("network", Recipe("log_loss")))
-    yield "cross-entropy-weighted", ("", _method("network", Recipe("log_loss", balance="full")))
-    yield "cross-entropy-tuned", ("", _method("network", Recipe("log_loss", rule="tuned")))
-    for name, model in (("random-forest", "forest"), ("boosting", "boosting"), ("xgboost",) * 2, ("lightgbm",) * 2):
-        package = model if model in BOOSTING_LIBRARIES else ""
-        yield name, (package, _method(model, tuned=False))
-        yield f"{name}-tuned", (package, _method(model))
-
-
-METHODS: dict[str, tuple[str, Method]] = dict(_methods())
-"""Each method with the package it needs, if any."""
-
-
-def available_methods() -> list[str]:
-    """The names of the methods whose packages are installed."""
-    return [name for name, (package, _) in METHODS.items() if not package or find_spec(package) is not None]

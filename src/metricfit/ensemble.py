@@ -203,9 +203,11 @@ def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tune
     measured = len(metric.grids()) == 1 and held.weight.sum() > 0
     found = {way: assess(way, metric, rows) for way, rows in decided.items()} if measured else {}
     kept = [way for way in (PLAIN, TUNED) if way in found]
+    single = ""
     if len(shipped) > 1 and found:
         sign = 1 if metric.greater_is_better else -1
-        kept.append(max(shipped, key=lambda model: sign * found[model].estimate.value))
+        single = max(shipped, key=lambda model: sign * found[model].estimate.value)
+        kept.append(single)
     report = validation_report(metric, {way: found[way] for way in (*kept, name) if way in found})
     scores = HeldOutScores(
         truth=held.codes,
@@ -217,6 +219,10 @@ def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tune
         source="rows of the training table, each predicted by models that were not trained on it",
         cross_fitted=tuned and not metric.judges_scores,
         rows=held.rows,
+        single=np.asarray(decided[single].proba) if single else None,
+        single_decided=decided[single].decided if single else None,
+        single_name=single,
+        fold=held.fold.astype(np.int64),
     )
     return Judged(ensemble, report, _leaderboard(folds, models, ensemble, found, name), scores)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from joblib._parallel_backends import ThreadingBackend
 
-from metricfit.comparison import METHODS, available_methods
+from metricfit.comparison import METHODS, Method, available_methods
 from tests.cli.helper import customers, write_csv
 
 QUICK = ("--methods", "metricfit,cross-entropy-tuned", "--methods", "boosting-tuned", "--splits", 2, "--max-epochs", 2)
@@ -63,14 +63,11 @@ def test_every_tree_method_handles_rare_classes(program, tmp_path, method):
 
 
 def test_a_method_that_fails_is_told_and_the_others_go_on(program, table, tmp_path, monkeypatch):
-    def broken(part):
-        raise RuntimeError("no luck")
-
-    monkeypatch.setitem(METHODS, "boosting", ("", broken))
+    monkeypatch.setitem(METHODS, "boosting", Method("no luck"))
     quick = ("--methods", "boosting,boosting-tuned", "--splits", 2, "--out", tmp_path / "r")
     out = program("compare", table, *quick, "--target", "churn", "--metric", "mcc", "--json")
     assert [row["method"] for row in json.loads(out)["leaderboard"]] == ["boosting-tuned"]
-    assert "failed: RuntimeError: no luck" in program.err
+    assert "failed: ValueError: models: " in program.err
 
 
 class Counted(ThreadingBackend):

@@ -202,3 +202,16 @@ def test_long_headers_and_values_are_never_echoed_whole(tmp_path):
     with pytest.raises(BadDataError, match=r"line 2, column 'b': expected a number, got 'yyy") as error:
         rows.frame({"b": ColumnFormat("number")})
     assert len(str(error.value)) < 300
+
+
+def test_a_gzip_file_with_a_broken_block_and_an_infinite_label_are_errors_of_the_data(tmp_path):
+    from metricfit.data import Roles, read_labelled
+
+    content = bytearray(gzip.compress("\n".join(["a,b", *(f"{k},{k * k}" for k in range(200))]).encode()))
+    content[12:40] = b"\xff" * 28
+    (tmp_path / "a.csv.gz").write_bytes(content)
+    with pytest.raises(BadDataError, match=r"a\.csv\.gz: damaged file"):
+        open_table(str(tmp_path / "a.csv.gz"))
+    path = written(tmp_path, "target,x\n1,2\n1e999,3\n2,4\n")
+    with pytest.raises(BadDataError, match="'target' holds infinity"):
+        read_labelled(open_table(path), Roles(["target"]))

@@ -119,12 +119,6 @@ class TestDecisions:
         assert found.labels == ("a", "b", "c", "d")
         assert np.allclose(found.matrix, expected, rtol=1e-12)
 
-    def test_a_rule_behind_a_calibration(self) -> None:
-        y, score = scores(2, 500, "float64", None)
-        rule = DecisionRule.at_threshold(0.3).compose(lambda raw: np.tanh(raw))
-        found = confusion_of_chunks(in_chunks(y, score, size=90), rule)
-        assert (found.matrix.numpy() == confusion_matrix(y, np.tanh(score) >= 0.3)).all()
-
     def test_labels_one_by_one_are_the_best_of_a_macro_average(self) -> None:
         random = np.random.default_rng(1)
         y = (random.random((800, 3)) < [0.1, 0.3, 0.5]).astype(int)

@@ -24,8 +24,7 @@ from metricfit.decisions import (
     best_threshold,
     problem,
 )
-from metricfit.decisions.belief import mixed_labels
-from metricfit.decisions.calibration import calibrated
+from metricfit.decisions.calibration import calibrated, mixed_labels
 from metricfit.decisions.threshold import tuned_rule
 
 

@@ -11,7 +11,7 @@ from sklearn.metrics import log_loss
 from sklearn.naive_bayes import GaussianNB
 
 from metricfit import MetricClassifier
-from metricfit.decisions import Calibration, TunedRuleClassifier, best_threshold, calibrate
+from metricfit.decisions import Calibration, TunedRuleClassifier, calibrate
 
 
 def sample(n=4000, seed=0, distort=lambda p: p):
@@ -111,8 +111,6 @@ def test_two_columns_and_one_are_the_same():
         both = found.apply(np.stack([1 - p, p], axis=1))
         np.testing.assert_allclose(both[:, 1], found.apply(p))
         np.testing.assert_allclose(both.sum(axis=1), 1)
-    rule = best_threshold(y, found.apply(p), "f1").rule.compose(found.apply)
-    assert rule.apply(p).shape == (300,)
 
 
 def test_weights_count_as_repetitions():

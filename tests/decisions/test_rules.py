@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.isotonic import IsotonicRegression
 
 from metricfit import metrics
-from metricfit.decisions import DecisionRule, bayes_rule, best_rule, best_threshold
+from metricfit.decisions import DecisionRule, bayes_rule, best_rule
 
 THREE = ("a", "b", "c")
 
@@ -99,20 +98,6 @@ def test_best_rule_for_labels_and_for_two_classes():
     y = np.array([[1, 0], [1, 1], [0, 0], [0, 1]])
     assert best_rule(y, [[0.9, 0.1], [0.3, 0.3], [0.2, 0.2], [0.1, 0.4]], "f1").rule.kind == "thresholds"
     assert best_rule([0, 1, 1], [0.1, 0.4, 0.5], "f1").rule.parameter == 0.25
-
-
-def test_a_rule_composes_with_a_calibration():
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 2, 400)
-    raw = rng.random(400) ** 2 * 0.5 + 0.3 * y
-    calibrator = IsotonicRegression(out_of_bounds="clip").fit(raw, y)
-    calibrated = calibrator.predict(raw)
-    rule = best_threshold(y, calibrated, "f1").rule
-    whole = rule.compose(calibrator.predict)
-    np.testing.assert_array_equal(whole.apply(raw), rule.apply(calibrated))
-    np.testing.assert_array_equal(whole.fold(raw).argmax(axis=1), whole.apply(raw))
-    with pytest.raises(TypeError, match="calibrate: expected a function"):
-        rule.compose(calibrator)
 
 
 def test_numpy_labels_and_scores_of_any_scale():

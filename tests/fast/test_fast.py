@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from metricfit import MetricLoss, fast, metrics
 from metricfit.confusion import ConfusionMatrix
-from metricfit.fast import CompiledBatch, closed_form, parts_of
-from metricfit.fast.closed_form import closed_form_of, loss_of_sums, torch_batch
+from metricfit.fast import blocks, compiled_pass, parts_of
+from metricfit.fast.blocks import Job, torch_pass
+from metricfit.fast.closed_form import closed_form_of, loss_of_sums
 from metricfit.losses.metric_loss import Batch, LossOptions
 from metricfit.membership import dynamic_membership
 from metricfit.steps import Annealed, Linear, Sigmoid
@@ -38,15 +39,15 @@ def reference(scores, target, weight, step, *, fixed=False):
     return membership.new_zeros(classes, classes).index_add(0, target, membership * weight[:, None])
 
 
-def counts_and_gradient(kind, scores, target, weight, step, direction, *, fixed=False):
-    make = torch_batch(scores.shape[1], may_wait=True) if kind is None else kind
-    batch = make(target, weight, None, members=1, points=fast.five_points(step), ignore=-100, is_fixed=fixed)
-    counts = batch.count(scores, False, True)
-    assert counts is not None
-    return torch.as_tensor(counts)[0], batch.pull_back(scores, direction[None], False)
+def counts_and_gradient(take, scores, target, weight, step, direction, *, fixed=False):
+    job = Job(scores, target, weight, None, fast.five_points(step), -100, fixed, True, False, False)
+    seen = []
+    result = take(job, lambda counts: (seen.append(counts), direction[None]))
+    assert result is not None
+    return torch.as_tensor(seen[0])[0], result[1]
 
 
-compiled_counts, torch_counts = partial(counts_and_gradient, CompiledBatch), partial(counts_and_gradient, None)
+compiled_counts, torch_counts = partial(counts_and_gradient, compiled_pass), partial(counts_and_gradient, torch_pass)
 
 
 def assert_equal(fast, scores, target, weight, step, tolerance=1e-10, **options):
@@ -146,25 +147,21 @@ class TestCounts:
 
 
 class TestParts:
-    def test_parts_cover_all_samples_once_and_follow_torchs_threads(self):
-        threads = torch.get_num_threads()
-        try:
-            for number in (1, 2, 3):
-                torch.set_num_threads(number)
-                for n, classes in ((1, 2), (1000, 2), (100_000, 10), (1_000_000, 3)):
-                    for members in (1, 5):
-                        parts = parts_of(n, classes, members)
-                        assert parts[0, 0] == 0
-                        assert parts[-1, 1] == n * members
-                        assert all(a[1] == b[0] for a, b in pairwise(parts))
-                        assert all(start // n == (stop - 1) // n == member for start, stop, member in parts)
-                        assert all(stop - start <= 2**16 for start, stop, _ in parts)
-        finally:
-            torch.set_num_threads(threads)
+    @pytest.mark.parametrize("threads", [1, 2, 3])
+    def test_parts_cover_all_samples_once(self, threads):
+        for n, classes in ((1, 2), (1000, 2), (100_000, 10), (1_000_000, 3)):
+            for members in (1, 5):
+                parts = parts_of(n, classes, members, threads)
+                assert parts[0, 0] == 0
+                assert parts[-1, 1] == n * members
+                assert len(parts) % threads == 0 or n * classes * members <= fast.SERIAL_ELEMENTS or n < threads
+                assert all(a[1] == b[0] for a, b in pairwise(parts))
+                assert all(start // n == (stop - 1) // n == member for start, stop, member in parts)
+                assert all(stop - start <= 2**16 for start, stop, _ in parts)
 
     @pytest.mark.parametrize("classes", [5, 200])
     def test_several_threads_give_the_same_numbers_every_time(self, monkeypatch, classes):
-        monkeypatch.setattr(fast, "SERIAL_ELEMENTS", 0)
+        without_small_batches(monkeypatch)
         threads = torch.get_num_threads()
         scores, target, weight = samples(500, classes, dtype=torch.float32)
         direction = torch.rand(classes, classes, generator=generator(5))
@@ -192,6 +189,11 @@ if pid == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
 """
         subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
+
+
+def without_small_batches(monkeypatch):
+    monkeypatch.setattr(fast, "SERIAL_ELEMENTS", 0)
+    monkeypatch.setattr(fast, "parts_of", parts_of.__wrapped__)
 
 
 def plain_loss(loss, *batch):
@@ -234,12 +236,11 @@ def without_numba(monkeypatch):
 def way(request, monkeypatch):
     """The ways a batch can take: those of large batches are open to the small ones of the tests here."""
     if request.param == "parts":
-        monkeypatch.setattr(fast, "SERIAL_ELEMENTS", 0)
+        without_small_batches(monkeypatch)
     elif request.param != "one call":
         without_numba(monkeypatch)
     if request.param == "torch in blocks":
-        monkeypatch.setattr(closed_form, "BLOCK_ELEMENTS", 97)
-        monkeypatch.setattr(closed_form, "KEPT_ELEMENTS", 300)
+        monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", 97)
 
 
 class TestLoss:
@@ -421,7 +422,7 @@ class TestLoss:
 
     def test_threads_of_the_torch_way_give_the_same_numbers_every_time(self, monkeypatch):
         without_numba(monkeypatch)
-        monkeypatch.setattr(closed_form, "BLOCK_ELEMENTS", 200)
+        monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", 200)
         loss, threads = MetricLoss("f1"), torch.get_num_threads()
         scores, target, _ = samples(500, 5, dtype=torch.float32)
         results = []
@@ -491,17 +492,17 @@ class TestLoss:
 
     @pytest.mark.slow
     def test_a_cache_folder_that_cannot_be_written_is_no_obstacle(self, tmp_path):
-        code = "import numba.core.caching as c; c.CacheImpl._locator_classes = []\nimport metricfit.fast.rows"
+        code = "import numba.core.caching as c; c.CacheImpl._locator_classes = []\nimport metricfit.fast.loops"
         subprocess.run([sys.executable, "-c", code], check=True, timeout=300, env={**os.environ, "HOME": str(tmp_path)})
 
 
 def torch_loss(scores, target, weight, step, *, metric="mcc", fixed=False):
     """Value and gradient of the loss in torch."""
-    options = {"members": 1, "ignore": -100, "is_fixed": fixed, "points": fast.five_points(step)}
-    batch = torch_batch(scores.shape[1], may_wait=True)(target.reshape(-1), weight.reshape(-1), None, **options)
-    counts = batch.count(scores, True, True)
-    (value,), gradient = loss_of_sums(closed_form_of(metrics.get(metric), "multiclass"), counts, False, False)
-    return value, batch.pull_back(scores, torch.from_numpy(gradient), True)
+    rows, weights = target.reshape(-1), weight.reshape(-1)
+    job = Job(scores, rows, weights, None, fast.five_points(step), -100, fixed, True, True, True)
+    form = closed_form_of(metrics.get(metric), "multiclass")
+    (value,), gradient = torch_pass(job, lambda counts: loss_of_sums(form, counts, False, False))
+    return value, gradient
 
 
 def assert_torch_loss_equal(scores, target, weight, step, tolerance=1e-10, *, metric="mcc", fixed=False):
@@ -883,7 +884,7 @@ class TestMembers:
         options = LossOptions(metrics.get(spec), members=len(scores) if members else None, **options)
         temperature = torch.tensor(0.2 if temperatures is None else temperatures)
         return fast.metric_loss(
-            Batch(options, target, weight, temperature, torch.tensor(0.5), None, None, None), scores
+            Batch(options, target, weight, temperature, torch.tensor(0.5), weight=None, class_weights=None), scores
         )
 
     @pytest.mark.usefixtures("way")

@@ -54,18 +54,11 @@ class ThresholdUncertainty:
 
 
 def threshold_uncertainty(
-    y_true: ArrayLike,
-    score: ArrayLike,
-    metric: MetricLike,
-    *,
-    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-    sample_weight: ArrayLike | None = None,
-    labels: Sequence[Hashable] | None = None,
-    pos_label: Hashable | None = None,
-    resamples: int = 500,
-    level: float = 0.95,
-    random_state: int | np.random.Generator | None = 0,
-) -> ThresholdUncertainty:
+    y_true: ArrayLike, score: ArrayLike, metric: MetricLike, *,
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (), sample_weight: ArrayLike | None = None,
+    labels: Sequence[Hashable] | None = None, pos_label: Hashable | None = None, resamples: int = 500,
+    level: float = 0.95, random_state: int | np.random.Generator | None = 0,
+) -> ThresholdUncertainty:  # fmt: skip
     """Bootstrap intervals of the best cut-off and of its metric, with a warning where the cut-off is unstable.
 
     The counts of a resample are drawn at once for all cut-offs (a multinomial draw over the steps between them), so

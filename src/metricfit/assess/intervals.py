@@ -55,7 +55,6 @@ class Estimate:
     high: float = math.nan
 
     def __str__(self) -> str:
-        """The value and the ends, in three digits."""
         ends = "" if math.isnan(self.low) else f" ({self.low:.3f} to {self.high:.3f})"
         return f"{self.value:.3f}{ends}"
 

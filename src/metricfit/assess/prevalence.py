@@ -22,14 +22,9 @@ Array = NDArray[np.float64]
 
 
 def estimate_prevalence(
-    new_proba: ArrayLike,
-    y_true: ArrayLike,
-    proba: ArrayLike,
-    *,
-    labels: Sequence[Hashable] | None = None,
-    level: float | None = None,
-    random_state: int = 0,
-) -> dict[Any, Estimate]:
+    new_proba: ArrayLike, y_true: ArrayLike, proba: ArrayLike, *, labels: Sequence[Hashable] | None = None,
+    level: float | None = None, random_state: int = 0,
+) -> dict[Any, Estimate]:  # fmt: skip
     """The share of every class among rows without labels, with its interval (EM of Saerens et al. 2002).
 
     It is the mixture of the classes, as they look among the labelled rows, that makes the new rows' probabilities most

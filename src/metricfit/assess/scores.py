@@ -32,6 +32,10 @@ class HeldOutScores:
         total: How many there were, if only a sample of them was kept.
         cross_fitted: Whether ``decided`` comes from rules tuned fold by fold, not from the model's own.
         rows: Where the rows are in the training table, as long as the model has not been saved; else None.
+        single: Probabilities of the best single model of the portfolio, or None.
+        single_decided: Its decisions, as ``decided``.
+        single_name: Its name.
+        fold: The fold that held each row out (n,), or None.
     """
 
     truth: NDArray[np.int64]
@@ -44,12 +48,16 @@ class HeldOutScores:
     total: int | None = None
     cross_fitted: bool = False
     rows: NDArray[np.intp] | None = None
+    single: NDArray[np.float32] | None = None
+    single_decided: NDArray[np.int64] | None = None
+    single_name: str = ""
+    fold: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        """Check that the parts fit together, whether made here or read from a file."""
         n = len(self.truth)
-        shapes = {"decided": self.truth.shape, "baseline_tuned": self.truth.shape, "weight": (n,), "rows": (n,)}
-        shapes["baseline"] = self.proba.shape
+        shapes = dict.fromkeys(("decided", "baseline_tuned", "single_decided"), self.truth.shape)
+        shapes |= dict.fromkeys(("baseline", "single"), self.proba.shape)
+        shapes |= dict.fromkeys(("weight", "rows", "fold"), (n,))
         for name, shape in shapes.items():
             part = getattr(self, name)
             if part is not None and part.shape != shape:
@@ -58,13 +66,12 @@ class HeldOutScores:
         if len(self.proba) != n or self.proba.ndim != 2 or not fits:
             raise ValueError(f"proba: expected {n} rows that fit the truth, got the shape {self.proba.shape}.")
         highest = 1 if self.truth.ndim == 2 else self.proba.shape[1] - 1
-        for name in ("truth", "decided", "baseline_tuned"):
+        for name in ("truth", "decided", "baseline_tuned", "single_decided"):
             part = getattr(self, name)
             if part is not None and len(part) and not (part.min() >= 0 and part.max() <= highest):
                 raise ValueError(f"{name}: expected codes from 0 to {highest}.")
 
     def __len__(self) -> int:
-        """The number of rows."""
         return len(self.truth)
 
     @property
@@ -81,13 +88,13 @@ class HeldOutScores:
 
     def take(self, rows: NDArray[Any]) -> HeldOutScores:
         """Some of the rows."""
-        names = ("truth", "proba", "decided", "baseline", "baseline_tuned", "weight", "rows")
-        parts: dict[str, Any] = {n: None if getattr(self, n) is None else getattr(self, n)[rows] for n in names}
+        parts: dict[str, Any] = {n: part[rows] for n, part in vars(self).items() if isinstance(part, np.ndarray)}
         return replace(self, **parts)
 
     def with_rule(self, rule: DecisionRule) -> HeldOutScores:
         """The same rows decided by another rule, chosen elsewhere."""
-        return replace(self, decided=rule.decide(self.proba), cross_fitted=False)
+        return replace(self, decided=rule.decide(self.proba), cross_fitted=False, single=None, single_decided=None,
+                       fold=None)  # fmt: skip
 
     def finite(self) -> tuple[HeldOutScores, int]:
         """Without the rows that have a score that is no number, and how many they were."""
@@ -121,14 +128,9 @@ class HeldOutScores:
 
 
 def scores_of(
-    classifier: Any,
-    X: Any,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    *,
-    source: str = "rows",
+    classifier: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, source: str = "rows",
     baseline: Any = None,
-) -> HeldOutScores:
+) -> HeldOutScores:  # fmt: skip
     """What a classifier, and one trained with cross-entropy, say about labelled rows.
 
     Args:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 import torch
 
 from metricfit.assess.intervals import Decided, Estimate, difference, estimate
 from metricfit.assess.scores import HeldOutScores
+from metricfit.decisions.threshold import tuned_rule
 from metricfit.metrics import Constrained, Metric
 
 __all__ = [
     "MODEL", "PLAIN", "REPORT_COLUMNS", "TUNED", "Assessment", "Reached", "Verdict", "assess", "assess_held_out",
-    "in_words", "validation_report", "verdict",
+    "cautions", "in_words", "validation_report", "verdict",
 ]  # fmt: skip
 
 MODEL, PLAIN, TUNED = "this model", "cross-entropy, arg max", "cross-entropy, tuned rule"
@@ -24,14 +27,7 @@ MODEL, PLAIN, TUNED = "this model", "cross-entropy, arg max", "cross-entropy, tu
 
 @dataclass(frozen=True)
 class Reached:
-    """What the decisions reach of a constraint.
-
-    Attributes:
-        constraint: The constraint as text.
-        metric: Its metric as text.
-        estimate: The value of its metric, with the interval.
-        met: Whether the value keeps the bound on these rows.
-    """
+    """What the decisions reach of a constraint: its metric's value, and whether that keeps the bound on these rows."""
 
     constraint: str
     metric: str
@@ -41,19 +37,16 @@ class Reached:
 
 @dataclass(frozen=True)
 class Assessment:
-    """What one way to decide reaches.
+    """What one way to decide reaches: the metric (of a constrained one the objective) on so many rows.
 
-    Attributes:
-        name: What to call it.
-        estimate: The metric, of a constrained one the objective, with the interval.
-        constraints: What it reaches of each constraint.
-        rows: How many rows were judged.
+    ``collapsed``: folds, counted from 1, in which every row got the same decision though the rows differ.
     """
 
     name: str
     estimate: Estimate
     constraints: tuple[Reached, ...] = ()
     rows: int = 0
+    collapsed: tuple[int, ...] = ()
 
     @property
     def missed(self) -> tuple[str, ...]:
@@ -69,58 +62,50 @@ class Assessment:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A model beside a rival, on the same rows.
+    """A model beside a rival on the same rows; ``gain`` is how much better the model is, paired.
 
-    Attributes:
-        model: What the model reaches.
-        rival: What the rival reaches.
-        gain: How much better the model is, paired; positive is better.
+    ``equal``: the constraints that both were held to, by rules chosen on these very rows, because one of them misses
+    a constraint by its own rule; else empty.
     """
 
     model: Assessment
     rival: Assessment
     gain: Estimate
+    equal: tuple[str, ...] = ()
 
     @property
-    def better(self) -> Literal["model", "rival", "level", "misses", "unknown"]:
-        """Which one to prefer.
+    def better(self) -> Literal["model", "rival", "level", "unknown"]:
+        """Which one to prefer, at equal constraints.
 
-        ``"misses"``: the model does not meet a constraint. ``"level"``: the paired interval holds 0. ``"unknown"``:
-        the metric has no value here. A rival that misses a constraint which the model meets is never preferred.
+        ``"level"``: the paired interval holds 0. ``"unknown"``: the metric has no value here.
         """
-        if self.model.missed:
-            return "misses"
-        if self.rival.missed:
-            return "model"
         if math.isnan(self.gain.low):
             return "unknown"
         return "model" if self.gain.low > 0 else "rival" if self.gain.high < 0 else "level"
 
     def __str__(self) -> str:
-        """The verdict in one sentence, with advice for Python."""
-        return self.sentence("recipe=Recipe('log_loss', rule='tuned')")
+        return self.sentence()
 
-    def sentence(self, advice: str) -> str:
-        """The verdict in one sentence; ``advice`` is what to try where the rival did better."""
-        rival = in_words(self.rival.name)
+    def sentence(self, advice: str = "models={!r}") -> str:
+        """The verdict in one sentence; ``advice`` is how to ask for the rival where it did better."""
+        rival, model = in_words(self.rival.name), self.rival.name
+        model = "network_ce" if model in (PLAIN, TUNED) else model
         between = f" (paired 95 % interval {self.gain.low:+.4f} to {self.gain.high:+.4f})"
-        if self.better == "misses":
-            return f"On these rows the model does not meet {' and '.join(self.model.missed)}."
+        between += f", both held to {' and '.join(self.equal)}" if self.equal else ""
         if self.better == "unknown":
             return f"The difference to {rival} has no value on these rows."
-        if self.rival.missed:
-            return f"{rival[0].upper()}{rival[1:]} does not meet {' and '.join(self.rival.missed)} there."
         if self.better == "model":
             return f"The model gained {self.gain.value:.4f} over {rival}{between}."
         if self.better == "rival":
-            return f"{rival[0].upper()}{rival[1:]} did better here, by {-self.gain.value:.4f}{between}: try {advice}."
+            by = f"did better here, by {-self.gain.value:.4f}{between}"
+            return f"{rival[0].upper()}{rival[1:]} {by}: try {advice.format(model)}."
         return f"The difference to {rival} is within the noise{between}."
 
 
 def in_words(name: str) -> str:
     """A rival's name as part of a sentence."""
     words = {PLAIN: "the same network trained with cross-entropy", TUNED: "cross-entropy with a tuned rule"}
-    return words.get(name, name)
+    return words.get(name, f"{name} alone")
 
 
 def assess(name: str, metric: Metric, rows: Decided) -> Assessment:
@@ -143,15 +128,51 @@ def assess(name: str, metric: Metric, rows: Decided) -> Assessment:
     return Assessment(name, estimate(metric, rows), tuple(limits), len(rows.truth))
 
 
+def cautions(model: Assessment, verdicts: Sequence[Verdict], advice: str = "models={!r}") -> list[str]:
+    """What to know before the model is used: a missed constraint, a better rival, a fold that has collapsed."""
+    # Cross-entropy at arg max has the scores of its tuned rule: the stronger one speaks for both.
+    rivals = [v for v in verdicts if v.rival.name != PLAIN or v is verdicts[-1]]
+    found = [v.sentence(advice) for v in rivals if v.better == "rival"]
+    if model.missed:
+        found.insert(0, f"On these rows the model does not meet {' and '.join(model.missed)}.")
+    if model.collapsed:
+        which = f"fold {model.collapsed[0]}" if len(model.collapsed) == 1 else f"folds {str(model.collapsed)[1:-1]}"
+        found.append(f"In {which} every row got the same decision: the model is not stable. Use more rows.")
+    return found
+
+
 def verdict(metric: Metric, model: tuple[Assessment, Decided], rival: tuple[Assessment, Decided]) -> Verdict:
-    """The model beside a rival that was assessed on the same rows."""
-    return Verdict(model[0], rival[0], difference(metric, model[1], rival[1]))
+    """The model beside a rival that was assessed on the same rows, at equal constraints."""
+    ours, theirs = model[1], rival[1]
+    if not isinstance(metric, Constrained) or not (model[0].missed or rival[0].missed) or ours.proba is None:
+        return Verdict(model[0], rival[0], difference(metric, ours, theirs))
+    equal = tuple(str(c) for c in metric.constraints)
+    return Verdict(model[0], rival[0], difference(metric, _held_to(metric, ours), _held_to(metric, theirs)), equal)
+
+
+def _held_to(metric: Constrained, rows: Decided) -> Decided:
+    """The same scores, decided by the best rule that meets the constraints on these rows."""
+    truth = rows.truth if rows.truth.ndim == 2 else np.asarray(rows.labels, dtype=object)[rows.truth]
+    proba = np.asarray(rows.proba, dtype=np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where no rule meets them, arg max
+        rule = tuned_rule(truth, proba, metric, rows.labels, rows.weight)
+    return replace(rows, decided=rule.decide(proba))
+
+
+def _collapsed(scores: HeldOutScores) -> tuple[int, ...]:
+    """The folds in which every row got the same decision, where that is not so in all of them."""
+    if scores.fold is None or scores.truth.ndim == 2:
+        return ()
+    folds = [scores.take(scores.fold == k) for k in np.unique(scores.fold)]
+    same = [len(np.unique(f.decided)) == 1 < len(np.unique(f.truth)) for f in folds]
+    return () if all(same) else tuple(k + 1 for k, it in enumerate(same) if it)
 
 
 def assess_held_out(
     metric: Metric, scores: HeldOutScores, labels: Sequence[Any]
 ) -> tuple[Assessment, tuple[Verdict, ...]]:
-    """What the model reaches on held-out rows, and the verdicts against cross-entropy, at arg max and tuned.
+    """What the model reaches on held-out rows, and the verdicts: best single model, cross-entropy at arg max and tuned.
 
     Args:
         metric: The metric.
@@ -166,8 +187,10 @@ def assess_held_out(
         return Decided(scores.truth, decided, tuple(labels), proba, scores.weight)
 
     ours = rows(scores.decided, scores.proba)
-    model = assess(MODEL, metric, ours)
+    model = replace(assess(MODEL, metric, ours), collapsed=_collapsed(scores))
     rivals = []
+    if scores.single is not None and not metric.judges_scores:
+        rivals.append((scores.single_name, rows(scores.single_decided, scores.single)))
     if scores.baseline is not None:
         rivals.append((PLAIN, rows(scores.baseline_decided, scores.baseline)))
         if scores.baseline_tuned is not None and not metric.judges_scores:

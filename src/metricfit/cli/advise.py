@@ -7,8 +7,6 @@ from typing import Annotated
 from metricfit.cli import options as opt
 from metricfit.cli.output import Output, UsageError
 
-__all__ = ["command"]
-
 
 def command(
     classes: Annotated[int, opt.option("Number of classes.", "D", min=2)],

@@ -12,8 +12,6 @@ from metricfit.cli.output import CommandError, Output, interval, number
 if TYPE_CHECKING:
     from metricfit.comparison import Comparison
 
-__all__ = ["command"]
-
 
 def command(
     data: opt.Data,

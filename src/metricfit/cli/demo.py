@@ -13,8 +13,6 @@ from metricfit.cli.output import Output, UsageError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["command"]
-
 _MAX_EPOCHS: int | None = None
 
 

@@ -161,10 +161,10 @@ def main() -> None:
 
 def _explained(error: Exception) -> tuple[int, str]:
     """The exit code and message of an error."""
-    from metricfit.data import BadArgumentError, BadDataError, NotEnoughMemoryError
-
     if isinstance(error, CommandError):
         return error.exit_code, str(error)
+    from metricfit.data import BadArgumentError, BadDataError, NotEnoughMemoryError
+
     if isinstance(error, BadArgumentError):
         option = "" if error.argument == "path" else f"--{error.argument.replace('_', '-')}: "
         return 2, f"{option}{error.problem}"

@@ -11,8 +11,6 @@ from metricfit.cli.output import Output, UsageError, interval, number
 if TYPE_CHECKING:
     from metricfit.metrics import Metric
 
-__all__ = ["command"]
-
 _USUAL = ("accuracy", "balanced_accuracy", "mcc", "precision", "recall", "f1", "auroc")
 _OF_CLASSES = ("precision", "recall", "f1")
 _SHOWN = 12
@@ -56,7 +54,8 @@ def command(
     )
     classes: dict[str, dict[str, Any]] = {}
     if not wanted:
-        each = {n: estimate_classes(get(f"{n}:average=none"), rows, seed=seed) for n in _OF_CLASSES}
+        chosen = (*_OF_CLASSES, "mcc") if rows.task == "multilabel" else _OF_CLASSES
+        each = {n: estimate_classes(get(f"{n}:average=none"), rows, seed=seed) for n in chosen}
         classes = {n: {str(c): asdict(m) for c, m in zip(names, of, strict=True)} for n, of in each.items()}
         counts, what = rows.confusion, "label" if rows.task == "multilabel" else "class"
         of_class = [
@@ -69,7 +68,7 @@ def command(
             for k, name in enumerate(names)
         ]
         output.line("")
-        output.table(f"By {what}", [what, *_OF_CLASSES, "rows", "called so"], of_class)
+        output.table(f"By {what}", [what, *chosen, "rows", "called so"], of_class)
         if what == "class" and len(names) <= _SHOWN:
             cells = [[name, *map(_count, counts.matrix[k])] for k, name in enumerate(names)]
             output.line("")

@@ -10,8 +10,6 @@ import typer
 from metricfit.cli import options as opt
 from metricfit.cli.output import Output, UsageError
 
-__all__ = ["command"]
-
 
 def command(
     model: opt.Model,

@@ -7,8 +7,6 @@ from typing import Annotated, Any
 from metricfit.cli import options as opt
 from metricfit.cli.output import Output, UsageError
 
-__all__ = ["command"]
-
 
 def command(
     output: Output, name: Annotated[str | None, opt.argument("NAME", "A metric's name or alias.")] = None

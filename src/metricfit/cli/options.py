@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metricfit.cli.output import UsageError, wrong_use
+from metricfit.cli.output import CommandError, UsageError, wrong_use
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
@@ -40,7 +40,19 @@ def switch(name: str, help: str, panel: str | None = None) -> Any:
 
 def argument(metavar: str, help: str, default: Any = False) -> Any:
     """A word without an option's name; ``default`` is what the help shows as its default."""
-    return typer.Argument(metavar=metavar, help=help, show_default=default)
+    check = {"DATA": _existing, "MODEL": _existing}.get(metavar)
+    return typer.Argument(metavar=metavar, help=help, show_default=default, callback=check)
+
+
+def _existing(value: Any) -> Any:
+    """Fail at once, before anything heavy is imported, if a file or folder is not there."""
+    if value is not None and str(value) != "-" and not Path(value).exists():
+        raise (
+            CommandError(f"{value}: no such model folder.")
+            if isinstance(value, Path)
+            else UsageError(f"{value}: no such file.")
+        )
+    return value
 
 
 def from_file(context: typer.Context, path: Path | None) -> Path | None:

@@ -8,8 +8,6 @@ from typing import Annotated, Any
 from metricfit.cli import options as opt
 from metricfit.cli.output import Output, UsageError
 
-__all__ = ["command"]
-
 
 def command(
     model: opt.Model,

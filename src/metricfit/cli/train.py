@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
     from metricfit.data import LabelledTable, Roles
 
-__all__ = ["command"]
-
 _SETTINGS = "train.toml"
 _NOT_KEPT = ("training", "config", "resume", "overwrite", "output")
 _FREE_TO_CHANGE = ("time_limit",)
+_QUICK = ("boosting", "extra_trees")
 
 
 def command(
@@ -67,6 +66,9 @@ def command(
         opt.option("auto for the portfolio, network for the networks alone, or names such as network,boosting.",
                    "NAMES", opt.RUN, True),
     ] = "auto",
+    quick: Annotated[
+        bool, opt.switch("--quick", "A first answer: trees alone, not compared with cross-entropy.", opt.RUN)
+    ] = False,
     time_limit: Annotated[
         str | None, opt.option("Stop training after 90s, 15m or 2h and keep the best so far.", "TIME", opt.RUN)
     ] = None,
@@ -102,7 +104,10 @@ def command(
     bound = training.max_epochs
     shorter: dict[str, Any] = {} if bound is None else {"max_epochs": bound, "min_updates": 0}
     given: dict[str, Any] = shorter if step is None else {**shorter, "step": step}
+    baseline = baseline and not quick
     how, names = Recipe(recipe, **given), models.split(",") if "," in models else models
+    if quick and models == "auto":
+        names = list(_QUICK)
     with wrong_use():
         how.complete()
         names_of(names)
@@ -148,7 +153,7 @@ def command(
         classifier.held_out_ = scores_of(classifier, held.X, held.y, held.weight, source=source, baseline=usual)
     if not first:
         return
-    verdict = _judge(classifier, anew=held is not None)
+    verdict = _judge(classifier, output, anew=held is not None)
     report = classifier.validation_report_.dropna(subset=["value"]).drop(columns="gain")
     rows: list[Any] = report.to_dict(orient="records")
     count = max((row["rows"] for row in rows), default=0)
@@ -271,10 +276,10 @@ def _kinds(classifier: MetricClassifier) -> Choice:
     return Choice("columns", f"columns taken by what they hold: {shown}; the report lists each", ("categorical",))
 
 
-def _judge(classifier: MetricClassifier, *, anew: bool) -> str:
+def _judge(classifier: MetricClassifier, output: Output, *, anew: bool) -> str:
     """The verdict on the held-out rows; ``anew`` where they are other rows than the fit's own, so its report is too."""
     from metricfit.assess import assess_held_out
-    from metricfit.assess.verdicts import validation_report
+    from metricfit.assess.verdicts import cautions, validation_report
 
     if classifier.held_out_ is None:
         return ""
@@ -283,4 +288,8 @@ def _judge(classifier: MetricClassifier, *, anew: bool) -> str:
     if anew:
         found = {**{v.rival.name: v.rival for v in verdicts}, "trained on the metric": model}
         classifier.validation_report_ = validation_report(metric, found)
-    return verdicts[-1].sentence("--recipe log_loss, and 'metricfit tune'") if verdicts else ""
+    warned = cautions(model, verdicts, "--models {}")
+    said = "" if classifier.held_out_.baseline is None else verdicts[-1].sentence("--models {}")
+    for text in warned:
+        output.warn(text)
+    return "" if said in warned else said

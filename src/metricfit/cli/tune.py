@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from metricfit.metrics import Metric
     from metricfit.store.model import SavedModel
 
-__all__ = ["command"]
-
 
 def command(
     model: opt.Model,

@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -46,7 +47,7 @@ _BATCH_ROWS = 1 << 14
 _SEPARATORS = (",", ";", "\t", "|")
 _LONGEST_NAME = 1000
 _PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zX": lzma.open}
-_DAMAGED = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile)
+_DAMAGED = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile, zlib.error)
 
 
 class BadDataError(ValueError):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from metricfit.decisions.money import expected_gain
 from metricfit.decisions.problem import InfeasibleError, UntunableError
-from metricfit.decisions.rules import BestRule, CalibratedRule, ConstraintValue, DecisionRule, bayes_rule
+from metricfit.decisions.rules import BestRule, ConstraintValue, DecisionRule, bayes_rule
 from metricfit.decisions.threshold import ThresholdCurve, best_rule, best_threshold, score_sweep
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from metricfit.decisions.tuned import TunedRuleClassifier
 
 __all__ = [
-    "AreaBounds", "BestRule", "CalibratedRule", "Calibration", "ConstraintValue", "DecisionRule", "InfeasibleError",
+    "AreaBounds", "BestRule", "Calibration", "ConstraintValue", "DecisionRule", "InfeasibleError",
     "ThresholdCurve", "TunedRuleClassifier", "UntunableError", "area_of_chunks", "bayes_rule", "best_label_thresholds",
     "best_offsets", "best_rule", "best_threshold", "best_threshold_of_chunks", "calibrate", "confusion_of_chunks",
     "expected_gain", "score_sweep",

@@ -5,6 +5,10 @@
 * Isotonic: any rising function of p, each class against the rest.
 
 The last two are divided by their sum over the classes.
+
+A rule can be tuned on labels mixed with calibrated beliefs: the value of a cut-off is then the metric of the *expected*
+confusion matrix under the labels (1 - belief) y + belief Q, where Q are the probabilities after calibration. A few
+lucky positives then move the cut-off less.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from scipy.special import expit, log_softmax
 
 from metricfit.decisions.problem import Samples, class_samples, label_samples, plain_array, score_array
 
-__all__ = ["Calibration", "Method", "calibrate", "calibrated", "least"]
+__all__ = ["Calibration", "Method", "calibrate", "check_belief", "mixed_labels"]
 
 Method = Literal["none", "temperature", "beta", "isotonic"]
 Array = NDArray[np.float64]
@@ -68,15 +72,10 @@ class Calibration:
 
 
 def calibrate(
-    y_true: ArrayLike,
-    proba: ArrayLike,
-    *,
-    method: Method | Literal["auto"] = "auto",
-    sample_weight: ArrayLike | None = None,
-    labels: Sequence[Hashable] | None = None,
-    folds: int = 5,
+    y_true: ArrayLike, proba: ArrayLike, *, method: Method | Literal["auto"] = "auto",
+    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None, folds: int = 5,
     random_state: int = 0,
-) -> Calibration:
+) -> Calibration:  # fmt: skip
     """Find the map that makes probabilities fit the labels.
 
     Args:
@@ -232,3 +231,43 @@ def _log_loss(samples: Samples, proba: Array) -> float:
     of_truth = np.where(hits, proba, 1 - proba) if samples.target.ndim == 2 else proba[hits][:, None]
     losses = -np.log(of_truth.clip(min=1e-15)).mean(axis=1)
     return float(np.average(losses, weights=samples.weight))
+
+
+def check_belief(belief: float) -> None:
+    """Raise unless it is a share of a label."""
+    if isinstance(belief, bool) or not isinstance(belief, (int, float)) or not 0 <= belief <= 1:
+        raise ValueError(
+            f"belief: expected a number from 0 (labels alone) to 1 (calibrated probabilities alone), got {belief!r}."
+        )
+
+
+def mixed_labels(samples: Samples, belief: float) -> Array | None:
+    """Labels of which the share ``belief`` is replaced by calibrated probabilities; None for a share of 0.
+
+    Returns:
+        The weight of each class, (n, classes); of being positive, (n,) or (n, labels).
+    """
+    if belief == 0:
+        return None
+    target, score, weight = samples.target, samples.score, samples.weight
+    if target.dtype != bool:
+        believed = calibrated(np.log(score.clip(min=least(score))), target, weight)
+        known: NDArray[Any] = np.eye(score.shape[1])[target]
+    elif target.ndim == 2:
+        columns = zip(target.T, score.T, strict=True)
+        believed = np.stack([_positive(hit, column, weight) for hit, column in columns], axis=1)
+        known = target
+    else:
+        believed, known = _positive(target, score, weight), target
+    return (1 - belief) * known + belief * believed
+
+
+def _positive(target: NDArray[np.bool_], score: NDArray[Any], weight: Array | None) -> Array:
+    """The calibrated probability of being positive, from a probability or from a score of any scale."""
+    x = score.astype(np.float64)
+    if x.min() >= 0 and x.max() <= 1:
+        x = x.clip(least(x), 1 - least(x))
+        x = np.log(x / (1 - x))
+    else:
+        x = (x - x.mean()) / (x.std() or 1.0)
+    return calibrated(np.stack([np.zeros_like(x), x], axis=1), target.astype(np.intp), weight)[:, 1]

@@ -65,7 +65,7 @@ def lower_bound(successes: float, trials: float, alpha: float) -> float:
 
 
 def check_confidence(
-    confidence: float, constraints: Sequence[Constraint], weighted: bool, *, at_any_prevalence: bool = False
+    confidence: float, constraints: Sequence[Constraint], weighted: bool, at_any_prevalence: bool = False
 ) -> float:
     """The error probability that ``confidence`` allows, after checking that a promise can be made at all."""
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
@@ -253,13 +253,9 @@ def _not_promised(what: str, confidence: float, parts: list[str], reachable: dic
 
 
 def certified(
-    goal: Goal,
-    samples: Samples,
-    confidence: float | None,
-    rng: np.random.Generator,
-    propose: Callable[[Goal, Samples], Rule],
-    confusion: Callable[[Samples, Rule], ConfusionMatrix],
-) -> tuple[Rule, tuple[float | None, ...]]:
+    goal: Goal, samples: Samples, confidence: float | None, rng: np.random.Generator,
+    propose: Callable[[Goal, Samples], Rule], confusion: Callable[[Samples, Rule], ConfusionMatrix],
+) -> tuple[Rule, tuple[float | None, ...]]:  # fmt: skip
     """The best rule and what it promises of each constraint; without a confidence just the best rule.
 
     Learn then Test: rules are proposed on one half and tested in order on the other until the first failure. They do

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.belief import check_belief, mixed_labels
+from metricfit.decisions.calibration import check_belief, mixed_labels
 from metricfit.decisions.confidence import certified
 from metricfit.decisions.problem import ConstraintLike, Goal, Samples, class_samples, goal_of, label_samples, values_of
 from metricfit.decisions.rules import BestRule, DecisionRule
@@ -38,19 +38,12 @@ Key = tuple[float, float]
 
 
 def best_offsets(
-    y_true: ArrayLike,
-    proba: ArrayLike,
-    metric: MetricLike,
-    *,
-    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-    confidence: float | None = None,
-    sample_weight: ArrayLike | None = None,
-    labels: Sequence[Hashable] | None = None,
-    regularisation: float | None = None,
-    restarts: int = 3,
-    random_state: int | np.random.Generator | None = 0,
-    belief: float = 0.0,
-) -> BestRule:
+    y_true: ArrayLike, proba: ArrayLike, metric: MetricLike, *,
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (), confidence: float | None = None,
+    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
+    regularisation: float | None = None, restarts: int = 3, random_state: int | np.random.Generator | None = 0,
+    belief: float = 0.0, prevalence: Any = None,
+) -> BestRule:  # fmt: skip
     """Offsets on the log-probabilities whose arg max is best for ``metric``; never below plain arg max here.
 
     One class at a time, all values of its offset that change a decision are compared in one exact sweep of
@@ -77,6 +70,7 @@ def best_offsets(
         random_state: Seed of the random starting points and of the split for ``confidence``.
         belief: The share of every label that is replaced by the calibrated probabilities, as for
             :func:`best_threshold`.
+        prevalence: The shares of the classes where the rule will be used, see :meth:`BestRule.for_prevalence`.
 
     Raises:
         InfeasibleError: If no offsets were found that meet the constraints.
@@ -87,26 +81,12 @@ def best_offsets(
     (0.667, 1.0)
     """
     check_belief(belief)
-    regularisation = (0.0 if belief else REGULARISATION) if regularisation is None else regularisation
-    for name, number in (("regularisation", regularisation), ("restarts", restarts)):
+    strength = (0.0 if belief else REGULARISATION) if regularisation is None else regularisation
+    for name, number in (("regularisation", strength), ("restarts", restarts)):
         if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < math.inf:
             raise ValueError(f"{name}: expected a number >= 0, got {number!r}.")
     goal = goal_of(metric, subject_to)
     samples = class_samples(y_true, proba, sample_weight, labels=labels)
-    return _best_offsets(samples, goal, regularisation, belief, int(restarts), random_state, confidence)
-
-
-def _best_offsets(
-    samples: Samples,
-    goal: Goal,
-    regularisation: float,
-    belief: float,
-    restarts: int,
-    random_state: int | np.random.Generator | None,
-    confidence: float | None,
-    prevalence: Any = None,
-) -> BestRule:
-    again = partial(_best_offsets, samples, goal, regularisation, belief, restarts, random_state, confidence)
     if prevalence is not None:
         if confidence is not None:
             raise ValueError("confidence: class offsets have no promises at another prevalence; leave it out.")
@@ -117,30 +97,25 @@ def _best_offsets(
         samples,
         confidence,
         rng,
-        propose=lambda g, some: _search(_Problem.of(some, g, regularisation, belief), restarts, rng),
+        propose=lambda g, some: _search(_Problem.of(some, g, strength, belief), int(restarts), rng),
         confusion=_offset_confusion,
     )
     rule = DecisionRule.from_offsets(offsets.tolist(), samples.classes, metric=goal.spec)
     plain = float(values_of(goal.metric, _offset_confusion(samples, 0 * offsets)))
+    again = partial(
+        best_offsets, y_true, proba, metric, subject_to=subject_to, confidence=confidence, sample_weight=sample_weight,
+        labels=labels, regularisation=regularisation, restarts=restarts, random_state=random_state, belief=belief,
+    )  # fmt: skip
     cm = _offset_confusion(samples, offsets)
     return BestRule.of(rule, goal, cm, promises, confidence=confidence, argmax_value=plain, again=again)
 
 
 def best_label_thresholds(
-    y_true: ArrayLike,
-    score: ArrayLike,
-    metric: MetricLike,
-    *,
-    how: Literal["joint", "each"] = "joint",
-    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-    confidence: float | None = None,
-    sample_weight: ArrayLike | None = None,
-    labels: Sequence[Hashable] | None = None,
-    default: float = 0.5,
-    restarts: int = 2,
-    random_state: int | np.random.Generator | None = 0,
-    belief: float = 0.0,
-) -> BestRule:
+    y_true: ArrayLike, score: ArrayLike, metric: MetricLike, *, how: Literal["joint", "each"] = "joint",
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (), confidence: float | None = None,
+    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None, default: float = 0.5,
+    restarts: int = 2, random_state: int | np.random.Generator | None = 0, belief: float = 0.0,
+) -> BestRule:  # fmt: skip
     """The best cut-off for every label of a multi-label target.
 
     Args:
@@ -432,13 +407,9 @@ def _each(sweeps: Sequence[Sweep], goal: Goal, plain: Indices, *, must_hold: boo
 
 
 def _jointly(
-    sweeps: Sequence[Sweep],
-    goal: Goal,
-    plain: Indices,
-    restarts: int,
-    rng: np.random.Generator,
+    sweeps: Sequence[Sweep], goal: Goal, plain: Indices, restarts: int, rng: np.random.Generator,
     labels: tuple[object, ...] | None,
-) -> Indices:
+) -> Indices:  # fmt: skip
     """The best cut-offs for all labels together."""
 
     def key_of(cuts: Indices) -> Key:

@@ -15,7 +15,7 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import Goal, check_probabilities, score_array, values_of
 from metricfit.metrics import Constraint, ExpectedCost
 
-__all__ = ["BestRule", "CalibratedRule", "ConstraintValue", "DecisionRule", "argmax_rule", "bayes_rule"]
+__all__ = ["BestRule", "ConstraintValue", "DecisionRule", "argmax_rule", "bayes_rule"]
 
 _FORMAT = "metricfit.decision_rule"
 _KINDS = ("argmax", "threshold", "offsets", "costs", "thresholds")  # each but arg max names its parameter
@@ -52,7 +52,6 @@ class DecisionRule:
     metric: str | None = None
 
     def __post_init__(self) -> None:
-        """Check that everything fits together, whether made here or read from a file."""
         if self.kind not in _KINDS:
             raise ValueError(f"kind: expected one of {', '.join(_KINDS)}, got {self.kind!r}.")
         object.__setattr__(self, "classes", _plain_classes(self.classes, self.kind))
@@ -125,18 +124,6 @@ class DecisionRule:
             An array (n, classes) or (n, labels).
         """
         return self._fold(self._columns(proba, any_scale=False))
-
-    def compose(self, calibrate: Callable[[Any], ArrayLike]) -> CalibratedRule:
-        """This rule behind a calibration: it was chosen on calibrated probabilities, and is given raw ones.
-
-        Args:
-            calibrate: Raw scores to calibrated probabilities, for instance ``IsotonicRegression().fit(…).predict``.
-        """
-        if not callable(calibrate):
-            raise TypeError(
-                f"calibrate: expected a function such as a fitted calibrator's predict, got {type(calibrate).__name__}."
-            )
-        return CalibratedRule(self, calibrate)
 
     def in_words(self, how: str = "") -> str:
         """What the rule does, as the end of a sentence; ``how`` it was chosen is added where it was.
@@ -231,35 +218,10 @@ def _move_to_half(p: NDArray[Any], threshold: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class CalibratedRule:
-    """A rule that calibrates first. Save the rule as JSON and the calibrator by its own means.
-
-    >>> rule = DecisionRule.at_threshold(0.3).compose(lambda raw: np.asarray(raw) ** 2)
-    >>> rule.apply([0.5, 0.6])
-    array([0, 1])
-    """
-
-    rule: DecisionRule
-    calibrate: Callable[[Any], ArrayLike]
-
-    def apply(self, score: Any) -> NDArray[Any]:
-        """Calibrate, then decide."""
-        return self.rule.apply(self.calibrate(score))
-
-    def fold(self, score: Any) -> Array:
-        """Calibrate, then fold the rule in."""
-        return self.rule.fold(self.calibrate(score))
-
-
-@dataclass(frozen=True)
 class ConstraintValue:
-    """What the chosen rule reaches of a constraint.
+    """What the chosen rule reaches of a constraint, and what can be promised for new data at the confidence asked for.
 
-    Attributes:
-        constraint: The constraint.
-        value: Its metric on the data given.
-        promised: What can be promised for new data at the confidence asked for; ``None`` without one.
-        groups: Of a constraint in groups the value in each; ``value`` is the worst of them, or their spread.
+    Of a constraint in groups ``value`` is that of the worst group, or the spread between them.
     """
 
     constraint: Constraint
@@ -290,7 +252,7 @@ class BestRule:
     confidence: float | None = None
     argmax_value: float | None = None
     cutoffs: int | None = None
-    again: Callable[[Any], BestRule] | None = field(default=None, repr=False, compare=False)
+    again: Callable[..., BestRule] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -319,7 +281,7 @@ class BestRule:
         """
         if self.again is None:
             raise ValueError("for_prevalence: is for rules of classes that a search has found.")
-        return self.again(prevalence)
+        return self.again(prevalence=prevalence)
 
     @property
     def metric(self) -> str | None:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import ConstraintLike, Goal, InfeasibleError, UntunableError, goal_of, score_array
-from metricfit.decisions.rules import BestRule, CalibratedRule, DecisionRule
+from metricfit.decisions.rules import BestRule, DecisionRule
 from metricfit.decisions.threshold import CHUNK, Cut, Sweep, best_cut
 from metricfit.labels import as_label_array, checked_weights, encode_labels
 
@@ -40,12 +40,9 @@ Chunk = tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike]
 
 
 def best_threshold_of_chunks(
-    chunks: Callable[[], Iterable[Chunk]],
-    metric: Any,
-    *,
-    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-    labels: Sequence[Hashable] = (0, 1),
-) -> BestRule:
+    chunks: Callable[[], Iterable[Chunk]], metric: Any, *,
+    subject_to: ConstraintLike | Sequence[ConstraintLike] = (), labels: Sequence[Hashable] = (0, 1),
+) -> BestRule:  # fmt: skip
     """The same cut-off as :func:`metricfit.decisions.best_threshold`, in memory that does not grow with the samples.
 
     It is the best of all for metrics that rise with true positives and fall with false positives, or the reverse, at
@@ -90,14 +87,7 @@ def best_threshold_of_chunks(
 
 @dataclass(frozen=True)
 class AreaBounds:
-    """An area and how exact it is.
-
-    Attributes:
-        value: The middle between the bounds.
-        low: The area is at least this.
-        high: The area is at most this.
-        passes: How often the chunks were read.
-    """
+    """An area, the bounds it lies between (``value`` is their middle), and how often the chunks were read."""
 
     value: float
     low: float
@@ -105,17 +95,13 @@ class AreaBounds:
     passes: int
 
     def __float__(self) -> float:
-        """The value."""
         return self.value
 
 
 def area_of_chunks(
-    chunks: Callable[[], Iterable[Chunk]],
-    metric: Any = "auroc",
-    *,
-    tolerance: float = 1e-6,
+    chunks: Callable[[], Iterable[Chunk]], metric: Any = "auroc", *, tolerance: float = 1e-6,
     labels: Sequence[Hashable] = (0, 1),
-) -> AreaBounds:
+) -> AreaBounds:  # fmt: skip
     """The area under the ROC or the precision-recall curve, in memory that does not grow with the samples.
 
     The value is within ``tolerance`` of scikit-learn's ``roc_auc_score`` or ``average_precision_score``, and the bounds
@@ -160,7 +146,7 @@ def area_of_chunks(
     return AreaBounds((low + high) / 2, low, high, stream.passes)
 
 
-def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRule | CalibratedRule) -> ConfusionMatrix:
+def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRule) -> ConfusionMatrix:
     """The confusion matrix of a rule's decisions over chunks, in one pass: any metric of it is exact, as counts add up.
 
     Args:
@@ -175,13 +161,12 @@ def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRul
     >>> metrics.get("f1").compute(matrix)
     tensor(0.8571, dtype=torch.float64)
     """
-    plain = rule.rule if isinstance(rule, CalibratedRule) else rule
     total: ConfusionMatrix | None = None
     for y_true, score, *weight in _with_rows(chunks):
         if weight and not np.any(weight[0]):
             continue  # adds nothing
         matrix = ConfusionMatrix.from_labels(
-            y_true, rule.apply(score), labels=plain.classes, sample_weight=(*weight, None)[0]
+            y_true, rule.apply(score), labels=rule.classes, sample_weight=(*weight, None)[0]
         )
         total = matrix if total is None else total + matrix
     if total is None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import problem
-from metricfit.decisions.belief import check_belief, mixed_labels
+from metricfit.decisions.calibration import check_belief, mixed_labels
 from metricfit.decisions.money import TotalGain, gain_table
 from metricfit.decisions.problem import ConstraintLike, Goal, Groups, InfeasibleError, Samples, goal_of, values_of
 from metricfit.decisions.rules import BestRule, ConstraintValue, DecisionRule, argmax_rule, bayes_rule
@@ -102,13 +102,26 @@ class Sweep:
         seen = self.counts(start, stop)
         return seen[None] if self.seen is None else torch.stack([seen, self.seen[start:stop]])
 
-    def with_groups(self, samples: Samples, groups: Mapping[str, NDArray[Any]]) -> Sweep:
-        """The same with the sweeps of groups of the samples, by column."""
-
-        def split(column: NDArray[Any]) -> dict[Any, Sweep]:
-            return {value: Sweep.of(samples.take(column == value)) for value in np.unique(column).tolist()}
-
-        return replace(self, parts={name: split(column) for name, column in groups.items()})
+    def with_groups(self, samples: Samples, goal: Goal, groups: Mapping[str, ArrayLike] | None) -> Sweep:
+        """The same with the sweeps of the groups that constraints name; each group must have what they are about."""
+        parts: dict[str, dict[Any, Sweep]] = {}
+        for name in {c.within for c in goal.constraints if c.within is not None and groups is not None}:
+            column = as_label_array(groups[name], f"groups[{name!r}]")  # type: ignore[index]
+            if column.shape != samples.target.shape:
+                raise ValueError(f"groups[{name!r}]: expected shape {samples.target.shape}, got {column.shape}.")
+            parts[name] = {value: Sweep.of(samples.take(column == value)) for value in np.unique(column).tolist()}
+        found = replace(self, parts=parts)
+        for c in [c for c in goal.constraints if c.within is not None]:
+            ends = [problem.of_groups(c, found.groups(i, i + 1))[:, 0] for i in (0, len(self) - 1)]
+            for value, undefined in zip(
+                parts[str(c.within)], (ends[0].isnan() & ends[1].isnan()).tolist(), strict=True
+            ):
+                if undefined:
+                    raise ValueError(
+                        f"groups[{c.within!r}]: {c.metric} has no value in the group {value!r}, which lacks one of the "
+                        "classes; join it with another group."
+                    )
+        return found
 
     def places_in(self, part: Sweep, start: int = 0, stop: int | None = None) -> NDArray[np.intp]:
         """The cut-off of a group's sweep that each of these cut-offs makes there."""
@@ -211,19 +224,12 @@ def _just_above(scores: NDArray[Any]) -> NDArray[Any]:
 
 
 def best_threshold(
-    y_true: ArrayLike,
-    score: ArrayLike,
-    metric: MetricLike | None = None,
-    *,
-    gain: Sequence[ArrayLike] | None = None,
-    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-    groups: Mapping[str, ArrayLike] | None = None,
-    confidence: float | None = None,
-    sample_weight: ArrayLike | None = None,
-    labels: Sequence[Hashable] | None = None,
-    pos_label: Hashable | None = None,
-    belief: float = 0.0,
-) -> BestRule:
+    y_true: ArrayLike, score: ArrayLike, metric: MetricLike | None = None, *,
+    gain: Sequence[ArrayLike] | None = None, subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
+    groups: Mapping[str, ArrayLike] | None = None, confidence: float | None = None,
+    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
+    pos_label: Hashable | None = None, belief: float = 0.0, prevalence: Any = None,
+) -> BestRule:  # fmt: skip
     """The cut-off with the best value of ``metric``, or the highest ``gain``, among *all* distinct ones, in O(n log n).
 
     Equal values go to the cut-off with more correct decisions.
@@ -246,6 +252,7 @@ def best_threshold(
         belief: The share of every label that is replaced by the calibrated probability of the score, from 0 (labels
             alone) to 1. The cut-off is then the best one for the *expected* confusion matrix; 0.5 over-fits less where
             positives are few. Constraints, the value and the matrix of the result are always those of the labels.
+        prevalence: The share of the positive class where the rule will be used, see :meth:`BestRule.for_prevalence`.
 
     Raises:
         InfeasibleError: If no cut-off meets the constraints; it says the best reachable value.
@@ -267,77 +274,42 @@ def best_threshold(
     check_belief(belief)
     samples = problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
     worth = None if gain is None else gain_table(gain, len(samples.target))
-    columns = group_columns(goal, {} if groups is None else groups, samples)
-    return _best_threshold(samples, goal, worth, columns, belief, confidence)
-
-
-def _best_threshold(
-    samples: Samples,
-    goal: Goal,
-    worth: NDArray[np.float64] | None,
-    columns: Mapping[str, NDArray[Any]],
-    belief: float,
-    confidence: float | None,
-    prevalence: Any = None,
-) -> BestRule:
     seen = samples if prevalence is None else samples.at_prevalence(prevalence)
-    sweep = Sweep.of(seen, mixed_labels(seen, belief), worth).with_groups(seen, columns)
+    sweep = Sweep.of(seen, mixed_labels(seen, belief), worth).with_groups(seen, goal, groups)
     allowed, promise = None, None
     if confidence is not None:
         from metricfit.decisions.confidence import certify_cuts, check_confidence
 
-        at_any = prevalence is not None
-        alpha = check_confidence(confidence, goal.constraints, samples.weight is not None, at_any_prevalence=at_any)
-        plain = Sweep.of(samples).with_groups(samples, columns) if at_any else sweep
+        alpha = check_confidence(confidence, goal.constraints, samples.weight is not None, prevalence is not None)
+        plain = sweep if prevalence is None else Sweep.of(samples).with_groups(samples, goal, groups)
         allowed, promise = certify_cuts(plain, goal.constraints, alpha)
     cut = feasible_cut(sweep, goal, allowed)
-    cm = sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0])
-    threshold = sweep.threshold(cut.index, low=promise is not None)
-    rule = DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec)
-    promises = () if promise is None else promise(cut.index)
-    again = partial(_best_threshold, samples, goal, worth, columns, belief, confidence)
+    rule = DecisionRule.at_threshold(
+        sweep.threshold(cut.index, low=promise is not None), samples.classes, metric=goal.spec
+    )
+    again = partial(
+        best_threshold, y_true, score, metric, gain=gain, subject_to=subject_to, groups=groups, confidence=confidence,
+        sample_weight=sample_weight, labels=samples.classes, belief=belief,
+    )  # fmt: skip
+    cm, promises = (
+        sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0]),
+        () if promise is None else promise(cut.index),
+    )
     found = BestRule.of(rule, goal, cm, promises, confidence=confidence, cutoffs=len(sweep), again=again)
-    if columns:
-        found = replace(found, constraints=_in_groups(found.constraints, sweep, cut.index))
-    if worth is None:
+    if worth is not None:
+        money = Sweep.of(seen, worth=worth).views(cut.index, cut.index + 1)[-1]
+        found = replace(found, value=float(money.sum()))
+    return replace(found, constraints=tuple(_with_groups(c, sweep, cut.index) for c in found.constraints))
+
+
+def _with_groups(found: ConstraintValue, sweep: Sweep, index: int) -> ConstraintValue:
+    """What is reached of a constraint at a cut-off, with the values in its groups if it has any."""
+    if found.constraint.within is None:
         return found
-    called = (samples.score >= np.asarray(threshold, dtype=samples.score.dtype)).astype(int)
-    rows = worth[np.arange(len(worth)), samples.target.astype(int), called]
-    return replace(found, value=float(rows.sum() if seen.weight is None else rows @ seen.weight))
-
-
-def _in_groups(values: Sequence[ConstraintValue], sweep: Sweep, index: int) -> tuple[ConstraintValue, ...]:
-    """The constraints in groups with the values of the groups at a cut-off."""
-    groups, found = sweep.groups(index, index + 1), []
-    for c in values:
-        if c.constraint.within is not None:
-            names, each = sweep.parts[c.constraint.within], problem.of_groups(c.constraint, groups)[:, 0].tolist()
-            value = float(problem.reached(c.constraint, sweep.matrix(sweep.counts(index, index + 1)), groups))
-            c = replace(c, value=value, groups=dict(zip(names, each, strict=True)))
-        found.append(c)
-    return tuple(found)
-
-
-def group_columns(goal: Goal, groups: Mapping[str, ArrayLike], samples: Samples) -> dict[str, NDArray[Any]]:
-    """The columns that the constraints name, checked: every group must have what its constraint is about."""
-    columns: dict[str, NDArray[Any]] = {}
-    for c in goal.constraints:
-        if c.within is None:
-            continue
-        column = columns[c.within] = as_label_array(groups[c.within], f"groups[{c.within!r}]")
-        if column.shape != samples.target.shape:
-            raise ValueError(f"groups[{c.within!r}]: expected shape {samples.target.shape}, got {column.shape}.")
-        for value in np.unique(column).tolist():
-            rows = samples.target[column == value]
-            positive, negative = float(rows.sum()), float((~rows).sum())
-            ends = [[[0.0, negative], [0.0, positive]], [[negative, 0.0], [positive, 0.0]]]  # all called, none called
-            matrices = ConfusionMatrix(torch.tensor(ends), "binary", samples.classes)
-            if problem.of_groups(c, {c.within: matrices}.__getitem__).isnan().all():
-                raise ValueError(
-                    f"groups[{c.within!r}]: {c.metric} has no value in the group {value!r}, which lacks one of the "
-                    f"classes ({positive:g} of {len(rows)} rows are positive); join it with another group."
-                )
-    return columns
+    groups, names = sweep.groups(index, index + 1), sweep.parts[found.constraint.within]
+    value = problem.reached(found.constraint, sweep.matrix(sweep.counts(index, index + 1)), groups)
+    each = problem.of_groups(found.constraint, groups)[:, 0].tolist()
+    return replace(found, value=float(value), groups=dict(zip(names, each, strict=True)))
 
 
 def feasible_cut(sweep: Sweep, goal: Goal, allowed: NDArray[np.bool_] | None = None) -> Cut:
@@ -363,13 +335,7 @@ def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what:
 
 @dataclass(frozen=True)
 class ThresholdCurve:
-    """Metrics over the cut-off, for a plot or a table.
-
-    Attributes:
-        thresholds: Rising cut-offs.
-        values: For each metric (by its spec) its values at them.
-        predicted_share: The share of samples called positive.
-    """
+    """Values of metrics (by their specs) at rising cut-offs, and the share of samples called positive there."""
 
     thresholds: NDArray[np.float64]
     values: dict[str, NDArray[np.float64]]
@@ -377,15 +343,10 @@ class ThresholdCurve:
 
 
 def score_sweep(
-    y_true: ArrayLike,
-    score: ArrayLike,
-    metric: MetricLike | Sequence[MetricLike],
-    *,
-    points: int | None = 1000,
-    sample_weight: ArrayLike | None = None,
-    labels: Sequence[Hashable] | None = None,
+    y_true: ArrayLike, score: ArrayLike, metric: MetricLike | Sequence[MetricLike], *, points: int | None = 1000,
+    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
     pos_label: Hashable | None = None,
-) -> ThresholdCurve:
+) -> ThresholdCurve:  # fmt: skip
     """The value of one or several metrics over the cut-off.
 
     Args:
@@ -427,59 +388,40 @@ def score_sweep(
     )
 
 
-def best_rule(
-    y_true: ArrayLike,
-    proba: ArrayLike,
-    metric: MetricLike | None = None,
-    *,
-    gain: Sequence[ArrayLike] | None = None,
-    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-    groups: Mapping[str, ArrayLike] | None = None,
-    confidence: float | None = None,
-    sample_weight: ArrayLike | None = None,
-    labels: Sequence[Hashable] | None = None,
-    regularisation: float | None = None,
-    random_state: int | np.random.Generator | None = 0,
-    belief: float = 0.0,
-) -> BestRule:
+def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = None, **options: Any) -> BestRule:
     """A threshold for two classes, offsets (or the Bayes rule of a cost matrix) for more, thresholds for labels.
 
     Args:
         y_true: Labels (n,), or a 0/1 array (n, labels).
         proba: Probabilities (n,) of the second class, (n, classes) or (n, labels).
-        metric: As for :func:`best_threshold`, like all that is not named here.
-        gain: In place of a metric, for two classes: what each of the four outcomes is worth.
-        subject_to: Constraints.
-        groups: For two classes, the columns that constraints name.
-        confidence: Of the constraints.
-        sample_weight: Weights.
-        labels: The classes in the order of the columns.
-        regularisation: As for :func:`best_offsets`.
-        random_state: As for :func:`best_offsets`.
-        belief: The share of every label that is replaced by the calibrated probabilities.
+        metric: As for :func:`best_threshold`.
+        options: Those of :func:`best_threshold`, :func:`best_offsets` or :func:`best_label_thresholds`;
+            ``regularisation`` and ``random_state`` may be given for all of them, where they have an effect or not.
 
     >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
     DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')
     """
     p = problem.plain_array(proba)
-    given: dict[str, Any] = {
-        "subject_to": subject_to, "confidence": confidence, "sample_weight": sample_weight, "labels": labels,
-        "belief": belief,
-    }  # fmt: skip
     several = np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,))
     if not several and (p.ndim == 1 or p.shape[1] == 2):
-        return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, gain=gain, groups=groups, **given)
-    if metric is None or gain is not None:
-        raise TypeError("gain: is for two classes; give a metric, such as 'cost:matrix=[[0,1,2],[5,0,1],[9,3,0]]'.")
+        own = {name: value for name, value in options.items() if name not in ("regularisation", "random_state")}
+        return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, **own)
+    of_two = [options.pop(name, None) for name in ("gain", "groups")]
+    if metric is None or of_two != [None, None]:
+        raise TypeError(
+            "gain, groups: are for two classes; give a metric, such as 'cost:matrix=[[0,1,2],[5,0,1],[9,3,0]]'."
+        )
     from metricfit.decisions.coordinates import best_label_thresholds, best_offsets
 
     if several:
-        return best_label_thresholds(y_true, p, metric, random_state=random_state, **given)
-    found = best_offsets(y_true, p, metric, regularisation=regularisation, random_state=random_state, **given)
-    goal = goal_of(metric, subject_to)
+        options.pop("regularisation", None)
+        return best_label_thresholds(y_true, p, metric, **options)
+    found = best_offsets(y_true, p, metric, **options)
+    goal = goal_of(metric, options.get("subject_to", ()))
     if isinstance(goal.metric, ExpectedCost) and not goal.constraints:
         rule = bayes_rule(goal.metric.matrix, found.rule.classes)
-        cm = ConfusionMatrix.from_labels(y_true, rule.apply(p), labels=found.rule.classes, sample_weight=sample_weight)
+        weight = options.get("sample_weight")
+        cm = ConfusionMatrix.from_labels(y_true, rule.apply(p), labels=rule.classes, sample_weight=weight)
         by_costs = BestRule.of(rule, goal, cm, argmax_value=found.argmax_value, again=found.again)
         # Tuned offsets must beat what follows from the costs alone; on a tie, nothing was tuned.
         if by_costs.value <= found.value:
@@ -488,14 +430,9 @@ def best_rule(
 
 
 def tuned_rule(
-    y: NDArray[Any],
-    proba: NDArray[Any],
-    metric: Metric,
-    labels: Sequence[Hashable],
-    weight: NDArray[Any] | None,
-    *,
+    y: NDArray[Any], proba: NDArray[Any], metric: Metric, labels: Sequence[Hashable], weight: NDArray[Any] | None, *,
     belief: float = 0.0,
-) -> DecisionRule:
+) -> DecisionRule:  # fmt: skip
     """The best rule for the metric; arg max, with a warning, where none can be tuned or meets its constraints."""
     try:
         return best_rule(y, proba, metric, labels=labels, sample_weight=weight, belief=belief).rule

@@ -67,19 +67,11 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     """
 
     def __init__(
-        self,
-        estimator: Any = None,
-        metric: MetricLike = "f1",
-        *,
-        subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-        cv: Any = None,
-        confidence: float | None = None,
-        pos_label: Hashable | None = None,
-        regularisation: float | None = None,
-        n_jobs: int | None = None,
-        random_state: int | None = 0,
-        belief: float = 0.0,
-    ) -> None:
+        self, estimator: Any = None, metric: MetricLike = "f1", *,
+        subject_to: ConstraintLike | Sequence[ConstraintLike] = (), cv: Any = None, confidence: float | None = None,
+        pos_label: Hashable | None = None, regularisation: float | None = None, n_jobs: int | None = None,
+        random_state: int | None = 0, belief: float = 0.0,
+    ) -> None:  # fmt: skip
         self.estimator = estimator
         self.metric = metric
         self.subject_to = subject_to

@@ -4,17 +4,16 @@
 formulas then serve: they are the reference, the way of ``torch.compile``, function transforms and second derivatives,
 and they raise the errors for invalid input.
 
-A step is: count the soft confusion matrix (:class:`CompiledBatch` with compiled loops, else
-:class:`metricfit.fast.closed_form.TorchBatch`), take the metric and its gradient with respect to the counts, and pull
-that back to the logits. The loops release the interpreter lock, so plain threads do: no second thread library beside
-torch's, no limit fixed at import, and parts are the same, and summed in the same order, whenever the number of threads
-is the same.
+A pass counts the soft confusion matrix, takes the metric and its gradient with respect to the counts
+(:mod:`metricfit.fast.closed_form`), and pulls that back to the logits: in compiled loops (:mod:`metricfit.fast.loops`)
+or in torch (:mod:`metricfit.fast.blocks`). The loops release the interpreter lock, so plain threads do: no second
+thread library beside torch's, no limit fixed at import, and parts are the same, and summed in the same order, whenever
+the number of threads is the same.
 """
 
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
@@ -24,18 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor, distributed
 from torch.autograd import forward_ad
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from metricfit.distributed import sum_over_processes
-from metricfit.fast.closed_form import (
-    ClosedForm,
-    Points,
-    closed_form_of,
-    loss_of_matrices,
-    loss_of_sums,
-    torch_batch,
-)  # fmt: skip
-from metricfit.inputs import Task
-from metricfit.metrics import Metric
+from metricfit.fast import blocks
+from metricfit.fast.blocks import Array, Derivative, Job, torch_pass
+from metricfit.fast.closed_form import ClosedForm, closed_form_of, loss_of_matrices, loss_of_sums
 from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN, Annealed, Linear, Step
 
 if TYPE_CHECKING:
@@ -43,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["metric_loss"]
 
-Array = np.ndarray[Any, Any]
 MATRIX_UP_TO = 4096
 """From this many classes on no matrix is counted."""
 
@@ -55,8 +47,6 @@ SERIAL_ELEMENTS = 2**16
 
 ROWS_OF_PART = 2**16
 """So many samples at most are summed in float32 before they are added in float64."""
-
-_ORDINARY = (Tensor, torch.nn.Parameter)
 
 
 def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
@@ -74,12 +64,12 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
     <...FastLoss... object at ...>
     """
     options, sample_weight, weight = batch.options, batch.sample_weight, batch.weight
-    task, members, labels, group = options.task, options.members, options.labels, batch.group
+    task, members, group = options.task, options.members, batch.group
     if task == "multilabel" or options.from_probabilities or not options.decides or len(batch.memories) > 1:
         return None
     if group is not None and options.cross_entropy:
         return None  # all processes have to send the same messages, also one that cannot take this way
-    if not is_ordinary(input, batch.target, sample_weight, weight):
+    if not are_ordinary(input, batch.target, sample_weight, weight):
         return None
     classes: Tensor | None = batch.target
     shape, lead = input.shape, 1 if members is None else 2
@@ -103,34 +93,37 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
     points = five_points(batch.temperature if options.step is None else options.step, members or 1)  # type: ignore[arg-type]
     if points is None or number < 2 or number * 2 * THRESHOLD_MARGIN >= 1:
         return None
-    form = _closed_form(options.metric, task) if input.is_cpu else None
-    if (
-        form is not None
-        and form.label >= 0
-        and labels is not None
-        and getattr(options.metric, "label", None) is not None
-    ):
-        form = None  # a class is looked up by its name
-    if (labels is not None and len(labels) != number) or (form is not None and form.label >= number):
+    form = _closed_form(batch) if input.is_cpu else None
+    if (options.labels is not None and len(options.labels) != number) or (form is not None and form.label >= number):
         return None
     if number >= MATRIX_UP_TO and (form is None or batch.memories or group is not None):
         return None
-    call = _Call(batch, form, points)
+    remembered = [memory.matrix for memory in batch.memories]  # before this batch
     wants_gradient = input.requires_grad and torch.is_grad_enabled()
-    losses = call.losses(input, classes, sample_weight, wants_gradient)
-    if losses is None:
+    dtype = torch.float64 if input.dtype is torch.float64 else torch.float32
+    job = Job(
+        _dense_logits(input, task == "binary", members), classes if classes.ndim == 1 else classes.reshape(-1),
+        _as_vector(sample_weight, dtype), _as_vector(weight, dtype), points, options.ignore_index,
+        options.detach_threshold, wants_gradient, form is not None and not batch.memories and group is None,
+        form is not None, options.validate or input.is_cpu,
+    )  # fmt: skip
+    found = _losses_and_gradient(job, batch, form, dtype)
+    if found is None:
         return None
+    losses, gradient = found
     if losses.ndim and members is None:
-        losses = losses.reshape(())
-    return _tie(input, losses, call) if wants_gradient else losses
+        losses = losses.squeeze_(0)
+    return _tie(input, losses, gradient, batch, remembered) if wants_gradient else losses
 
 
-def is_ordinary(*tensors: Tensor | None) -> bool:
+def are_ordinary(*tensors: Tensor | None) -> bool:
     """Whether all are ordinary dense tensors, outside of forward derivatives."""
     if forward_ad._current_level >= 0:
         return False
     for tensor in tensors:
-        if tensor is not None and (type(tensor) not in _ORDINARY or tensor.layout is not torch.strided):
+        if tensor is not None and (
+            type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided
+        ):
             return False
     return True
 
@@ -149,8 +142,28 @@ def _are_weights(weights: Tensor, shape: tuple[int, ...], like: Tensor) -> bool:
     return weights.device == like.device and weights.shape == shape and not weights.requires_grad
 
 
+def _as_vector(weights: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    # Side by side: the loop for small batches reads them by address. A column of a table stays one when flattened.
+    return None if weights is None else weights.detach().reshape(-1).to(dtype).contiguous()
+
+
+def _dense_logits(input: Tensor, is_binary: bool, members: int | None) -> Tensor:
+    """Logits (M · N, C, …) that lie side by side, if with channels last. A logit z becomes (0, z).
+
+    Two classes with these logits have the dynamic threshold 1/2.
+    """
+    logits = input.detach()
+    if is_binary:
+        logits = torch.stack([torch.zeros_like(logits), logits], dim=1 if members is None else 2)
+    if members is not None:
+        logits = logits.flatten(0, 1)
+    if logits.is_contiguous() or (logits.ndim > 2 and logits.movedim(1, -1).is_contiguous()):
+        return logits
+    return logits.contiguous()
+
+
 def five_points(step: Step | Tensor, members: int = 1) -> Array | None:
-    """The knots of the step of each member, (M, 5): :class:`metricfit.fast.closed_form.Points`.
+    """The knots of the step of each member, (M, 5): :func:`metricfit.fast.blocks.five_points`.
 
     A tensor is the temperature of the annealed step, one number or one per member. None for other steps than the two
     linear ones, and where a gradient of the temperature is wanted.
@@ -165,19 +178,20 @@ def five_points(step: Step | Tensor, members: int = 1) -> Array | None:
     return _points(_values_of(temperature), temperature.dtype, members)
 
 
-_read: dict[int, tuple[Any, int, tuple[float, ...]]] = {}
+_read = WeakTensorKeyDictionary()
 
 
 def _values_of(tensor: Tensor) -> tuple[float, ...]:
     """Those on another device are read again only after they changed, since that waits for the device."""
     if is_on_host(tensor):
         return tuple(tensor.reshape(-1).tolist()) if tensor.ndim else (tensor.item(),)
-    key, version = id(tensor), -1 if tensor.is_inference() else tensor._version
-    known = _read.get(key)
-    if known is None or known[0]() is not tensor or known[1] != version or version < 0:
-        here = weakref.ref(tensor, lambda _: _read.pop(key, None))
-        known = _read[key] = (here, version, tuple(tensor.reshape(-1).tolist()))
-    return known[2]
+    version = None if tensor.is_inference() else tensor._version
+    values: tuple[float, ...]
+    known, values = _read.get(tensor, (None, ()))
+    if known is None or known != version:
+        values = tuple(tensor.reshape(-1).tolist())
+        _read[tensor] = version, values
+    return values
 
 
 def is_on_host(tensor: Tensor) -> bool:
@@ -191,144 +205,48 @@ def _points(deltas: tuple[float, ...], dtype: torch.dtype | None, members: int) 
     factors = [1.0] if dtype is None else (5 * torch.tensor(deltas, dtype=dtype)).tolist()
     if min(factors) * THRESHOLD_MARGIN <= SMALLEST_WIDTH:  # a width at its bound is another step
         return None
-    rows = [Points.of(delta, factor) for delta, factor in zip(deltas, factors, strict=True)]
+    rows = [blocks.five_points(delta, factor) for delta, factor in zip(deltas, factors, strict=True)]
     return np.array(rows * (members if len(rows) == 1 else 1))
 
 
 _cached_form = lru_cache(maxsize=64)(closed_form_of)
 
 
-def _closed_form(metric: Metric, task: Task) -> ClosedForm | None:
+def _closed_form(batch: Batch) -> ClosedForm | None:
+    metric, task, labels = batch.options.metric, batch.options.task, batch.options.labels
     try:
-        return _cached_form(metric, task)
+        form = _cached_form(metric, task)
     except TypeError:  # a metric of one's own that has no hash
-        return closed_form_of(metric, task)
+        form = closed_form_of(metric, task)
+    if form is None or form.label < 0 or labels is None or getattr(metric, "label", None) is None:
+        return form
+    return None  # a class is looked up by its name
 
 
-class _Call:
-    """One batch: its losses, and their gradient with respect to the logits."""
+def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype: torch.dtype) -> Any:
+    """The losses (M,), or a scalar, and the gradient of the logits; None where labels, weights or scores are wrong."""
+    options, group = batch.options, batch.group
+    skip_absent = options.absent == "skip"
+    is_compiled = job.logits.dtype is torch.float32 and job.logits.is_cpu and numba_is_here()
 
-    __slots__ = (
-        "batch",
-        "counted",
-        "form",
-        "gradient",
-        "members",
-        "number",
-        "options",
-        "points",
-        "remembered",
-        "small",
-    )
-
-    def __init__(self, batch: Batch, form: ClosedForm | None, points: Array) -> None:
-        self.batch, self.options, self.form, self.points = batch, batch.options, form, points
-        self.members, self.number = batch.options.members is not None, len(points)
-        self.remembered = [memory.matrix for memory in batch.memories]  # before this batch
-        self.small = self.counted = self.gradient = None  # type: Any
-
-    def losses(self, input: Tensor, target: Tensor, sample_weight: Tensor | None, keeps: bool) -> Tensor | None:
-        """The losses (M,), or a scalar; None where labels, weights or scores are wrong."""
-        batch, options, form = self.batch, self.options, self.form
-        logits, dtype = self._dense_logits(input), torch.float64 if input.dtype is torch.float64 else torch.float32
-        is_compiled = input.dtype is torch.float32 and input.is_cpu and numba_is_here()
-        by_class = form is not None and not batch.memories and batch.group is None
-        target = target if target.ndim == 1 else target.reshape(-1)
-        weights = _as_vector(sample_weight, dtype), _as_vector(batch.weight, dtype)
-        if (
-            by_class and is_compiled and logits.numel() <= SERIAL_ELEMENTS and logits.shape[1] < ROWS_FROM
-            and logits.is_contiguous()
-        ):  # fmt: skip
-            self.small = (target.contiguous(), *weights)
-            return self._small_losses(logits, keeps)
-        make: Any = CompiledBatch
-        if not is_compiled:
-            make = torch_batch(logits.shape[1], may_wait=options.validate or input.is_cpu)
-        self.counted = make(
-            target, *weights, members=self.number, points=self.points, ignore=options.ignore_index,
-            is_fixed=options.detach_threshold,
-        )  # fmt: skip
-        counts: Any = self.counted.count(logits, by_class, keeps)
-        if counts is None:
-            return None
-        skip_absent = options.absent == "skip"
-        if form is not None and by_class:
-            losses, self.gradient = loss_of_sums(form, counts, skip_absent, is_compiled)
-            return torch.from_numpy(losses).to(dtype)
+    def derivative(counts: Any) -> tuple[Any, Any] | None:
+        if form is not None and job.by_class:
+            losses, gradient = loss_of_sums(form, counts, skip_absent, is_compiled)
+            return torch.from_numpy(losses).to(dtype), gradient
         matrices = torch.as_tensor(counts)
-        if batch.group is not None:
-            _, matrices = sum_over_processes([matrices.sum(dim=(1, 2)), matrices], batch.group)
-        result = loss_of_matrices(
-            options, form, matrices.to(dtype), batch.memories[0] if batch.memories else None, is_compiled
-        )
+        if group is not None:
+            _, matrices = sum_over_processes([matrices.sum(dim=(1, 2)), matrices], group)
+        memory = batch.memories[0] if batch.memories else None
+        result = loss_of_matrices(options, form, matrices.to(dtype), memory, is_compiled)
         if result is None:
             return None
-        found, self.gradient = result
-        if batch.group is not None:
-            self.gradient = self.gradient * distributed.get_world_size(batch.group)  # as in metricfit.distributed
-        return found.to(dtype)
+        scale = 1 if group is None else distributed.get_world_size(group)  # as in metricfit.distributed
+        return result[0].to(dtype), result[1] * scale
 
-    def _small_losses(self, logits: Tensor, keeps: bool) -> Tensor | None:
-        target, sample_weight, weight = self.small
-        self.gradient = gradient = torch.empty_like(logits) if keeps else None
-        form: Any = self.form
-        losses = torch.empty(self.number) if self.members else torch.empty(())
-        samples, classes = logits.shape[:2]
-        status = _kernels()[0].losses_and_gradient(
-            logits.data_ptr(),
-            target.data_ptr(),
-            0 if sample_weight is None else sample_weight.data_ptr(),
-            0 if weight is None else weight.data_ptr(),
-            0 if gradient is None else gradient.data_ptr(),
-            losses.data_ptr(),
-            samples // self.number, classes, len(target) // samples, self.options.ignore_index, self.points,
-            self.options.detach_threshold, form.array, form.label, self.options.absent == "skip",
-        )  # fmt: skip
-        return None if status else losses
-
-    def pull_back(self, input: Tensor, scale: Tensor) -> Tensor:
-        """The gradient with respect to the input, given that of the losses."""
-        result: Tensor
-        if self.small is not None:
-            if self.gradient is None:  # an earlier call gave it away
-                self._small_losses(self._dense_logits(input), True)
-            result, self.gradient = self.gradient, None
-            if self.members:
-                result.view(self.number, -1).mul_(scale[:, None])
-            elif scale.item() != 1:
-                result.mul_(scale)
-        else:
-            scaled: Any = torch.as_tensor(self.gradient) * scale.reshape(-1, 1, 1)
-            result = self.counted.pull_back(self._dense_logits(input), scaled, self.form is not None)
-        if self.members:
-            result = result.unflatten(0, (self.number, -1))
-        return result.select(2 if self.members else 1, 1) if self.options.task == "binary" else result
-
-    def _dense_logits(self, input: Tensor) -> Tensor:
-        """Logits (M · N, C, …) that lie side by side, if with channels last. A logit z becomes (0, z).
-
-        Two classes with these logits have the dynamic threshold 1/2.
-        """
-        logits = input.detach()
-        if self.options.task == "binary":
-            logits = torch.stack([torch.zeros_like(logits), logits], dim=2 if self.members else 1)
-        if self.members:
-            logits = logits.flatten(0, 1)
-        if logits.is_contiguous() or (logits.ndim > 2 and logits.movedim(1, -1).is_contiguous()):
-            return logits
-        return logits.contiguous()
-
-
-def _as_vector(weights: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    # Side by side: the loop for small batches reads them by address. A column of a table stays one when flattened.
-    return None if weights is None else weights.detach().reshape(-1).to(dtype).contiguous()
-
-
-@cache
-def _kernels() -> tuple[Any, Any]:
-    from metricfit.fast import lanes, rows  # both bring numba
-
-    return lanes, rows
+    if not is_compiled:
+        with torch.autocast(job.logits.device.type, enabled=False):
+            return torch_pass(job, derivative)
+    return compiled_pass(job, derivative, form if job.by_class else None, skip_absent)
 
 
 class FastLoss(torch.autograd.Function):
@@ -336,8 +254,8 @@ class FastLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
-        """Arguments: input, losses, call."""
-        input, losses, ctx.call = arguments
+        """Arguments: input, losses, gradient of the dense logits, batch, what its memories held before."""
+        input, losses, ctx.gradient, ctx.batch, ctx.remembered = arguments
         ctx.save_for_backward(input)
         result: Tensor = losses
         return result
@@ -345,13 +263,22 @@ class FastLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient of the input alone; one that can be differentiated again goes through the plain formulas."""
-        (input,) = ctx.saved_tensors
+        (input,), (scale,), options = ctx.saved_tensors, gradients, ctx.batch.options
         if torch.is_grad_enabled():
-            plain = ctx.call.batch.metric_alone(ctx.call.remembered, input)
-            (gradient,) = torch.autograd.grad(plain, input, gradients[0], create_graph=True)
-        else:
-            gradient = ctx.call.pull_back(input, gradients[0])
-        return gradient, None, None
+            plain = ctx.batch.metric_alone(ctx.remembered, input)
+            (result,) = torch.autograd.grad(plain, input, scale, create_graph=True)
+            return result, None, None, None, None
+        result = ctx.gradient
+        if torch._C._autograd._get_current_graph_task_keep_graph():
+            result = result.clone()
+        if options.members is not None:
+            result = result.unflatten(0, (options.members, -1))
+            result.mul_(scale.reshape(-1, *[1] * (result.ndim - 1)))
+        elif not scale.is_cpu or scale.item() != 1:
+            result.mul_(scale)
+        if options.task == "binary":
+            result = result.select(1 if options.members is None else 2, 1)
+        return result.to(input.dtype), None, None, None, None
 
 
 # Function.apply first looks for function transforms; an ordinary tensor has none, and here it would cost a tenth.
@@ -368,75 +295,52 @@ def numba_is_here() -> bool:
     return True
 
 
-class CompiledBatch:
-    """Counts a batch and takes its gradient.
+@cache
+def _loops() -> Any:
+    from metricfit.fast import loops  # brings numba
 
-    Between the two passes the memory of the gradient holds the batch in units of its thresholds.
+    return loops
 
-    Args:
-        target: Class indices int64 of the samples in order.
-        weight: Weights of the samples, in the dtype of the scores, or None.
-        class_weight: (d,), or None.
-        members: How many members the samples are divided into, one after the other.
-        points: The step of each member, (M, 5).
-        ignore: The label of samples that do not count.
-        is_fixed: Whether no gradient flows through the threshold.
+
+def compiled_pass(
+    job: Job, derivative: Derivative, form: ClosedForm | None = None, skip_absent: bool = True
+) -> tuple[Any, Tensor | None] | None:
+    """:func:`metricfit.fast.blocks.torch_pass` in compiled loops; until the gradient is known its memory holds u.
+
+    A small batch takes one call for everything if ``form`` is known.
     """
+    loops, array, members = _loops(), samples_and_classes(job.logits), len(job.points)
+    classes, samples = array.shape[1], len(job.target)
+    gradient = torch.empty_like(job.logits) if job.wants_gradient else None
+    out = array if gradient is None else samples_and_classes(gradient)
+    count, pull_back = loops.count_lanes, loops.pull_back_lanes
+    if array.ndim == 2:
+        count, pull_back = loops.count_rows, loops.pull_back_rows
+    target, points = job.target.contiguous().numpy(), job.points
+    weights = [_nothing(array.dtype) if w is None else w.numpy() for w in (job.weight, job.class_weight)]
+    parts = parts_of(samples // members, classes, members, torch.get_num_threads())
+    data = (array, target, *weights, job.ignore, points, parts)
+    if form is not None and array.size <= SERIAL_ELEMENTS and array.ndim > 2:
+        losses = np.empty(members, array.dtype)
+        rest = job.is_fixed, form.array, form.label, skip_absent, losses, job.wants_gradient, out
+        return None if loops.losses_and_gradient(*data, *rest) else (torch.from_numpy(losses), gradient)
+    counts, kept = np.zeros((len(parts), 3 if job.by_class else classes, classes)), np.empty((4, samples), array.dtype)
 
-    def __init__(
-        self, target: Tensor, weight: Tensor | None, class_weight: Tensor | None, *, members: int, points: Array,
-        ignore: int, is_fixed: bool,
-    ) -> None:  # fmt: skip
-        self.target = target.contiguous().numpy()
-        self.weight, self.class_weight = weight, class_weight
-        self.members, self.points, self.ignore, self.is_fixed = members, points, ignore, is_fixed
-        self.gradient: Tensor | None = None
+    def count_parts(begin: int, end: int) -> Any:
+        return count(*data, begin, end, job.by_class, counts, job.wants_gradient, out, kept)
 
-    def count(self, scores: Tensor, by_class: bool, keeps: bool) -> Array | None:
-        """The counts of each member, in float64; None where labels, scores or weights are wrong.
+    if run(count_parts, array.size, len(parts)):
+        return None
+    result = derivative(counts.reshape(members, -1, *counts.shape[1:]).sum(axis=1))
+    if result is None or gradient is None:
+        return None if result is None else (result[0], None)
+    slopes = np.asarray(result[1], array.dtype)
 
-        Args:
-            scores: Logits (M · N, d, …), contiguous or with channels last.
-            by_class: Whether to give hits, true and predicted weights (M, 3, d), else matrices (M, d, d).
-            keeps: Whether a gradient will be wanted.
-        """
-        array = samples_and_classes(scores.detach())
-        classes, samples = array.shape[1], len(self.target)
-        self.gradient = torch.empty_like(scores, requires_grad=False) if keeps else None
-        out = array if self.gradient is None else samples_and_classes(self.gradient)
-        self.points = self.points.astype(array.dtype, copy=False)
-        self.parts = parts = parts_of(samples // self.members, classes, self.members)
-        shape = (3 if by_class else classes, classes)
-        counts = np.zeros((len(parts), *shape))  # in float64, also in order that both are compiled once
-        self.kept = np.empty((4, samples), array.dtype)
-        empty = np.empty(0, array.dtype)
-        kernel = _kernels()[1].count_rows if array.ndim == 2 else _kernels()[0].count_lanes
-        arguments = (
-            array, self.target,
-            empty if self.weight is None else self.weight.numpy(),
-            empty if self.class_weight is None else self.class_weight.numpy(),
-            self.ignore, self.points, parts,
-        )  # fmt: skip
-        results = (by_class, counts, keeps, out, self.kept)
-        if run(lambda begin, end: kernel(*arguments, begin, end, *results), samples * classes, len(parts)):
-            return None
-        if len(parts) == self.members:
-            return counts
-        summed: Array = counts.reshape(self.members, -1, *shape).sum(axis=1)
-        return summed
+    def pull_back_parts(begin: int, end: int) -> Any:
+        return pull_back(target, points, parts, begin, end, job.by_vectors, slopes, job.is_fixed, kept, out)
 
-    def pull_back(self, scores: Tensor, gradient: Tensor, by_class: bool) -> Tensor:
-        """The gradient with respect to the scores, given that of the counts, (M, 2, d) by class or (M, d, d)."""
-        if self.gradient is None:  # an earlier call gave it away
-            self.count(scores, True, True)
-        result: Tensor
-        result, self.gradient = self.gradient, None  # type: ignore[assignment]
-        out = samples_and_classes(result)
-        kernel = _kernels()[1].pull_back_rows if out.ndim == 2 else _kernels()[0].pull_back_lanes
-        arguments = (self.target, self.points, self.parts)
-        others = (by_class, gradient.to(result.dtype).numpy(), self.is_fixed, self.kept, out)
-        run(lambda begin, end: kernel(*arguments, begin, end, *others), out.size, len(self.parts))
-        return result
+    run(pull_back_parts, array.size, len(parts))
+    return result[0], gradient
 
 
 def samples_and_classes(scores: Tensor) -> Array:
@@ -448,15 +352,21 @@ def samples_and_classes(scores: Tensor) -> Array:
     return array if array.ndim == 2 and classes >= ROWS_FROM else array.reshape(len(array), classes, -1)
 
 
-def parts_of(samples: int, classes: int, members: int = 1) -> Array:
+@cache
+def _nothing(dtype: Any) -> Array:
+    return np.empty(0, dtype)
+
+
+@lru_cache(maxsize=64)
+def parts_of(samples: int, classes: int, members: int, threads: int) -> Array:
     """First sample, last sample + 1 and member of each part into which members of so many samples are cut.
 
-    >>> parts_of(10, 3)
+    >>> parts_of(10, 3, 1, 2)
     array([[ 0, 10,  0]])
     """
     number = 1
     if samples * classes * members > SERIAL_ELEMENTS or samples > ROWS_OF_PART:
-        threads = min(torch.get_num_threads(), samples)
+        threads = min(threads, samples)
         number = max(1, -(-samples // (threads * ROWS_OF_PART))) * threads
     edges = np.arange(number + 1) * samples // number
     parts = np.empty((members, number, 3), np.int64)

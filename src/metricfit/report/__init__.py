@@ -12,6 +12,6 @@
 True
 """
 
-from metricfit.report.page import Unlabelled, model_card, render
+from metricfit.report.page import Unlabelled, model_card, render, warnings_of
 
-__all__ = ["Unlabelled", "model_card", "render"]
+__all__ = ["Unlabelled", "model_card", "render", "warnings_of"]

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from metricfit.assess import Assessment, HeldOutScores, Verdict, assess_held_out
 from metricfit.assess.intervals import counted
+from metricfit.assess.verdicts import MODEL, PLAIN, TUNED, cautions
 from metricfit.metrics import Metric
 from metricfit.metrics.algebra import named_class
 from metricfit.report import tables
 from metricfit.report.explorer import explorer, formulas, histogram, in_words
 
-__all__ = ["NO_SCORES", "Unlabelled", "answer", "model_card", "render", "to_script_json"]
+__all__ = ["NO_SCORES", "Unlabelled", "answer", "model_card", "render", "to_script_json", "warnings_of"]
 
 _SCRIPTS = ("metrics.js", "charts.js", "models.js", "explorer.js", "page.js")
 NO_SCORES = (
@@ -32,6 +33,7 @@ NO_SCORES = (
     "trained on adds them, and so does training it again with cross-validation."
 )
 _HISTOGRAMS = 4
+_CAPITALS = {name: name[0].upper() + name[1:] for name in (MODEL, PLAIN, TUNED)}
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def render(
         "notices": notices,
         "lost": lost,
         "earlier": [] if found["scores"] else _measured_rows(description),
-        "leaderboard": tables.leaderboard(classifier),
+        "leaderboard": classifier.leaderboard_.to_dict(orient="records"),
         "training": tables.training(classifier),
         "unlabelled": predictions,
         "columns": tables.columns_of(classifier, description),
@@ -126,25 +128,39 @@ def answer(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]) -> di
     sentence = f"{name} is {ours.value:.3f}{between} on {count} held-out rows."
     if math.isnan(ours.value):
         sentence = f"{name} has no value on these {count} held-out rows."
-    if model.missed:
-        said, warned = f"On these rows the model does not meet {' and '.join(model.missed)}.", True
-    else:
-        said = verdicts[-1].sentence("that rule, or more rows") if verdicts else ""
-        warned = bool(verdicts) and verdicts[-1].better in ("rival", "level")
+    said, warned = "" if scores.baseline is None else str(verdicts[-1]), cautions(model, verdicts)
+    if said and verdicts[-1].better == "level":
+        warned.append(said)
     rows = [_row(model, None), *(_row(v.rival, v) for v in verdicts)]
     _add_bars(rows)
     return {
         "metric": name,
-        "sentence": sentence if warned else f"{sentence} {said}".rstrip(),
-        "warning": said if warned else "",
+        "sentence": sentence,
+        "verdict": "" if said in warned else said,
+        "warnings": warned,
+        **_per_thousand(metric, scores, labels),
         "limits": rows[0]["limits"],
         "rows": rows,
     }
 
 
+def _per_thousand(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]) -> dict[str, Any]:
+    """What the decisions mean in counts: of the positive class for two classes, else how many are right."""
+    if scores.truth.ndim == 2:
+        return {"counts": None, "right": None}
+    cm = counted(scores.truth, scores.decided, labels, scores.weight)
+    share = 1000 / (float(cm.total) or 1.0)
+    if len(labels) > 2:
+        return {"counts": None, "right": round(share * float(cm.tp.sum()))}
+    k = 0 if named_class(metric, labels) == 0 else 1
+    found, missed, alarms = (round(share * float(count[k])) for count in (cm.tp, cm.fn, cm.fp))
+    counts = {"label": labels[k], "positive": found + missed, "found": found, "missed": missed, "alarms": alarms}
+    return {"counts": counts, "right": None}
+
+
 def _row(found: Assessment, verdict: Verdict | None) -> dict[str, Any]:
     return {
-        "name": found.name[0].upper() + found.name[1:],
+        "name": _CAPITALS.get(found.name, f"Best single model: {found.name}"),
         **vars(found.estimate),
         "gain": None if verdict is None else vars(verdict.gain),
         "limits": [{"text": c.constraint, **vars(c.estimate), "met": c.met} for c in found.constraints],
@@ -195,11 +211,20 @@ def _page(content: dict[str, Any], data: dict[str, Any]) -> str:
     return template.render(**content, **trusted, **hashes, data=to_script_json(data))
 
 
-def model_card(description: dict[str, Any]) -> str:
-    """The model card as Markdown, from a description, see :func:`metricfit.store.description_of`."""
+def warnings_of(classifier: Any) -> list[str]:
+    """What to know before a fitted classifier is used: a missed constraint, a better rival, a fold that collapsed."""
+    if classifier.held_out_ is None:
+        return []
+    return cautions(*assess_held_out(classifier.metric_, classifier.held_out_, tuple(classifier.classes_.tolist())))
+
+
+def model_card(description: dict[str, Any], warnings: Sequence[str] = ()) -> str:
+    """The model card as Markdown, from a description, see :func:`metricfit.store.description_of`, and warnings."""
     classes = [str(value) for value in description["classes"]["values"]]
     template = _environment(html=False).get_template("card.md")
-    return template.render({**description, "classes": classes, "rows": _measured_rows(description)})
+    return template.render(
+        {**description, "classes": classes, "rows": _measured_rows(description), "warnings": warnings}
+    )
 
 
 def _measured_rows(description: dict[str, Any]) -> list[dict[str, Any]]:

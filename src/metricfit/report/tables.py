@@ -23,17 +23,6 @@ from metricfit.steps import Annealed
 from metricfit.steps import get as get_step
 from metricfit.training.recipes import Recipe
 
-__all__ = [
-    "class_table",
-    "columns_of",
-    "confused_pairs",
-    "leaderboard",
-    "matrices",
-    "rates",
-    "reproduction",
-    "training",
-]
-
 _SHOWN, _PAIRS = 12, 20
 
 Array = NDArray[np.float64]
@@ -122,12 +111,6 @@ def confused_pairs(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[
          "share": float(matrix[i, j] / support[i])}
         for i, j in zip(*np.unravel_index(order, matrix.shape), strict=True) if matrix[i, j] > 0
     ]  # fmt: skip
-
-
-def leaderboard(classifier: Any) -> list[dict[str, Any]]:
-    """Every model of the portfolio and the portfolio itself, the best first; empty for a single model."""
-    rows: list[dict[str, Any]] = classifier.leaderboard_.to_dict(orient="records")
-    return rows if len(rows) > 1 else []
 
 
 def training(classifier: Any) -> dict[str, Any] | None:

@@ -44,6 +44,7 @@ class EpochRecord(NamedTuple):
         learning_rate: At the end of the epoch.
         active: Members still training.
         seconds: Time the epoch took, validation included.
+        validation_loss: The loss as trained (at its temperature, with its cross-entropy) on the validation rows.
     """
 
     epoch: int
@@ -55,6 +56,7 @@ class EpochRecord(NamedTuple):
     learning_rate: float
     active: int
     seconds: float
+    validation_loss: float = math.nan
 
 
 class EpochEnd(NamedTuple):
@@ -203,11 +205,14 @@ class Trainer:
         loss, rate = self._steps(number)
         scores = self._validate(number)
         self.stopping.epoch_ended()
-        values = (scores.soft, scores.hard, scores.log_loss) if scores else (torch.tensor(math.nan),) * 3
-        soft, hard, log_loss = (float(value.mean()) for value in values)
+        values = [torch.tensor(math.nan)] * 4
+        if scores:  # while warming up, cross-entropy is trained
+            trained = scores.log_loss if self.objective.warming else scores.loss
+            values = [scores.soft, scores.hard, scores.log_loss, trained]
+        soft, hard, log_loss, kept = (float(value.mean()) for value in values)
         cold, active = float(self.objective.temperature.mean()), int(self.stopping.active.sum())
         seconds = time.perf_counter() - started
-        record = EpochRecord(number, loss, soft, hard, log_loss, cold, rate, active, seconds)
+        record = EpochRecord(number, loss, soft, hard, log_loss, cold, rate, active, seconds, kept)
         self.history.append(record)
         return record
 
@@ -411,12 +416,27 @@ Progress = Callable[[int, int, str], None]
 """Called with how much is done, of how much, and the value so far as text."""
 
 
+SECONDS_BETWEEN_LINES = 5.0
+"""How often progress is written where there is no terminal."""
+
+
 @contextlib.contextmanager
 def progress_bar(enabled: bool, label: str, console: Console | None = None) -> Iterator[Progress]:
-    """A progress bar on stderr, or another console, as a function to call; silent where that is not a terminal."""
+    """A progress bar on stderr, or another console, as a function to call; off a terminal a line every few seconds."""
     console = console or Console(stderr=True)
-    if not enabled or not console.is_terminal:
+    if not enabled:
         yield lambda done, total, value: None
+        return
+    if not console.is_terminal:
+        due = time.monotonic()
+
+        def line(done: int, total: int, value: str) -> None:
+            nonlocal due
+            if time.monotonic() >= due:
+                due = time.monotonic() + SECONDS_BETWEEN_LINES
+                console.out(f"{label}: {done} of {total}{', ' if value else ''}{value}", highlight=False)
+
+        yield line
         return
     columns = (
         bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeRemainingColumn(),

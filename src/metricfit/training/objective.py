@@ -300,8 +300,7 @@ class _Sums:
         self.objective, recipe = objective, objective.recipe
         now = objective.loss.batch(torch.empty(0)).step
         soft: Step = Annealed(recipe.selection_temperature) if isinstance(now, Annealed) else now
-        self.follows_loss = recipe.selection == "objective" or recipe.annealing == "plateau"
-        self.steps = {"soft": soft} | ({"loss": now} if self.follows_loss and recipe.objective == "metric" else {})
+        self.steps = {"soft": soft} | ({"loss": now} if recipe.objective == "metric" else {})
         self.sums: dict[Any, list[Tensor]] = {}
 
     def add(self, half: int, logits: Tensor, target: Tensor, weight: Tensor) -> None:
@@ -314,7 +313,7 @@ class _Sums:
                 found[name, grid] = count_samples(samples, task, step, threshold=0.5, thresholds=grid)
             found["hard", grid] = hard_matrix(samples, task, thresholds=grid).matrix
         found["log_loss"], found["mass"] = objective.cross_entropy_sums(samples)
-        if self.follows_loss and objective.recipe.objective == "surrogate_fbeta":
+        if objective.recipe.objective == "surrogate_fbeta":
             found["surrogate"] = objective.surrogate(logits, target, weight).double() * found["mass"]
         for name, value in found.items():
             halves = self.sums.setdefault(name, [torch.zeros_like(value, dtype=torch.float64) for _ in range(2)])
@@ -328,8 +327,7 @@ class _Sums:
         log_loss = safe_divide(sums["log_loss"], sums["mass"])
         soft_value, hard_value = metric.evaluate(soft), metric.evaluate(hard)
         if recipe.objective == "metric":
-            loss = metric.loss(now) if self.follows_loss else _distance(metric, soft, soft_value)
-            loss = loss + recipe.cross_entropy * log_loss
+            loss = metric.loss(now) + recipe.cross_entropy * log_loss
         else:
             loss = safe_divide(sums["surrogate"], sums["mass"]) if "surrogate" in sums else log_loss
         key = {

@@ -1,0 +1,44 @@
+"""The campaign of random cases: a slice of two minutes, and that it finds, keeps and replays a failure."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def campaign(*words, first="", folder=ROOT):
+    path = os.pathsep.join(part for part in (str(first), str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.fuzz", *words], cwd=folder, capture_output=True, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}, timeout=900,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_two_minutes_of_the_campaign_find_nothing():
+    done = campaign("--minutes", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| folders |" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_failing_case_is_kept_as_a_seed_that_one_command_replays(tmp_path):
+    """A loss whose fast way is wrong must be found: the campaign can fail."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import metricfit.fast as fast\n"
+        "right = fast.metric_loss\n"
+        "def wrong(batch, input):\n"
+        "    value = right(batch, input)\n"
+        "    return None if value is None else value * 1.001\n"
+        "fast.metric_loss = wrong\n"
+    )
+    done = campaign("--minutes", "0.3", "--seed", "1", "--only", "losses", first=tmp_path, folder=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    case = (tmp_path / "build" / "fuzz-failures.txt").read_text().split()[0]
+    again = campaign("--replay", case, first=tmp_path, folder=tmp_path)
+    assert again.returncode == 1
+    assert "plain" in again.stdout
