@@ -38,18 +38,14 @@ class ModelFolderError(ValueError):
 
 def check_replaceable(path: Path, *, overwrite: bool) -> None:
     """Refuse to write where something is, unless it is a model (or nothing) and may be overwritten."""
-    if not path.exists() and not path.is_symlink():
+    if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
         return
     if not path.is_dir():
         raise FileExistsError(f"folder: {path} is a file; choose another name for the model folder.")
-    if not any(path.iterdir()):
-        return
     if not (path / DESCRIPTION).exists():
         raise FileExistsError(f"folder: {path} holds other files than a model; choose another folder.")
     if not overwrite:
-        raise FileExistsError(
-            f"folder: {path} holds a model already; overwrite it on purpose, or choose another folder."
-        )
+        raise FileExistsError(f"folder: {path} holds a model; overwrite it on purpose, or choose another folder.")
 
 
 def write_folder(path: Path, contents: dict[str, bytes]) -> None:
