@@ -53,12 +53,9 @@ class LossOptions:
     threshold: InitVar[Any] = 0.5
     weight: InitVar[Any] = None
     prior: InitVar[Any] = None
-    grids: tuple[Grid, ...] = field(init=False)
-    """The threshold grids of the metric, sorted."""
-    decides: bool = field(init=False)
-    """Whether the metric is one of a single decision, without a grid, at the usual threshold."""
-    state: dict[str, Tensor | None] = field(init=False, repr=False, compare=False)
-    """The tensors that a loss starts with, by the names they have in :class:`Batch`."""
+    grids: tuple[Grid, ...] = field(init=False)  # of the metric's thresholds, sorted
+    decides: bool = field(init=False)  # whether the metric is of a single decision at the usual threshold
+    state: dict[str, Tensor | None] = field(init=False, repr=False, compare=False)  # the first tensors of a Batch
 
     def __post_init__(self, temperature: Any, threshold: Any, weight: Any, prior: Any) -> None:
         """Raise an error for options out of range, and for those that would have no effect."""
