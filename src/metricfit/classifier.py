@@ -82,7 +82,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             with exactly the same model, wherever it was stopped.
         callbacks: A function of :class:`metricfit.training.EpochEnd`, or several, called after each epoch of the
             networks; true ends their training.
-        verbose: Show progress on stderr, if that is a terminal.
+        verbose: Show progress on stderr: a bar on a terminal, else a line every few seconds.
         random_state: Seed; global seeds are neither read nor changed.
 
     Attributes:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _SETTINGS = "train.toml"
 _NOT_KEPT = ("training", "config", "resume", "overwrite", "output")
 _FREE_TO_CHANGE = ("time_limit",)
+_QUICK = ("boosting", "extra_trees")
 
 
 def command(
@@ -65,6 +66,9 @@ def command(
         opt.option("auto for the portfolio, network for the networks alone, or names such as network,boosting.",
                    "NAMES", opt.RUN, True),
     ] = "auto",
+    quick: Annotated[
+        bool, opt.switch("--quick", "A first answer: trees alone, not compared with cross-entropy.", opt.RUN)
+    ] = False,
     time_limit: Annotated[
         str | None, opt.option("Stop training after 90s, 15m or 2h and keep the best so far.", "TIME", opt.RUN)
     ] = None,
@@ -100,7 +104,10 @@ def command(
     bound = training.max_epochs
     shorter: dict[str, Any] = {} if bound is None else {"max_epochs": bound, "min_updates": 0}
     given: dict[str, Any] = shorter if step is None else {**shorter, "step": step}
+    baseline = baseline and not quick
     how, names = Recipe(recipe, **given), models.split(",") if "," in models else models
+    if quick and models == "auto":
+        names = list(_QUICK)
     with wrong_use():
         how.complete()
         names_of(names)
@@ -281,7 +288,8 @@ def _judge(classifier: MetricClassifier, output: Output, *, anew: bool) -> str:
     if anew:
         found = {**{v.rival.name: v.rival for v in verdicts}, "trained on the metric": model}
         classifier.validation_report_ = validation_report(metric, found)
-    warned, said = cautions(model, verdicts, "--models {}"), verdicts[-1].sentence("--models {}") if verdicts else ""
+    warned = cautions(model, verdicts, "--models {}")
+    said = "" if classifier.held_out_.baseline is None else verdicts[-1].sentence("--models {}")
     for text in warned:
         output.warn(text)
     return "" if said in warned else said

@@ -410,12 +410,27 @@ Progress = Callable[[int, int, str], None]
 """Called with how much is done, of how much, and the value so far as text."""
 
 
+SECONDS_BETWEEN_LINES = 5.0
+"""How often progress is written where there is no terminal."""
+
+
 @contextlib.contextmanager
 def progress_bar(enabled: bool, label: str, console: Console | None = None) -> Iterator[Progress]:
-    """A progress bar on stderr, or another console, as a function to call; silent where that is not a terminal."""
+    """A progress bar on stderr, or another console, as a function to call; off a terminal a line every few seconds."""
     console = console or Console(stderr=True)
-    if not enabled or not console.is_terminal:
+    if not enabled:
         yield lambda done, total, value: None
+        return
+    if not console.is_terminal:
+        due = time.monotonic()
+
+        def line(done: int, total: int, value: str) -> None:
+            nonlocal due
+            if time.monotonic() >= due:
+                due = time.monotonic() + SECONDS_BETWEEN_LINES
+                console.out(f"{label}: {done} of {total}{', ' if value else ''}{value}", highlight=False)
+
+        yield line
         return
     columns = (
         bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeRemainingColumn(),
