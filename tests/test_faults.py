@@ -1,10 +1,10 @@
-"""Every call that touches the disk fails in turn, as SQLite tests it: afterwards the old or the new content is there."""
+"""Every call that touches the disk fails in turn, as SQLite tests it; then the old or the new content is there."""
 
 import errno
 import json
 import os
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from unittest import mock
 
@@ -94,11 +94,8 @@ class Faults:
 def every_fault(error, act, check):
     """Call ``act`` with the first call failing, then the second, until none is left; the number of faults."""
     for failing in range(1, 1000):
-        try:
-            with Faults(failing, ERRORS[error]) as faults:
-                act()
-        except (OSError, MemoryError, KeyboardInterrupt) as raised:
-            assert type(raised) is type(ERRORS[error])
+        with suppress(type(ERRORS[error])), Faults(failing, ERRORS[error]) as faults:
+            act()
         check()
         if faults.calls < failing:
             return failing - 1

@@ -1,4 +1,4 @@
-"""Write small models in the current format: ``python -m tests.models_of_old``. Folders that are there stay as they are."""
+"""Write small models in the current format: ``python -m tests.models_of_old``. Folders that are there stay."""
 
 from __future__ import annotations
 
