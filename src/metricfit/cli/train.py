@@ -185,7 +185,7 @@ def command(
 
 
 def _expected(table: LabelledTable) -> str:
-    """A rough guess of the time, fitted to tables of 2,000 to 50,000 cells on one core; nothing for much larger ones."""
+    """A rough guess of the time, fitted to tables of 2,000 to 50,000 cells; nothing for much larger ones."""
     if table.X.size > 200_000:
         return ""
     return f" Expect about {12 + 2.2e-4 * table.X.size * (1 + len(table.classes) / 15):.0f} s of CPU time."
