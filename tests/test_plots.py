@@ -68,6 +68,16 @@ def test_threshold_curve_of_estimators_and_given_axes(fitted):
         )
 
 
+def test_the_class_that_the_metric_names_is_the_positive_one():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = LogisticRegression(max_iter=50, solver="liblinear").fit(X, y)
+    display = plots.ThresholdCurveDisplay.from_estimator(model, X, y, metric="recall[0]")
+    assert display.values[0] == pytest.approx(1.0), "at the lowest threshold all rows are called 0"
+    best = best_threshold(1 - y, model.predict_proba(X)[:, 0], "f1")
+    named = plots.ThresholdCurveDisplay.from_estimator(model, X, y, metric="f1[0]")
+    assert named.best_value == pytest.approx(best.value)
+
+
 def test_constraint_marks_the_best_threshold_that_meets_it():
     y, score = [0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     display = plots.ThresholdCurveDisplay.from_predictions(y, score, metric="precision[1] subject to recall[1] >= 0.9")

@@ -82,7 +82,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             with exactly the same model, wherever it was stopped.
         callbacks: A function of :class:`metricfit.training.EpochEnd`, or several, called after each epoch of the
             networks; true ends their training.
-        verbose: Show progress on stderr, if that is a terminal.
+        verbose: Show progress on stderr: a bar on a terminal, else a line every few seconds.
         random_state: Seed; global seeds are neither read nor changed.
 
     Attributes:
@@ -336,7 +336,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         common: dict[str, Any] = {"members": self.n_members, "device": device, "callbacks": callbacks}
         models: list[Model] = []
         for name, estimator in names:
-            checkpoint = None if self.checkpoint_dir is None else CheckpointFile(self.checkpoint_dir, name, identity)
+            checkpoint = None
+            if self.checkpoint_dir is not None:
+                own = {} if estimator is None else {"estimator": in_full(getattr(estimator, "get_params", dict)())}
+                checkpoint = CheckpointFile(self.checkpoint_dir, name, identity | own)
             if name in recipes:
                 options = {**common, "checkpoint": checkpoint, "plain": name == "network_ce"}
                 models.append(NetworkModel(name, recipes[name], **options))

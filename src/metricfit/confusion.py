@@ -45,10 +45,6 @@ class Counts(NamedTuple):
     fn: Tensor
     tn: Tensor
 
-    def of_class(self, index: int) -> Counts:
-        """The counts of one class."""
-        return Counts(*(count[..., index] for count in self))
-
 
 @dataclass(frozen=True, eq=False)
 class ConfusionMatrix:
@@ -419,11 +415,11 @@ def count_samples(
             membership = dynamic_membership(p, step, detach_threshold=detach_threshold)
             return (_count_classes if each_class else _add_rows)(membership, target, weight)
         if task == "multiclass":
-            target, weight = _one_against_rest(target, weight, p)
+            target, weight = one_against_rest(target, weight, p)
         grid: Any = threshold
         if thresholds is not None:
             grid = torch.as_tensor(thresholds, dtype=p.dtype, device=p.device).reshape(-1, *(1,) * p.ndim)
-        return _count_labels(threshold_membership(p, grid, step), target, weight)
+        return count_labels(threshold_membership(p, grid, step), target, weight)
 
     parts = samples.scores, samples.target, samples.weight
     elements = samples.scores.numel() * (1 if thresholds is None else len(thresholds))
@@ -466,7 +462,7 @@ def indicator(target: Tensor, like: Tensor) -> Tensor:
     return (target[..., None] == torch.arange(like.shape[-1], device=like.device)).to(like.dtype)
 
 
-def _one_against_rest(target: Tensor, weight: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+def one_against_rest(target: Tensor, weight: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
     """Share of positive and weight, both (…, n, d), of every class against the rest."""
     if not target.is_floating_point():
         return indicator(target, p), weight[..., None].expand_as(p)
@@ -474,7 +470,7 @@ def _one_against_rest(target: Tensor, weight: Tensor, p: Tensor) -> tuple[Tensor
     return safe_divide(target, mass.expand_as(target)), (weight[..., None] * mass).expand_as(p)
 
 
-def _count_labels(membership: Tensor, positive: Tensor, weight: Tensor) -> Tensor:
+def count_labels(membership: Tensor, positive: Tensor, weight: Tensor) -> Tensor:
     """(…, L, 2, 2) counts of soft predictions (…, n, L) against the share of positive."""
     positives, negatives, rejected = positive * weight, (1 - positive) * weight, 1 - membership
     parts = ((rejected, negatives), (membership, negatives), (rejected, positives), (membership, positives))

@@ -117,12 +117,12 @@ def flatten_inputs(
     looks = validate or (inspected and input.is_cpu)  # elsewhere a look waits for the device
     input, target = _without_channel(input, target, task, lead)
     _check_input_shape(input, task, allow_empty, members)
-    dtype = accumulation_dtype(input.dtype)
+    dtype, whole = accumulation_dtype(input.dtype), not target.is_floating_point() and target.dtype != torch.bool
     positions = input.shape if task == "binary" else input.shape[: lead + 1] + input.shape[lead + 2 :]
     scores = _rows(input, task, lead).to(dtype)
     if target.shape == input.shape and (task != "multiclass" or target.is_floating_point()):
         labels = _rows(target, task, lead).to(dtype)
-    elif task == "multiclass" and target.shape == positions and _is_whole(target):
+    elif task == "multiclass" and target.shape == positions and whole:
         labels = target.flatten(lead).long()
     else:
         raise _target_error(input, target, positions, task)
@@ -149,10 +149,6 @@ def flatten_inputs(
 def _rows(values: Tensor, task: Task, lead: int) -> Tensor:
     """(…, N, C, …) to (…, N·…, C); a binary task has one column."""
     return (values.unsqueeze(-1) if task == "binary" else values.movedim(lead + 1, -1)).flatten(lead, -2)
-
-
-def _is_whole(target: Tensor) -> bool:
-    return not target.is_floating_point() and target.dtype != torch.bool
 
 
 def _without_channel(input: Tensor, target: Tensor, task: Task, lead: int) -> tuple[Tensor, Tensor]:

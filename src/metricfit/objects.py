@@ -10,6 +10,7 @@ import io
 import json
 import math
 import zipfile
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from skops.io.exceptions import UntrustedTypesFoundException
 __all__ = ["from_bytes", "to_bytes"]
 
 _SCHEMA = "schema.json"
+_TRIED = 2**18
 _FREE, _MULTIPLE, _SCHEMA_MULTIPLE = 2**24, 50, 10
 """A file may unpack to 50 times its size and 16 MB, its schema to 10 times; beyond, it is written uncompressed."""
 
@@ -87,7 +89,10 @@ def _packed(members: dict[str, bytes], compression: int) -> bytes:
     with zipfile.ZipFile(packed, "w", compression, compresslevel=1) as archive:
         for name, content in members.items():
             place = zipfile.ZipInfo(name)  # of 1980, not of now
-            place.compress_type = compression
+            # A large member is tried on its first part: numbers with all their digits take long and hardly shrink.
+            start = content[:_TRIED]
+            shrinks = len(content) <= _TRIED or len(zlib.compress(start, 1)) < 0.8 * len(start)
+            place.compress_type = compression if shrinks else zipfile.ZIP_STORED
             archive.writestr(place, content)
     return packed.getvalue()
 

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
@@ -19,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from metricfit.decisions import best_threshold, score_sweep
 from metricfit.metrics import MetricLike
 from metricfit.metrics import get as get_metric
+from metricfit.metrics.algebra import named_class
 from metricfit.report.tables import coolings, correlation
 from metricfit.steps import Annealed, StepLike
 from metricfit.steps import get as get_step
@@ -27,10 +27,11 @@ __all__ = ["AlignmentDisplay", "AnnealingDisplay", "StepDisplay", "ThresholdCurv
 
 
 class _Display:
-    """A drawing; ``ax_`` are its axes and ``figure_`` its figure once it was plotted."""
+    """A drawing; ``ax_`` are its axes, ``figure_`` its figure and ``line_`` its line once it was plotted."""
 
     ax_: Any
     figure_: Any
+    line_: Any
 
     def _draw_on(self, ax: Any, xlabel: str, ylabel: str) -> Any:
         """The axes given, or those of a new figure."""
@@ -42,17 +43,17 @@ class _Display:
         self.ax_, self.figure_ = ax, ax.figure
         return ax
 
-    def _draw_line(self, x: Any, y: Any, given: dict[str, Any], **defaults: Any) -> Any:
-        """A line, with our keywords unless the caller's replace them, by their short names too."""
+    def _draw_line(self, x: Any, y: Any, given: dict[str, Any], **defaults: Any) -> None:
+        """The line, with our keywords unless the caller's replace them, by their short names too."""
         from matplotlib.cbook import normalize_kwargs
         from matplotlib.lines import Line2D
 
-        return self.ax_.plot(x, y, **defaults | normalize_kwargs(given, Line2D))[0]
+        self.line_ = self.ax_.plot(x, y, **defaults | normalize_kwargs(given, Line2D))[0]
 
 
 @dataclass
 class ThresholdCurveDisplay(_Display):
-    """A metric of two classes at every threshold, with the best one marked: ``line_`` and ``best_`` once plotted.
+    """A metric of two classes at every threshold; the best one is marked: ``best_`` once it was plotted.
 
     Args:
         thresholds: Rising thresholds.
@@ -79,7 +80,7 @@ class ThresholdCurveDisplay(_Display):
         """Draw on ``ax``, or a new figure; ``name`` replaces ``estimator_name``, ``kwargs`` are for the curve."""
         ax = self._draw_on(ax, "Threshold", self.metric_name)
         label = name if name is not None else self.estimator_name
-        self.line_ = self._draw_line(self.thresholds, self.values, kwargs, label=label)
+        self._draw_line(self.thresholds, self.values, kwargs, label=label)
         self.best_ = None
         if self.best_threshold is not None and self.best_value is not None:
             text = f"best: {self.best_value:.3f} at {self.best_threshold:.3g}"
@@ -91,9 +92,9 @@ class ThresholdCurveDisplay(_Display):
 
     @classmethod
     def from_predictions(
-        cls, y_true: ArrayLike, y_score: ArrayLike, *, metric: MetricLike = "f1",
-        sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
-        pos_label: Hashable | None = None, name: str | None = None, ax: Any = None, **kwargs: Any,
+        cls, y_true: ArrayLike, y_score: ArrayLike, *, metric: MetricLike = "f1", name: str | None = None,
+        ax: Any = None, sample_weight: ArrayLike | None = None, labels: Any = None, pos_label: Any = None,
+        **kwargs: Any,
     ) -> Self:  # fmt: skip
         """Draw the metric of scores.
 
@@ -101,11 +102,11 @@ class ThresholdCurveDisplay(_Display):
             y_true: Labels of two classes.
             y_score: Scores of the positive class.
             metric: The metric, also with constraints: then the mark is the best threshold that meets them.
+            name: For the legend.
+            ax: Axes, or a new figure's.
             sample_weight: Weights.
             labels: The two classes.
             pos_label: The positive class.
-            name: For the legend.
-            ax: Axes, or a new figure's.
             **kwargs: For the curve.
         """
         wanted = get_metric(metric)
@@ -123,7 +124,7 @@ class ThresholdCurveDisplay(_Display):
         cls, estimator: Any, X: Any, y: ArrayLike, *, metric: MetricLike | None = None, name: str | None = None,
         **kwargs: Any,
     ) -> Self:  # fmt: skip
-        """Draw the metric of a fitted classifier's scores.
+        """Draw the metric of a fitted classifier's scores, of the class that the metric names.
 
         Args:
             estimator: A fitted classifier of two classes; of a :class:`metricfit.MetricClassifier` the probabilities
@@ -137,13 +138,15 @@ class ThresholdCurveDisplay(_Display):
         classes = np.asarray(estimator.classes_).tolist()
         if len(classes) != 2:
             raise ValueError(f"estimator: a threshold decides between two classes, this one has {len(classes)}.")
+        wanted = get_metric(metric if metric is not None else getattr(estimator, "metric_", "f1"))
+        positive = 0 if named_class(wanted, tuple(classes)) == 0 else 1
         methods = ("predict_raw_proba", "predict_proba", "decision_function")
         found = np.asarray(next(getattr(estimator, method) for method in methods if hasattr(estimator, method))(X))
+        score = found[:, positive] if found.ndim == 2 else found if positive else -found
+        name = type(estimator).__name__ if name is None else name
         return cls.from_predictions(
-            y, found[:, 1] if found.ndim == 2 else found, labels=classes,
-            metric=metric if metric is not None else getattr(estimator, "metric_", "f1"),
-            name=type(estimator).__name__ if name is None else name, **kwargs,
-        )  # fmt: skip
+            y, score, labels=classes, pos_label=classes[positive], metric=wanted, name=name, **kwargs
+        )
 
 
 class AlignmentDisplay(_Display):
@@ -182,9 +185,8 @@ class AlignmentDisplay(_Display):
         """Draw; ``kwargs`` are for the points."""
         ax = self._draw_on(ax, self.loss_name or f"Surrogate {self.metric_name}", f"Exact {self.metric_name}")
         self.scatter_ = ax.scatter(self.surrogate, self.exact, **{"c": self.epochs, "s": 25} | kwargs)
-        if len(self.exact) and not self.loss_name:
-            ends = [min(self.surrogate.min(), self.exact.min()), max(self.surrogate.max(), self.exact.max())]
-            ax.plot(ends, ends, linestyle=":", color="grey", label="equal")
+        if not self.loss_name:
+            ax.axline((0.5, 0.5), slope=1, linestyle=":", color="grey", label="equal")
             ax.legend()
         if np.isfinite(self.correlation):
             ax.set_title(f"Correlation {self.correlation:.2f}")
@@ -214,15 +216,11 @@ class AlignmentDisplay(_Display):
 
 @dataclass
 class AnnealingDisplay(_Display):
-    """The temperature over the epochs, its coolings, and the metric on validation rows.
+    """The temperature over the epochs, its ``coolings``, and the metric on validation rows, on ``metric_ax_``.
 
     Args:
         history: ``history_`` of a classifier: one row per epoch with ``epoch``, ``temperature`` and ``hard_metric``.
         metric_name: For the legend.
-
-    Attributes:
-        coolings: Epochs at whose end the temperature was lowered.
-        metric_ax_: The axes of the metric, at the right; ``ax_`` and ``line_`` are the temperature's.
     """
 
     history: pd.DataFrame
@@ -238,10 +236,8 @@ class AnnealingDisplay(_Display):
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw; ``kwargs`` are for the temperature's line."""
         ax = self._draw_on(ax, "Epoch", "Temperature T")
-        self.line_ = self._draw_line(
-            self.history["epoch"], self.history["temperature"], kwargs, color="C1", drawstyle="steps-post",
-            label="temperature",
-        )  # fmt: skip
+        style = {"color": "C1", "drawstyle": "steps-post", "label": "temperature"}
+        self._draw_line(self.history["epoch"], self.history["temperature"], kwargs, **style)
         for i, epoch in enumerate(self.coolings):
             ax.axvline(epoch, linestyle=":", color="grey", label="cooling" if i == 0 else None)
         ax.set_ylim(bottom=0)
@@ -278,7 +274,7 @@ class StepDisplay(_Display):
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw; ``kwargs`` are for the step's line."""
         ax = self._draw_on(ax, "Probability", "Counts as positive")
-        self.line_ = self._draw_line(self.p, self.heights, kwargs, label=self.name)
+        self._draw_line(self.p, self.heights, kwargs, label=self.name)
         ax.plot([0, self.tau, self.tau, 1], [0, 0, 1, 1], linestyle=":", color="grey", label="exact step")
         ax.legend()
         return self

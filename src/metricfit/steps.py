@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "Amplifier", "Annealed", "Custom", "FivePoints", "Heaviside", "Identity", "Linear", "Sigmoid", "Step", "StepLike",
-    "check_temperature", "get",
+    "Amplifier", "Annealed", "Cosine", "Custom", "FivePoints", "Heaviside", "Identity", "Linear", "Sigmoid", "Step",
+    "StepLike", "check_temperature", "get",
 ]  # fmt: skip
 
 THRESHOLD_MARGIN = 1e-6
@@ -176,6 +176,31 @@ class Amplifier(Step):
 
 
 @dataclass(frozen=True)
+class Cosine(Step):
+    """The chance that a random threshold is below p: one with a raised cosine density on (tau - delta, tau + delta).
+
+    This makes a metric loss a score-oriented loss (SOL, Marchetti et al. 2022).
+
+    Args:
+        delta: Half the width of the density.
+
+    >>> Cosine(delta=0.1)(torch.tensor([0.4, 0.45, 0.5, 0.7]), 0.5)
+    tensor([0.0000, 0.0908, 0.5000, 1.0000])
+    """
+
+    name: ClassVar[str] = "cosine"
+    delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check_positive("delta", self.delta)
+
+    def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
+        """The distribution function."""
+        u = ((p - tau) / self.delta).clamp(-1, 1)
+        return (1 + u + torch.sin(torch.pi * u) / torch.pi) / 2
+
+
+@dataclass(frozen=True)
 class Identity(Step):
     """The probability itself: the "soft" counts of the macro soft F-score (surrogate-fbeta eq. 23-24).
 
@@ -228,7 +253,8 @@ class Custom(Step):
 StepLike = Step | str | Callable[[Tensor, Any], Tensor]
 """What :func:`get` takes: a step, its spec, or a function ``(p, tau)``."""
 
-_STEPS: dict[str, type[Step]] = {cls.name: cls for cls in (Annealed, Linear, Sigmoid, Amplifier, Identity, Heaviside)}
+_KNOWN: tuple[type[Step], ...] = (Annealed, Linear, Sigmoid, Amplifier, Cosine, Identity, Heaviside)
+_STEPS = {cls.name: cls for cls in _KNOWN}
 
 
 def get(step: StepLike) -> Step:

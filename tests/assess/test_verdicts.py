@@ -26,7 +26,7 @@ def test_a_rival_that_misses_a_constraint_is_not_called_better():
     assert (last.rival.missed, last.better, last.equal) == (("recall[1] >= 0.9",), "model", ("recall[1] >= 0.9",))
     held = [best_threshold(truth, p[:, 1], metric).value for p in (proba, poor)]
     assert last.gain.value == pytest.approx(held[0] - held[1])
-    assert top["sentence"].endswith(", both held to recall[1] >= 0.9.")
+    assert top["verdict"].endswith(", both held to recall[1] >= 0.9.")
     assert top["warnings"] == []
     swapped = HeldOutScores(truth, poor, theirs, proba, ours)
     missed, better = answer(metric, swapped, (0, 1))["warnings"]

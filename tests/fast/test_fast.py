@@ -147,25 +147,21 @@ class TestCounts:
 
 
 class TestParts:
-    def test_parts_cover_all_samples_once_and_follow_torchs_threads(self):
-        threads = torch.get_num_threads()
-        try:
-            for number in (1, 2, 3):
-                torch.set_num_threads(number)
-                for n, classes in ((1, 2), (1000, 2), (100_000, 10), (1_000_000, 3)):
-                    for members in (1, 5):
-                        parts = parts_of(n, classes, members)
-                        assert parts[0, 0] == 0
-                        assert parts[-1, 1] == n * members
-                        assert all(a[1] == b[0] for a, b in pairwise(parts))
-                        assert all(start // n == (stop - 1) // n == member for start, stop, member in parts)
-                        assert all(stop - start <= 2**16 for start, stop, _ in parts)
-        finally:
-            torch.set_num_threads(threads)
+    @pytest.mark.parametrize("threads", [1, 2, 3])
+    def test_parts_cover_all_samples_once(self, threads):
+        for n, classes in ((1, 2), (1000, 2), (100_000, 10), (1_000_000, 3)):
+            for members in (1, 5):
+                parts = parts_of(n, classes, members, threads)
+                assert parts[0, 0] == 0
+                assert parts[-1, 1] == n * members
+                assert len(parts) % threads == 0 or n * classes * members <= fast.SERIAL_ELEMENTS or n < threads
+                assert all(a[1] == b[0] for a, b in pairwise(parts))
+                assert all(start // n == (stop - 1) // n == member for start, stop, member in parts)
+                assert all(stop - start <= 2**16 for start, stop, _ in parts)
 
     @pytest.mark.parametrize("classes", [5, 200])
     def test_several_threads_give_the_same_numbers_every_time(self, monkeypatch, classes):
-        monkeypatch.setattr(fast, "SERIAL_ELEMENTS", 0)
+        without_small_batches(monkeypatch)
         threads = torch.get_num_threads()
         scores, target, weight = samples(500, classes, dtype=torch.float32)
         direction = torch.rand(classes, classes, generator=generator(5))
@@ -193,6 +189,11 @@ if pid == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
 """
         subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
+
+
+def without_small_batches(monkeypatch):
+    monkeypatch.setattr(fast, "SERIAL_ELEMENTS", 0)
+    monkeypatch.setattr(fast, "parts_of", parts_of.__wrapped__)
 
 
 def plain_loss(loss, *batch):
@@ -235,12 +236,11 @@ def without_numba(monkeypatch):
 def way(request, monkeypatch):
     """The ways a batch can take: those of large batches are open to the small ones of the tests here."""
     if request.param == "parts":
-        monkeypatch.setattr(fast, "SERIAL_ELEMENTS", 0)
+        without_small_batches(monkeypatch)
     elif request.param != "one call":
         without_numba(monkeypatch)
     if request.param == "torch in blocks":
         monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", 97)
-        monkeypatch.setattr(blocks, "KEPT_ELEMENTS", 300)
 
 
 class TestLoss:
@@ -884,7 +884,7 @@ class TestMembers:
         options = LossOptions(metrics.get(spec), members=len(scores) if members else None, **options)
         temperature = torch.tensor(0.2 if temperatures is None else temperatures)
         return fast.metric_loss(
-            Batch(options, target, weight, temperature, torch.tensor(0.5), None, None, None), scores
+            Batch(options, target, weight, temperature, torch.tensor(0.5), weight=None, class_weights=None), scores
         )
 
     @pytest.mark.usefixtures("way")

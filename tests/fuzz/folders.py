@@ -309,8 +309,12 @@ def _mutate_bytes(random_: random.Random, content: bytes) -> bytes:
 
 
 def _mutate_skops(random_: random.Random, content: bytes) -> bytes:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+            json.loads(members["schema.json"])
+    except Exception:  # changed before
+        return _mutate_bytes(random_, content)
     if random_.random() < 0.15:
         return _mutate_bytes(random_, content)
     name = random_.choice(["schema.json", *members])
@@ -329,8 +333,11 @@ def _mutate_skops(random_: random.Random, content: bytes) -> bytes:
 
 
 def _mutate_safetensors(random_: random.Random, content: bytes) -> bytes:
-    (size,) = struct.unpack("<Q", content[:8])
-    header, data = json.loads(content[8 : 8 + size]), content[8 + size :]
+    try:
+        (size,) = struct.unpack("<Q", content[:8])
+        header, data = json.loads(content[8 : 8 + size]), content[8 + size :]
+    except Exception:  # changed before
+        return _mutate_bytes(random_, content)
     if random_.random() < 0.6:
         _mutate_json(random_, header)
         text = json.dumps(header).encode()

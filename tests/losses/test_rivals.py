@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from metricfit import MetricLoss, losses
+from metricfit import ConfusionMatrix, MetricLoss, losses, metrics
 
 RNG = np.random.default_rng(0)
 BINARY = torch.tensor(RNG.normal(size=14), requires_grad=True)
@@ -27,13 +27,21 @@ BINARY_LOSSES = [
     losses.WMWLoss(margin=0.7, power=3),
     losses.SoftFBetaLoss(2.0, task="binary"),
     losses.AnyLoss("gmean", sharpness=5.0),
+    losses.SOLLoss("mcc", delta=0.3),
+    losses.SOLLoss(delta=None),
     losses.SurrogateFBetaLoss(2.0),
     losses.SurrogateFBetaLoss(q=0.7, positive_share=0.3),
     losses.SurrogateFBetaLoss(class_balanced=False),
     MetricLoss("auroc:grid=7", task="binary"),
     MetricLoss("auprc:grid=7", task="binary"),
 ]
-MULTICLASS_LOSSES = [losses.MAELoss(), losses.DiceLoss(), losses.FocalLoss(), losses.SoftFBetaLoss((1.0, 2.0, 0.5))]
+MULTICLASS_LOSSES = [
+    losses.MAELoss(),
+    losses.DiceLoss(),
+    losses.FocalLoss(),
+    losses.SoftFBetaLoss((1.0, 2.0, 0.5)),
+    losses.MultiSOLLoss(thresholds=4),
+]
 
 
 def name(loss):
@@ -247,7 +255,44 @@ def test_anyloss_amplifies_probabilities():
     torch.testing.assert_close(losses.AnyLoss("f1").double()(BINARY.detach(), LABEL), expected)
 
 
+@pytest.mark.parametrize("delta", [0.4, None])
+@pytest.mark.parametrize("metric", ["f1", "mcc", "accuracy"])
+def test_sol_is_the_metric_of_counts_averaged_over_a_density_of_thresholds(metric, delta):
+    """Quadrature over thresholds: exact counts at each, weighted by the density of the threshold."""
+    p, y = BINARY.detach().sigmoid().numpy(), LABEL.numpy()
+    taus = (np.arange(200_000) + 0.5) / 200_000
+    density = np.ones_like(taus)
+    if delta is not None:
+        inside = np.abs(taus - 0.5) < delta
+        density = np.where(inside, (1 + np.cos(np.pi * (taus - 0.5) / delta)) / (2 * delta), 0.0)
+    yes = np.array([(density * (taus < one)).mean() for one in p])
+    matrix = [[((1 - yes) * (y == c)).sum(), (yes * (y == c)).sum()] for c in (0, 1)]
+    expected = 1 - metrics.get(metric)(ConfusionMatrix(torch.tensor(matrix), "binary")).item()
+    found = losses.SOLLoss(metric, delta=delta).double()(BINARY, LABEL).item()
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_multisol_is_a_loop_over_thresholds_samples_and_classes():
+    taus = torch.tensor(RNG.dirichlet([1, 1, 1], size=5))
+    p, n, lam = MANY.detach().softmax(1).tolist(), len(CLASS), 7.0
+    chance = [[0.0] * 3 for _ in range(n)]
+    for tau in taus.tolist():
+        for i in range(n):
+            for j in range(3):
+                gaps = [p[i][j] - p[i][k] - (tau[j] - tau[k]) for k in range(3) if k != j]
+                chance[i][j] += math.prod(1 / (1 + math.exp(-lam * gap)) for gap in gaps) / len(taus)
+    recalls = [np.mean([chance[i][j] for i in range(n) if CLASS[i] == j]) for j in range(3)]
+    hits = [sum(chance[i][j] for i in range(n) if CLASS[i] == j) for j in range(3)]
+    precisions = [hits[j] / sum(chance[i][j] for i in range(n)) for j in range(3)]
+    scores = [2 * a * b / (a + b) for a, b in zip(recalls, precisions, strict=True)]
+    found = losses.MultiSOLLoss("f1", thresholds=taus, sharpness=lam)(MANY, CLASS)
+    assert found.item() == pytest.approx(1 - np.mean(scores))
+
+
 BAD = [
+    (lambda: losses.SOLLoss(delta=0.0), "delta"),
+    (lambda: losses.SOLLoss(task="multiclass"), "task: .*MultiSOLLoss"),
+    (lambda: losses.MultiSOLLoss(task="binary"), "task: MultiSOLLoss expects 'multiclass'"),
     (lambda: losses.DiceLoss(smooth=-1.0), "smooth"),
     (lambda: losses.FocalLoss(gamma=-1.0), "gamma"),
     (lambda: losses.WMWLoss(margin=0.0), "margin"),

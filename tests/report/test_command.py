@@ -44,6 +44,7 @@ def test_train_writes_the_page_and_report_writes_it_again(program, model, tmp_pa
         assert f"{row.low:.3f} to {row.high:.3f}" in text
         assert f"{100 * row.weight:.1f} %" in text
         assert f"{row.fit_seconds:.1f}" in text
+    page.locator('nav a[href="#data"]').click()
     assert "18 to" in page.inner_text("#column-table"), "what the columns held"
 
 

@@ -38,13 +38,43 @@ def test_a_gain_within_noise_or_a_loss_is_warned_of(case, warned, said):
     ours, theirs = {"same": (bad, bad), "gain": (right, bad), "loss": (bad, right)}[case]
     text = page_of(LABELS, "f1", replace(scores, decided=ours, baseline_tuned=theirs))
     assert ('class="callout warn"' in text) is warned
-    assert said in re.search(r'<p class="callout warn"(.*?)</p>' if warned else r"<h1>(.*?)</h1>", text).group(1)
+    place = r'<p class="callout warn"(.*?)</p>' if warned else r'<p class="lead">The model (.*?)</p>'
+    assert said in re.findall(place, text)[-1]
 
 
 def test_a_constraint_that_is_missed_is_warned_of_even_without_a_rival():
     scores = binary_scores(400, baseline=False)
     text = page_of(LABELS, "precision[yes] subject to recall[yes] >= 0.99", scores)
     assert "On these rows the model does not meet recall[yes] &gt;= 0.99." in text
+
+
+@pytest.mark.parametrize("positive", [0, 1])
+def test_the_top_says_what_it_means_per_thousand_rows(positive):
+    scores = binary_scores(500)
+    text = page_of(LABELS, f"f1[{LABELS[positive]}]", scores)
+    true, called = scores.truth == positive, scores.decided == positive
+    found, missed, alarms = (round(2 * int(part.sum())) for part in (true & called, true & ~called, ~true & called))
+    said = re.search(r'<p class="lead">Of every 1,000 rows like these, (.*?)</p>', text).group(1)
+    assert [int(n) for n in re.findall(r"\d+", said)] == [found + missed, found, missed, alarms]
+    assert f"are {LABELS[positive]}." in said
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_two_classes_fit_on_four_screens_and_parts_open_by_their_links(show, width):
+    page = show(page_of(LABELS, "f1", binary_scores(2000)), width=width)
+    if width >= 1280:
+        assert page.evaluate("document.documentElement.scrollHeight") <= 4000
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert not page.locator("#c-loss").is_visible()
+    page.locator('nav a[href="#training"]').click()
+    wait_until(page, "document.querySelector('#c-loss').checkVisibility()")
+
+
+@pytest.mark.parametrize("size", [10, 40])
+def test_many_classes_do_not_scroll_sideways_on_a_telephone(show, size):
+    labels = [f"class number {k}" for k in range(size)]
+    page = show(page_of(labels, "f1", class_scores(size, 30 * size)), width=390)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_names_with_markup_stay_text(show):

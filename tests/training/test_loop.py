@@ -164,7 +164,7 @@ def test_predictions_in_blocks_equal_those_at_once(monkeypatch):
     assert np.allclose(whole.sum(axis=1), 1)
 
 
-def test_the_bar_shows_on_a_terminal_only(capsys):
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(capsys):
     from io import StringIO
 
     from rich.console import Console
@@ -174,9 +174,13 @@ def test_the_bar_shows_on_a_terminal_only(capsys):
         bar(3, 6, "0.700")
     assert "3/6" in text.getvalue()
     assert "0.700" in text.getvalue()
-    for enabled in (True, False):
-        with progress_bar(enabled, "f1") as bar:
-            bar(3, 6, "0.700")
+    with progress_bar(True, "f1") as bar:
+        bar(3, 6, "0.700")
+        bar(4, 6, "0.800")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "f1: 3 of 6, 0.700\n"), "a line every few seconds"
+    with progress_bar(False, "f1") as bar:
+        bar(3, 6, "0.700")
     captured = capsys.readouterr()
     assert captured.out == captured.err == ""
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from metricfit.cli import options as opt
 from metricfit.cli.output import Output, UsageError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def command(
@@ -36,13 +44,53 @@ def command(
     """
     if out is not None and out.exists() and not overwrite:
         raise UsageError(f"--out: {out} exists; --overwrite replaces it.")
-    from metricfit.store.model import open_model, writer
+    from metricfit.store import open_model
 
     loaded, file = open_model(model), reading.open(data)
     count = 0
-    with writer(out, lines=output.json, escape=escape) as write:
+    with _writer(out, lines=output.json, escape=escape) as write:
         for frame in loaded.predictions(file, keep=opt.columns_of(keep, file.columns), raw=raw):
             count += len(frame)
             write(frame)
     if out is not None:
         output.note(f"{count:,} rows predicted: {out}")
+
+
+@contextmanager
+def _writer(out: Path | None, *, lines: bool, escape: bool) -> Iterator[Callable[[DataFrame], None]]:
+    """A function that writes frames one after another to one file, or to standard output."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from metricfit.files import written_whole
+
+    suffix = "" if out is None else out.suffix
+    if suffix not in ("", ".csv", ".gz", ".txt", ".parquet", ".jsonl", ".ndjson"):
+        raise UsageError(f"--out: expected a .csv, .csv.gz, .parquet or .jsonl file, got {suffix!r} in {out}.")
+    header, parquet = iter([True]), list[Any]()
+    with ExitStack() as opened:
+        path = None if out is None else opened.enter_context(written_whole(out))
+        stream: Any = sys.stdout
+        if path is not None and suffix != ".parquet":
+            opener: Any = gzip.open if suffix == ".gz" else open
+            stream = opened.enter_context(opener(path, "wt", encoding="utf-8", newline=""))
+
+        def write(frame: DataFrame) -> None:
+            if suffix == ".parquet":
+                texts = {name: str for name in frame.columns if frame[name].dtype == object}
+                table = pa.Table.from_pandas(frame.astype(texts), preserve_index=False)
+                if not parquet:  # the schema is that of the first frame
+                    parquet.append(opened.enter_context(pq.ParquetWriter(path, table.schema)))
+                parquet[0].write_table(table.cast(parquet[0].schema))
+            elif not lines and suffix not in (".jsonl", ".ndjson"):
+                frame = frame.map(_escaped).rename(columns=_escaped) if escape else frame
+                frame.to_csv(stream, index=False, header=next(header, False), lineterminator="\n")
+            elif len(frame):
+                frame.to_json(stream, orient="records", lines=True, force_ascii=False, double_precision=15)
+
+        yield write
+        stream.flush()
+
+
+def _escaped(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and re.match(r"[=@\t\r]|[+-](?![\d.,]+$)", cell) else cell

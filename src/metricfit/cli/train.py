@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import signal
 import sys
 import warnings
 from collections import Counter
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metricfit.cli import options as opt
-from metricfit.cli.output import Interrupted, Output, UsageError, interval, number, wrong_use
+from metricfit.cli.output import Interrupted, Output, UsageError, interval, number, stoppable, wrong_use
 
 if TYPE_CHECKING:
     from metricfit.choices import Choice
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 _SETTINGS = "train.toml"
 _NOT_KEPT = ("training", "config", "resume", "overwrite", "output")
 _FREE_TO_CHANGE = ("time_limit",)
+_QUICK = ("boosting", "extra_trees")
 
 
 def command(
@@ -65,6 +65,9 @@ def command(
         opt.option("auto for the portfolio, network for the networks alone, or names such as network,boosting.",
                    "NAMES", opt.RUN, True),
     ] = "auto",
+    quick: Annotated[
+        bool, opt.switch("--quick", "A first answer: trees alone, not compared with cross-entropy.", opt.RUN)
+    ] = False,
     time_limit: Annotated[
         str | None, opt.option("Stop training after 90s, 15m or 2h and keep the best so far.", "TIME", opt.RUN)
     ] = None,
@@ -100,11 +103,16 @@ def command(
     bound = training.max_epochs
     shorter: dict[str, Any] = {} if bound is None else {"max_epochs": bound, "min_updates": 0}
     given: dict[str, Any] = shorter if step is None else {**shorter, "step": step}
+    baseline = baseline and not quick
     how, names = Recipe(recipe, **given), models.split(",") if "," in models else models
+    if quick and models == "auto":
+        names = list(_QUICK)
     with wrong_use():
         how.complete()
         names_of(names)
     opt.check_free(out, overwrite)
+    if first:
+        opt.hold(out, output)
     checkpoint = out.absolute().parent / f"{out.name}.checkpoint"
     going_on = _check_checkpoint(checkpoint, options, resume=resume, overwrite=overwrite, output=output)
 
@@ -222,13 +230,9 @@ def _check_checkpoint(path: Path, options: dict[str, Any], *, resume: bool, over
 @contextmanager
 def _stoppable(checkpoint: Path, first: bool) -> Iterator[None]:
     """Ctrl-C ends the run at once and says how to go on; the first process cleans up."""
-
-    def stop(*_: Any) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGINT, stop)
     try:
-        yield
+        with stoppable():
+            yield
     except BaseException as error:
         empty = not any(checkpoint.rglob("*.pt"))
         if empty and first:
@@ -242,8 +246,6 @@ def _stoppable(checkpoint: Path, first: bool) -> Iterator[None]:
             f"Stopped. What was trained so far is kept in {checkpoint}; go on with\n  metricfit "
             f"{shlex.join([*arguments, '--resume'])}"
         ) from None
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -281,7 +283,8 @@ def _judge(classifier: MetricClassifier, output: Output, *, anew: bool) -> str:
     if anew:
         found = {**{v.rival.name: v.rival for v in verdicts}, "trained on the metric": model}
         classifier.validation_report_ = validation_report(metric, found)
-    warned, said = cautions(model, verdicts, "--models {}"), verdicts[-1].sentence("--models {}") if verdicts else ""
+    warned = cautions(model, verdicts, "--models {}")
+    said = "" if classifier.held_out_.baseline is None else verdicts[-1].sentence("--models {}")
     for text in warned:
         output.warn(text)
     return "" if said in warned else said

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -112,11 +113,8 @@ class NumberEncoder:
     @property
     def suffixes(self) -> list[str]:
         """What is added to the name of the column, one entry per feature."""
-        names = [] if self.scale == 0.0 else ["", "__quantile"]
-        if not len(self.knots):
-            names = names[:1]
-        elif self.mode == "quantile":
-            names = names[1:]
+        names = [] if self.scale == 0.0 or (self.mode == "quantile" and len(self.knots)) else [""]
+        names += ["__quantile"] * bool(len(self.knots))
         names += [f"={level:g}" for level in self.levels]
         return names + ["__missing"] * self.indicator
 
@@ -410,19 +408,25 @@ _TYPES = {kind.__name__: kind for kind in (FittedColumn, ColumnFormat, NumberEnc
 
 
 def pack(columns: list[FittedColumn]) -> dict[str, Any]:
-    """Columns as JSON, and their numbers as one array per type: a file of ten thousand columns is quickly written."""
-    arrays: dict[str, list[NDArray[Any]]] = {}
+    """Columns as JSON, and their numbers as one array per type: a file of ten thousand columns is quickly written.
+
+    Equal arrays, such as the normal scores of columns without ties, are kept once.
+    """
+    arrays: dict[str, dict[bytes, int]] = {}
+    sizes: Counter[str] = Counter()
 
     def plain(value: Any) -> Any:
         if not isinstance(value, np.ndarray):
             return {"type": type(value).__name__, **vars(value)}
         if value.dtype == object:
             return {"text": value.tolist()}
-        arrays.setdefault(value.dtype.str, []).append(value.ravel())
-        return {"dtype": value.dtype.str, "shape": value.shape}
+        dtype, content = value.dtype.str, value.tobytes()
+        start = arrays.setdefault(dtype, {}).setdefault(content, sizes[dtype])
+        sizes[dtype] += value.size if start == sizes[dtype] else 0
+        return {"dtype": dtype, "shape": value.shape, "start": start}
 
     text = json.dumps(columns, default=plain)
-    return {"columns": text, "numbers": {dtype: np.concatenate(parts) for dtype, parts in arrays.items()}}
+    return {"columns": text, "numbers": {dtype: np.frombuffer(b"".join(kept), dtype) for dtype, kept in arrays.items()}}
 
 
 def unpack(packed: dict[str, Any]) -> list[FittedColumn]:
@@ -435,9 +439,10 @@ def unpack(packed: dict[str, Any]) -> list[FittedColumn]:
         if "text" in value:
             return np.array(value["text"], dtype=object)
         if "dtype" in value:
-            start, dtype = starts[value["dtype"]], value["dtype"]
-            starts[dtype] = stop = start + math.prod(value["shape"])
-            return numbers[dtype][start:stop].reshape(value["shape"])
+            dtype, size = value["dtype"], math.prod(value["shape"])
+            start = value.get("start", starts[dtype])  # earlier versions wrote one array after another
+            starts[dtype] = start + size
+            return numbers[dtype][start : start + size].reshape(value["shape"])
         return value.get("parts", value)  # earlier versions wrapped the parts of a date
 
     found: list[FittedColumn] = json.loads(packed["columns"], object_hook=built)

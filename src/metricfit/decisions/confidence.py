@@ -88,7 +88,7 @@ def check_confidence(
 def promised(constraint: Constraint, cm: ConfusionMatrix, alpha: float) -> tuple[float, bool]:
     """The value that a fixed rule's confusion matrix lets one promise, and whether that is enough."""
     kind, index = _share(constraint, cm)
-    hits, misses = _SHARES[kind](*(float(count) for count in cm.counts.of_class(index)))
+    hits, misses = _SHARES[kind](*(float(count[index]) for count in cm.counts))
     if constraint.operator == ">=":
         bound = lower_bound(hits, hits + misses, alpha)
         return bound, bound >= constraint.bound

@@ -26,7 +26,8 @@ from torch.autograd import forward_ad
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from metricfit.distributed import sum_over_processes
-from metricfit.fast.blocks import Array, Derivative, Job, Points, torch_pass
+from metricfit.fast import blocks
+from metricfit.fast.blocks import Array, Derivative, Job, torch_pass
 from metricfit.fast.closed_form import ClosedForm, closed_form_of, loss_of_matrices, loss_of_sums
 from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN, Annealed, Linear, Step
 
@@ -111,7 +112,7 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
         return None
     losses, gradient = found
     if losses.ndim and members is None:
-        losses = losses.reshape(())
+        losses = losses.squeeze_(0)
     return _tie(input, losses, gradient, batch, remembered) if wants_gradient else losses
 
 
@@ -162,7 +163,7 @@ def _dense_logits(input: Tensor, is_binary: bool, members: int | None) -> Tensor
 
 
 def five_points(step: Step | Tensor, members: int = 1) -> Array | None:
-    """The knots of the step of each member, (M, 5): :class:`metricfit.fast.blocks.Points`.
+    """The knots of the step of each member, (M, 5): :func:`metricfit.fast.blocks.five_points`.
 
     A tensor is the temperature of the annealed step, one number or one per member. None for other steps than the two
     linear ones, and where a gradient of the temperature is wanted.
@@ -204,7 +205,7 @@ def _points(deltas: tuple[float, ...], dtype: torch.dtype | None, members: int) 
     factors = [1.0] if dtype is None else (5 * torch.tensor(deltas, dtype=dtype)).tolist()
     if min(factors) * THRESHOLD_MARGIN <= SMALLEST_WIDTH:  # a width at its bound is another step
         return None
-    rows = [Points.of(delta, factor) for delta, factor in zip(deltas, factors, strict=True)]
+    rows = [blocks.five_points(delta, factor) for delta, factor in zip(deltas, factors, strict=True)]
     return np.array(rows * (members if len(rows) == 1 else 1))
 
 
@@ -245,13 +246,7 @@ def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype:
     if not is_compiled:
         with torch.autocast(job.logits.device.type, enabled=False):
             return torch_pass(job, derivative)
-    logits = job.logits
-    if (
-        form is not None and job.by_class and logits.numel() <= SERIAL_ELEMENTS and logits.shape[1] < ROWS_FROM
-        and logits.is_contiguous()
-    ):  # fmt: skip
-        return _small_pass(job, form, skip_absent, options.members is not None)
-    return compiled_pass(job, derivative)
+    return compiled_pass(job, derivative, form if job.by_class else None, skip_absent)
 
 
 class FastLoss(torch.autograd.Function):
@@ -307,39 +302,32 @@ def _loops() -> Any:
     return loops
 
 
-def _small_pass(
-    job: Job, form: ClosedForm, skip_absent: bool, has_members: bool
-) -> tuple[Tensor, Tensor | None] | None:
-    """One call for everything."""
-    logits, target, number = job.logits, job.target.contiguous(), len(job.points)
-    gradient = torch.empty_like(logits) if job.wants_gradient else None
-    losses = torch.empty(number) if has_members else torch.empty(())
-    samples, classes = logits.shape[:2]
-    addresses = [0 if x is None else x.data_ptr() for x in (job.weight, job.class_weight, gradient)]
-    is_wrong = _loops().losses_and_gradient(
-        logits.data_ptr(), target.data_ptr(), *addresses, losses.data_ptr(), samples // number, classes,
-        len(target) // samples, job.ignore, job.points, job.is_fixed, form.array, form.label, skip_absent,
-    )  # fmt: skip
-    return None if is_wrong else (losses, gradient)
+def compiled_pass(
+    job: Job, derivative: Derivative, form: ClosedForm | None = None, skip_absent: bool = True
+) -> tuple[Any, Tensor | None] | None:
+    """:func:`metricfit.fast.blocks.torch_pass` in compiled loops; until the gradient is known its memory holds u.
 
-
-def compiled_pass(job: Job, derivative: Derivative) -> tuple[Any, Tensor | None] | None:
-    """:func:`metricfit.fast.blocks.torch_pass` in compiled loops; until the gradient is known its memory holds u."""
-    array, members = samples_and_classes(job.logits), len(job.points)
+    A small batch takes one call for everything if ``form`` is known.
+    """
+    loops, array, members = _loops(), samples_and_classes(job.logits), len(job.points)
     classes, samples = array.shape[1], len(job.target)
     gradient = torch.empty_like(job.logits) if job.wants_gradient else None
     out = array if gradient is None else samples_and_classes(gradient)
-    count, pull_back = _loops().count_lanes, _loops().pull_back_lanes
+    count, pull_back = loops.count_lanes, loops.pull_back_lanes
     if array.ndim == 2:
-        count, pull_back = _loops().count_rows, _loops().pull_back_rows
-    target, points = job.target.contiguous().numpy(), job.points.astype(array.dtype, copy=False)
-    weights = [np.empty(0, array.dtype) if w is None else w.numpy() for w in (job.weight, job.class_weight)]
-    parts, kept = parts_of(samples // members, classes, members), np.empty((4, samples), array.dtype)
-    counts = np.zeros((len(parts), 3 if job.by_class else classes, classes))
+        count, pull_back = loops.count_rows, loops.pull_back_rows
+    target, points = job.target.contiguous().numpy(), job.points
+    weights = [_nothing(array.dtype) if w is None else w.numpy() for w in (job.weight, job.class_weight)]
+    parts = parts_of(samples // members, classes, members, torch.get_num_threads())
+    data = (array, target, *weights, job.ignore, points, parts)
+    if form is not None and array.size <= SERIAL_ELEMENTS and array.ndim > 2:
+        losses = np.empty(members, array.dtype)
+        rest = job.is_fixed, form.array, form.label, skip_absent, losses, job.wants_gradient, out
+        return None if loops.losses_and_gradient(*data, *rest) else (torch.from_numpy(losses), gradient)
+    counts, kept = np.zeros((len(parts), 3 if job.by_class else classes, classes)), np.empty((4, samples), array.dtype)
 
     def count_parts(begin: int, end: int) -> Any:
-        rest = begin, end, job.by_class, counts, job.wants_gradient, out, kept
-        return count(array, target, *weights, job.ignore, points, parts, *rest)
+        return count(*data, begin, end, job.by_class, counts, job.wants_gradient, out, kept)
 
     if run(count_parts, array.size, len(parts)):
         return None
@@ -364,15 +352,21 @@ def samples_and_classes(scores: Tensor) -> Array:
     return array if array.ndim == 2 and classes >= ROWS_FROM else array.reshape(len(array), classes, -1)
 
 
-def parts_of(samples: int, classes: int, members: int = 1) -> Array:
+@cache
+def _nothing(dtype: Any) -> Array:
+    return np.empty(0, dtype)
+
+
+@lru_cache(maxsize=64)
+def parts_of(samples: int, classes: int, members: int, threads: int) -> Array:
     """First sample, last sample + 1 and member of each part into which members of so many samples are cut.
 
-    >>> parts_of(10, 3)
+    >>> parts_of(10, 3, 1, 2)
     array([[ 0, 10,  0]])
     """
     number = 1
     if samples * classes * members > SERIAL_ELEMENTS or samples > ROWS_OF_PART:
-        threads = min(torch.get_num_threads(), samples)
+        threads = min(threads, samples)
         number = max(1, -(-samples // (threads * ROWS_OF_PART))) * threads
     edges = np.arange(number + 1) * samples // number
     parts = np.empty((members, number, 3), np.int64)

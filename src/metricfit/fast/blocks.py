@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,52 +23,34 @@ from torch import Tensor
 
 from metricfit.inputs import accumulation_dtype
 
-__all__ = ["Derivative", "Job", "Points", "torch_pass"]
+__all__ = ["Derivative", "Job", "five_points", "torch_pass"]
 
 Array = np.ndarray[Any, Any]
 Derivative = Callable[[Any], tuple[Any, Any] | None]
 """Losses (M,) and their gradient with respect to the counts, given these; None where there is no such loss."""
 
-BLOCK_ELEMENTS = 2**17
+BLOCK_ELEMENTS = 2**18
 """On a CPU: temporaries of this size stay in the caches, and the fixed cost of the operations on a block is small."""
 
 BLOCK_ON_DEVICE = 2**25
 """Elsewhere only memory counts."""
 
-KEPT_ELEMENTS = 2**25
-"""Of more scores a block is counted again for its gradient instead of being kept."""
-
 ROWS_FROM = 64
 """From this many classes on a loop over those of one sample is long enough; with fewer, tables are transposed."""
 
 
-class Points(NamedTuple):
-    """The five-point step in units of its threshold.
+def five_points(delta: float, factor: float) -> tuple[float, ...]:
+    """The step of height ``delta`` where its middle begins, which is as wide as ``factor`` times the threshold.
 
-    Attributes:
-        delta: The height where the middle begins.
-        low: The slope below the middle.
-        middle: The slope in the middle.
-        start: Where the middle begins; if that is not over 0, where its line would be 0.
-        end: Where the middle ends.
+    In units of the threshold: delta, the slopes below and in the middle, and where that begins and ends. If it does not
+    begin over 0, that is where its line would be 0.
+
+    >>> five_points(0.1, 1.0)
+    (0.1, 0.2, 0.8, 0.5, 1.5)
     """
-
-    delta: float
-    low: float
-    middle: float
-    start: float
-    end: float
-
-    @staticmethod
-    def of(delta: float, factor: float) -> Points:
-        """Of the height ``delta`` and a middle as wide as ``factor`` times the threshold.
-
-        >>> Points.of(0.1, 1.0)
-        Points(delta=0.1, low=0.2, middle=0.8, start=0.5, end=1.5)
-        """
-        start, middle = 1 - factor / 2, (1 - 2 * delta) / factor
-        low, start = (delta / start, start) if start > 0 else (0.0, 1 - 0.5 / middle)
-        return Points(delta, low, middle, start, 1 + factor / 2)
+    start, middle = 1 - factor / 2, (1 - 2 * delta) / factor
+    low, start = (delta / start, start) if start > 0 else (0.0, 1 - 0.5 / middle)
+    return delta, low, middle, start, 1 + factor / 2
 
 
 @dataclass(slots=True)
@@ -79,7 +62,7 @@ class Job:
         target: Class indices int64 of the samples in order.
         weight: Weights of the samples, or None.
         class_weight: (C,), or None.
-        points: The step of each of the M members, (M, 5): see :class:`Points`.
+        points: The step of each of the M members, (M, 5): see :func:`five_points`.
         ignore: The label of samples that do not count.
         is_fixed: Whether no gradient flows through the threshold.
         wants_gradient: Whether the gradient of the logits is wanted.
@@ -102,74 +85,19 @@ class Job:
     may_wait: bool = True
 
 
-class Lines(NamedTuple):
-    """:class:`Points` as tensors, which torch takes sooner than numbers: scalars, or one per group, (groups, 1).
+@lru_cache(maxsize=64)
+def _lines(table: bytes, groups: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
+    """Points as tensors, which torch takes sooner than numbers: scalars, or one per group, (groups, 1).
 
-    Positions and heights are in units of twice the threshold. ``turn`` is the middle's slope less the one below.
+    Positions and heights are in units of twice the threshold. The last is the middle's slope less that below.
     """
-
-    delta: Tensor
-    low: Tensor
-    middle: Tensor
-    start: Tensor
-    end: Tensor
-    turn: Tensor
-
-    @staticmethod
-    def of(points: Array, groups: int, like: Tensor) -> Lines:
-        """Of the steps of the members, each of which has as many groups."""
-        delta, low, middle, start, end = points.T
-        table = torch.as_tensor(np.stack([delta / 2, low, middle, start / 2, end / 2, middle - low])).to(like)
-        if (points == points[0]).all():
-            return Lines(*table[:, 0].unbind())
-        return Lines(*table.repeat_interleave(groups // len(points), dim=1)[..., None].unbind())
-
-    def at(self, groups: slice) -> Lines:
-        """Those of some groups."""
-        return self if self.low.ndim == 0 else Lines(*(line[groups] for line in self))
-
-
-class Sample(NamedTuple):
-    """What the samples of a block have of their own, (1, groups, length), p being probabilities.
-
-    Attributes:
-        first: The largest p.
-        second: The second largest.
-        ties: How many classes have the largest.
-        start: Where the middle begins, in units of p; as ``end``.
-        end: Where it ends.
-        over: How far the largest lies over the end.
-        above: How far p = 1 lies over the end. The step rises by delta there, and only the largest can be there.
-        bend: By how much the slope over the end is more than that of the middle.
-    """
-
-    first: Tensor
-    second: Tensor
-    ties: Tensor
-    start: Tensor
-    end: Tensor
-    over: Tensor
-    above: Tensor
-    bend: Tensor
-
-
-def samples_of(p: Tensor, lines: Lines) -> tuple[Sample, Tensor]:
-    """The samples of a block, and 1.0 where a p is the largest of its sample."""
-    first = p.amax(dim=0, keepdim=True)
-    is_first = _where(torch.ge, p, first)
-    ties = is_first.sum(dim=0, keepdim=True)
-    second = torch.where(ties > 1, first, torch.sub(p, is_first, alpha=2).amax(dim=0, keepdim=True))
-    both = first + second
-    start, end = both * lines.start, both * lines.end
-    above = (1 - end).clamp_min_(torch.finfo(p.dtype).tiny)
-    bend = both.mul_(lines.delta).div_(above).sub_(lines.middle)
-    return Sample(first, second, ties, start, end, (first - end).clamp_min_(0), above, bend), is_first
-
-
-def steps_of(p: Tensor, sample: Sample, is_first: Tensor, lines: Lines) -> Tensor:
-    """The steps of a block in units of p, not yet divided by their sum."""
-    h = torch.sub(p, sample.start).clamp_min_(0).mul_(lines.turn).addcmul_(p, lines.low)
-    return h.addcmul_(is_first, sample.bend * sample.over)
+    delta, low, middle, start, end = points = np.frombuffer(table).reshape(-1, 5).T
+    lines = np.stack([delta / 2, low, middle, start / 2, end / 2, middle - low])
+    if (points == points[:, :1]).all():
+        return torch.tensor(lines[:, 0], dtype=dtype, device=device).unbind()
+    return (
+        torch.tensor(lines, dtype=dtype, device=device).repeat_interleave(groups // len(delta), 1)[..., None].unbind()
+    )
 
 
 def _where(compare: Any, p: Tensor, bound: Any) -> Tensor:
@@ -178,42 +106,69 @@ def _where(compare: Any, p: Tensor, bound: Any) -> Tensor:
     return result
 
 
-def pull_back_block(
-    p: Tensor, sample: Sample, lines: Lines, h: Tensor, is_first: Tensor, y: Tensor, share: Tensor,
-    own: tuple[Tensor, Tensor] | None, is_fixed: bool,
-) -> Tensor:  # fmt: skip
-    """The gradient of a block's logits, in the place of y.
+class _Block:
+    """Probabilities p and, of each sample, the two largest, the middle's start and end, and what is over the end.
 
-    Args:
-        p: Probabilities.
-        sample: Of the samples.
-        lines: Their step.
-        h: The steps; overwritten.
-        is_first: 1.0 at the largest of a sample.
-        y: The gradient of the memberships less its mean under them; overwritten.
-        share: Weights divided by the sums of steps, (1, groups, length).
-        own: Labels and what is added to y there, if anything, (1, groups, length).
-        is_fixed: Whether no gradient flows through the threshold.
+    ``over`` is how far the largest lies over the end, ``above`` how far 1 does: the step rises by delta there, and only
+    the largest can be there. ``bend`` is by how much steeper the step is there than in the middle.
     """
-    first, second, ties, start, end, over, above, bend = sample
-    # p times the slope of the step at p: the line of the middle does not begin at 0.
-    moved = h.addcmul_(_where(torch.gt, p, start), start * lines.turn)
-    moved.addcmul_(is_first, bend.mul_(end).mul_(over.sign()))
-    y.mul_(share).mul_(moved)
-    if own is not None:
-        labels, gradients = own
-        y.scatter_add_(0, labels, moved.gather(0, labels).mul_(gradients).mul_(share))
-    change = y.sum(dim=0, keepdim=True)
-    if is_fixed:
-        return y.addcmul_(p, change, value=-1)
-    # The slope over the end depends on tau too.
-    of_tau = torch.mul(y, is_first, out=moved).sum(dim=0, keepdim=True).mul_(over).div_(above).div_(first)
-    change -= of_tau
-    part = first / (first + second)
-    is_second = torch.eq(p, second, out=moved)
-    y.addcmul_(p, of_tau, value=-1).addcmul_(is_first, (change * part).div_(ties), value=-1)
-    of_second = (change - change * part).div_(is_second.sum(dim=0, keepdim=True))
-    return y.addcmul_(is_second, of_second, value=-1)
+
+    def __init__(self, p: Tensor, lines: tuple[Tensor, ...]) -> None:
+        delta, _, middle, start, end, _ = self.lines = lines
+        first = self.first = p.amax(dim=0, keepdim=True)
+        is_first = _where(torch.ge, p, first)
+        self.ties = is_first.sum(dim=0, keepdim=True)
+        others = torch.sub(p, is_first, alpha=2).amax(dim=0, keepdim=True)
+        self.second = torch.where(self.ties > 1, first, others)
+        both = first + self.second
+        self.start, self.end = both * start, both * end
+        self.over = (first - self.end).clamp_min_(0)
+        self.above = (1 - self.end).clamp_min_(torch.finfo(p.dtype).tiny)
+        self.bend = both.mul_(delta).div_(self.above).sub_(middle)
+        self.p, self.is_first = p, is_first
+        self.h = self.steps()
+        self.inverse = self.h.sum(dim=0, keepdim=True).reciprocal_()
+
+    def steps(self) -> Tensor:
+        """The steps in units of p, not yet divided by their sum."""
+        _, low, _, _, _, turn = self.lines
+        h = torch.sub(self.p, self.start).clamp_min_(0).mul_(turn).addcmul_(self.p, low)
+        return h.addcmul_(self.is_first, self.bend * self.over)
+
+    def shelve(self, place: Tensor) -> None:
+        """Keep p in its place; what is as large is made again."""
+        self.p = place
+        del self.h, self.is_first
+
+    def recall(self) -> None:
+        """Make again what was not kept."""
+        self.is_first = _where(torch.ge, self.p, self.first)
+        self.h = self.steps()
+
+    def pull_back(self, y: Tensor, share: Tensor, own: tuple[Tensor, Tensor] | None, is_fixed: bool) -> Tensor:
+        """The gradient of the logits in the place of y, the memberships' gradient less its mean under them.
+
+        ``share`` holds weights divided by the sums of steps; ``own`` labels and what is added to y there.
+        """
+        p, is_first, first, over = self.p, self.is_first, self.first, self.over
+        # p times the slope of the step at p: the line of the middle does not begin at 0.
+        moved = self.h.addcmul_(_where(torch.gt, p, self.start), self.start * self.lines[-1])
+        moved.addcmul_(is_first, self.bend.mul_(self.end).mul_(over.sign()))
+        y.mul_(share).mul_(moved)
+        if own is not None:
+            labels, gradients = own
+            y.scatter_add_(0, labels, moved.gather(0, labels).mul_(gradients).mul_(share))
+        change = y.sum(dim=0, keepdim=True)
+        if is_fixed:
+            return y.addcmul_(p, change, value=-1)
+        # The slope over the end depends on the threshold too.
+        of_bend = torch.mul(y, is_first, out=moved).sum(dim=0, keepdim=True).mul_(over).div_(self.above).div_(first)
+        change -= of_bend
+        of_first = change * (first / (first + self.second))
+        is_second = torch.eq(p, self.second, out=moved)
+        of_second = (change - of_first).div_(is_second.sum(dim=0, keepdim=True))
+        y.addcmul_(p, of_bend, value=-1).addcmul_(is_first, of_first.div_(self.ties), value=-1)
+        return y.addcmul_(is_second, of_second, value=-1)
 
 
 def torch_pass(job: Job, derivative: Derivative) -> tuple[Any, Tensor | None] | None:
@@ -253,7 +208,7 @@ class _Batch:
         if self.members > 1:
             self.member_of = torch.arange(groups, device=logits.device) // (groups // self.members)
             self.cells = self.labels + self.classes * self.member_of[:, None]
-        self.lines = Lines.of(job.points, groups, self.out)
+        self.lines = _lines(job.points.tobytes(), groups, dtype, logits.device)
         self.is_transposed = logits.is_cpu and self.classes < ROWS_FROM and self.scores.stride(0) == 1
         most = max(1, (BLOCK_ELEMENTS if logits.is_cpu else BLOCK_ON_DEVICE) // self.classes)
         rows, columns = max(1, most // length), min(most, length)
@@ -277,14 +232,10 @@ class _Batch:
             place = memory[used : (used := used + z.numel())].view(z.shape) if self.is_transposed else self.targets[at]
             z = z.contiguous() if self.is_transposed else z
             p = z.softmax(dim=0) if z.stride(0) > 1 else z.movedim(0, -1).softmax(dim=-1).movedim(-1, 0)
-            place.copy_(p)
-            lines = self.lines.at(at[1])
-            sample, is_first = samples_of(p, lines)
-            h = steps_of(p, sample, is_first, lines)
-            inverse = h.sum(dim=0, keepdim=True).reciprocal_()
-            share = inverse if self.weights is None else inverse * self.weights[at]
+            block = _Block(p, tuple(x if x.ndim == 0 else x[at[1]] for x in self.lines))
+            h, cells = block.h, self.cells[at].flatten()
+            share = block.inverse if self.weights is None else block.inverse * self.weights[at]
             own = h.gather(0, self.labels[at])
-            cells = self.cells[at].flatten()
             if not by_class:
                 sums.index_add_(0, cells, (h * share).movedim(0, -1).reshape(-1, classes).double())
             else:
@@ -294,8 +245,9 @@ class _Batch:
                     sums[0, 2] += h.reshape(classes, -1) @ share.flatten()
                 else:
                     sums[:, 2].index_add_(0, self.member_of[at[1]], (h * share).sum(dim=-1).T.double())
-            steps = (h, is_first) if len(self.blocks) == 1 else (None, None)
-            self.kept.append((place, *steps, sample, lines, inverse, share, own))
+            if len(self.blocks) > 1:
+                block.shelve(place.copy_(p))
+            self.kept.append((block, share, own))
         if by_class:
             weights = None if self.weights is None else self.weights.flatten().double()
             sums[:, 1] = torch.bincount(self.cells.flatten(), weights, members * classes).reshape(members, classes)
@@ -303,25 +255,24 @@ class _Batch:
 
     def pull_back(self, gradient: Tensor) -> Tensor:
         """The gradient of the logits, given that of the counts."""
-        for at, (p, h, is_first, sample, lines, inverse, share, own) in zip(self.blocks, self.kept, strict=True):
-            if h is None:
-                is_first = _where(torch.ge, p, sample.first)
-                h = steps_of(p, sample, is_first, lines)
-            labels, cells, added = self.labels[at], self.cells[at], None
+        for at, (block, share, own) in zip(self.blocks, self.kept, strict=True):
+            if len(self.blocks) > 1:
+                block.recall()
+            h, cells, added = block.h, self.cells[at], None
             if self.job.by_vectors:
                 columns = gradient[:, 0] if self.members == 1 else gradient[self.member_of[at[1]], 0]
-                g, added = columns.T[..., None], gradient[:, 1].flatten()[cells]
+                g = columns.T[..., None]
                 if self.members == 1:
                     mean = (columns @ h.reshape(self.classes, -1)).reshape(share.shape)
                 else:
                     mean = (h * g).sum(dim=0, keepdim=True)
-                mean.addcmul_(own, added)
+                added = self.labels[at], gradient[:, 1].flatten()[cells]
+                mean.addcmul_(own, added[1])
             else:
                 g = gradient.reshape(-1, self.classes)[cells[0]].movedim(-1, 0)
                 mean = (h * g).sum(dim=0, keepdim=True)
-            y = torch.sub(g, mean.mul_(inverse), out=torch.empty_like(p))
-            extra = None if added is None else (labels, added)
-            self.targets[at] = pull_back_block(p, sample, lines, h, is_first, y, share, extra, self.job.is_fixed)
+            y = torch.sub(g, mean.mul_(block.inverse), out=torch.empty_like(h))
+            self.targets[at] = block.pull_back(y, share, added, self.job.is_fixed)
         return self.out
 
 

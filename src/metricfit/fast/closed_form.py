@@ -217,6 +217,7 @@ def loss_of_matrices(
             if losses.shape != totals.shape:
                 return None
             (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+            gradient = gradient - gradient.diagonal(dim1=1, dim2=2)[..., None]  # moves nothing, and is exact for it
         has_weight = totals > 0
         return torch.where(has_weight, losses.detach(), 0.0), torch.where(has_weight[:, None, None], gradient, 0.0)
     array: Array = counts.double().numpy()

@@ -19,7 +19,6 @@ from typing import Any
 import numba
 import numpy as np
 from llvmlite import ir
-from numba import carray
 from numba.core import types
 from numba.extending import intrinsic
 
@@ -95,13 +94,14 @@ def exponential(x: Any, like: Any) -> Any:
 
 
 @compiled(forceinline=True)
-def knots_of(points: Any) -> Any:
+def knots_of(points: Any, like: Any) -> Any:
     """The step of a member as numbers, with those that go with it: numbers stay in registers, an array does not."""
-    number = points.dtype.type
-    delta, low, middle, start, end = points[0], points[1], points[2], points[3], points[4]
+    number = like.dtype.type
+    delta, low, middle = number(points[0]), number(points[1]), number(points[2])
     # Less the largest u this is a bound that the second largest, 2 - the largest, reaches whatever the roundings.
     almost_two = number(2) - number(4) * (np.nextafter(number(1), number(2)) - number(1))
-    return delta, low, middle, start, end, number(1) - delta, almost_two, number(1e-37), number(0), number(1)
+    start, end, one = number(points[3]), number(points[4]), number(1)
+    return delta, low, middle, start, end, one - delta, almost_two, number(1e-37), number(0), one
 
 
 @compiled(forceinline=True)
@@ -231,7 +231,7 @@ def count_rows(
     classes = scores.shape[1]
     scratch, sums = np.empty(classes, scores.dtype), np.zeros(classes, scores.dtype)
     for part in range(begin, end):
-        knots, cells = knots_of(points[parts[part, 2]]), counts[part]
+        knots, cells = knots_of(points[parts[part, 2]], scores), counts[part]
         for i in range(parts[part, 0], parts[part, 1]):
             if by_class and i % FLUSH == 0:
                 cells[2] += sums
@@ -304,7 +304,7 @@ def pull_back_rows(
     own = np.empty(out.shape[1], out.dtype)
     for part in range(begin, end):
         member = parts[part, 2]
-        knots = knots_of(points[member])
+        knots = knots_of(points[member], out)
         if by_class:
             own[:] = gradient[member, 0]
         for i in range(parts[part, 0], parts[part, 1]):
@@ -450,7 +450,7 @@ def count_lanes(
     mine, total, inverse, share = columns[:4], columns[TOTAL], columns[INVERSE], columns[SHARE]
     largest, first, second, rate, weights = columns[LARGEST], columns[4], columns[5], columns[6], columns[7]
     for part in range(begin, end):
-        knots, cells = knots_of(points[parts[part, 2]]), counts[part]
+        knots, cells = knots_of(points[parts[part, 2]], scores), counts[part]
         position, stop = parts[part, 0], parts[part, 1]
         while position < stop:
             size = min(width, stop - position, length - position % length if length > 1 else width)
@@ -529,7 +529,7 @@ def pull_back_lanes(
     largest, total, inverse, share = mine[LARGEST], mine[TOTAL], mine[INVERSE], mine[SHARE]
     for part in range(begin, end):
         member = parts[part, 2]
-        knots = knots_of(points[member])
+        knots = knots_of(points[member], out)
         if by_class:
             for k in range(classes):
                 g[k] = gradient[member, 0, k]
@@ -568,20 +568,6 @@ def pull_back_lanes(
 _fraction, _mcc = compiled()(fraction), compiled()(mcc)
 
 
-def _pointer(element: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
-    def pointer(context: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-        return types.CPointer(element)(types.intp), generate  # type: ignore[attr-defined]
-
-    return pointer
-
-
-_floats, _integers = _pointer(types.float32), _pointer(types.int64)
-
-
 @compiled()
 def losses_of_sums(sums: Any, form: Any, label: int, skip_absent: bool, losses: Any, gradient: Any) -> None:
     """The loss of each member and its gradient (M, 2, d), given sums (M, 3, d); see ``closed_form``."""
@@ -594,33 +580,22 @@ def losses_of_sums(sums: Any, form: Any, label: int, skip_absent: bool, losses: 
 
 @compiled()
 def losses_and_gradient(
-    scores_at: int, target_at: int, weight_at: int, class_weight_at: int, gradient_at: int, losses_at: int, size: int,
-    classes: int, length: int, ignore: int, knots: Any, is_fixed: bool, form: Any, label: int, skip_absent: bool,
+    scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, is_fixed: bool,
+    form: Any, label: int, skip_absent: bool, losses: Any, wants_gradient: bool, out: Any,
 ) -> int:  # fmt: skip
-    """The losses of contiguous float32 scores (members · size, classes, length), unless something is wrong.
+    """The losses and the gradient of a batch in one call, since several cost more than the samples of a small batch.
 
-    Args end in ``_at`` where they are addresses; 0 is none. ``form`` and ``label`` are those of ``ClosedForm``; knots
-    are the step of each member, (M, 5).
+    Arguments as in :func:`count_lanes`, one part per member; ``form`` and ``label`` are those of ``ClosedForm``.
     """
-    members, points = len(knots), knots.astype(np.float32)
-    shape, samples = (members * size, classes, length), members * size * length
-    scores = carray(_floats(scores_at), shape)
-    target = carray(_integers(target_at), (samples,))
-    weight = carray(_floats(weight_at), (samples if weight_at else 0,))
-    class_weight = carray(_floats(class_weight_at), (classes if class_weight_at else 0,))
-    out = carray(_floats(gradient_at if gradient_at else scores_at), shape)  # without a gradient nothing is written
-    kept = np.empty((4, samples), np.float32)
-    parts, sums = np.empty((members, 3), np.int64), np.zeros((members, 3, classes))
-    for member in range(members):
-        parts[member] = member * size * length, (member + 1) * size * length, member
-    status: int = count_lanes(
-        scores, target, weight, class_weight, ignore, points, parts, 0, members, True, sums, gradient_at != 0, out, kept
-    )  # fmt: skip
-    if status:
-        return status
+    members, classes = len(points), scores.shape[1]
+    kept, sums = np.empty((4, len(target)), scores.dtype), np.zeros((members, 3, classes))
+    if count_lanes(
+        scores, target, weight, class_weight, ignore, points, parts, 0, members, True, sums, wants_gradient, out, kept
+    ):
+        return 1
     vectors = np.zeros((members, 2, classes))
-    losses_of_sums(sums, form, label, skip_absent, carray(_floats(losses_at), (members,)), vectors)
-    if gradient_at:
-        gradient = vectors.astype(np.float32)
+    losses_of_sums(sums, form, label, skip_absent, losses, vectors)
+    if wants_gradient:
+        gradient = vectors.astype(scores.dtype)
         pull_back_lanes(target, points, parts, 0, members, True, gradient, is_fixed, kept, out)
     return 0

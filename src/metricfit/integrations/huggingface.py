@@ -23,13 +23,10 @@ STATE = "metricfit.TemperatureAnnealing"
 class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that name
     """A metric loss as the Trainer's ``compute_loss_func``.
 
-    With gradient accumulation the Trainer passes the number of labels in all micro-batches of an update and leaves the
-    scaling to this function. Each micro-batch's loss is multiplied by its share of the labels, so that losses and
-    gradients of the update are the weighted mean over its micro-batches. The metric of one large batch is not the
-    mean over small ones; give the loss a ``memory`` where micro-batches are too small for the metric.
-
-    While the model is evaluated (no gradient is recorded) the loss is in evaluation mode: its memory is left alone,
-    and processes do not wait for each other.
+    With gradient accumulation, each micro-batch's loss is multiplied by its share of the labels of the update: the
+    gradient is the weighted mean over the micro-batches. The metric of one large batch is not the mean over small ones;
+    give the loss a ``memory`` where micro-batches are too small for the metric. While the model is evaluated (no
+    gradient is recorded) the loss is in evaluation mode: its memory is left alone, and processes do not wait.
 
     Args:
         loss: A :class:`metricfit.MetricLoss` or another loss of ``(logits, labels)``.
@@ -119,6 +116,10 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         self._first = self._state()
         self._training = False
 
+    def _state(self) -> dict[str, Any]:
+        tensors = {name: value.tolist() for name, value in self.module.state_dict().items()}
+        return {"schedule": self.annealer.state_dict(), "loss": tensors}
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Go on from a checkpoint, or start afresh."""
         self._training = True
@@ -157,10 +158,6 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
             logs["temperature"] = self.annealer.temperature
             if state.log_history:
                 state.log_history[-1]["temperature"] = self.annealer.temperature
-
-    def _state(self) -> dict[str, Any]:
-        tensors = {name: value.tolist() for name, value in self.module.state_dict().items()}
-        return {"schedule": self.annealer.state_dict(), "loss": tensors}
 
     def _keep(self, state: Any) -> None:
         state.stateful_callbacks[STATE] = self._state()

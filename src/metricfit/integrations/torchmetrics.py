@@ -116,9 +116,8 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
         """The metric of all that was counted."""
         made = {}
         for number, grid in enumerate(self._grids):
-            counts = getattr(self, f"counts_{number}")
-            if self.task == "binary":
-                counts = counts[..., None, :, :]
+            counts: Tensor = getattr(self, f"counts_{number}")
+            counts = counts.unsqueeze(-3) if self.task == "binary" else counts
             made[grid] = as_confusion_matrix(counts, self.task, grid, self.labels, self.absent)
         return self.metric.evaluate(made.__getitem__)
 

@@ -20,8 +20,7 @@ __all__ = ["MLflow", "TensorBoard", "WandB"]
 class _Tracker:
     """Writes an epoch's numbers by :meth:`_write`; an epoch without a validation has no metric."""
 
-    def __init__(self, *, prefix: str = "") -> None:
-        self.prefix = prefix
+    prefix: str
 
     def __call__(self, event: EpochEnd) -> None:
         """Write an epoch."""
@@ -53,8 +52,7 @@ class TensorBoard(_Tracker):
     """
 
     def __init__(self, log_dir: str | os.PathLike[str], *, prefix: str = "") -> None:
-        super().__init__(prefix=prefix)
-        self.log_dir = log_dir
+        self.log_dir, self.prefix = log_dir, prefix
         self._writer: Any = None
 
     def _write(self, numbers: dict[str, float], epoch: int, run: str) -> None:

@@ -13,14 +13,16 @@ if TYPE_CHECKING:
         DiceLoss,
         FocalLoss,
         MAELoss,
+        MultiSOLLoss,
         SoftFBetaLoss,
+        SOLLoss,
         SurrogateFBetaLoss,
         WMWLoss,
     )
 
 __all__ = [
     "AnyLoss", "ConfusionMemory", "Diagnosis", "DiceLoss", "FocalLoss", "MAELoss",
-    "MetricLoss", "SoftFBetaLoss", "SurrogateFBetaLoss", "WMWLoss", "metric_loss",
+    "MetricLoss", "MultiSOLLoss", "SOLLoss", "SoftFBetaLoss", "SurrogateFBetaLoss", "WMWLoss", "metric_loss",
 ]  # fmt: skip
 
 

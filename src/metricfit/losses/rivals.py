@@ -15,16 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metricfit.confusion import indicator, probabilities
+from metricfit.confusion import ConfusionMatrix, count_labels, indicator, one_against_rest, probabilities
 from metricfit.distributed import sum_over_processes
 from metricfit.inputs import InputOptions, Samples, Task, check_task, flatten_inputs, safe_divide
 from metricfit.losses.companions import losses_and_mass
 from metricfit.losses.metric_loss import MetricLoss
-from metricfit.metrics import FBeta, MetricLike
-from metricfit.steps import Amplifier, Identity
+from metricfit.metrics import FBeta, MetricLike, get
+from metricfit.steps import Amplifier, Cosine, Identity
 
 __all__ = [
-    "AnyLoss", "DiceLoss", "FocalLoss", "MAELoss", "SampleLoss", "SoftFBetaLoss", "SurrogateFBetaLoss", "WMWLoss",
+    "AnyLoss", "DiceLoss", "FocalLoss", "MAELoss", "MultiSOLLoss", "SOLLoss", "SampleLoss", "SoftFBetaLoss",
+    "SurrogateFBetaLoss", "WMWLoss",
 ]  # fmt: skip
 
 
@@ -48,9 +49,9 @@ class SampleLoss(nn.Module):
         check_task(self.task)
         if self.task not in self.tasks:
             wanted = " or ".join(map(repr, self.tasks))
-            raise ValueError(f"task: the loss is of positives against negatives, {wanted}, got {self.task!r}.")
+            raise ValueError(f"task: {type(self).__name__} expects {wanted}, got {self.task!r}.")
         self.register_buffer("weight", options.pop("weight", None), persistent=False)
-        self.options = options
+        self.options, self._from_probabilities = options, options.get("from_probabilities", False)
 
     def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The loss of a batch, a scalar; 0 where everything is ignored."""
@@ -64,10 +65,6 @@ class SampleLoss(nn.Module):
     @abstractmethod
     def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
         """The formula, given the samples and their probabilities (…, n, d)."""
-
-    @property
-    def _from_probabilities(self) -> bool:
-        return self.options.get("from_probabilities", False)
 
 
 def _shares(samples: Samples, p: Tensor) -> tuple[Tensor, Tensor]:
@@ -286,3 +283,65 @@ class AnyLoss(MetricLoss):
         self, metric: MetricLike = "f1", *, sharpness: float = 73.0, task: Task = "binary", **options: Any
     ) -> None:
         super().__init__(metric, step=Amplifier(sharpness), task=task, **options)
+
+
+class SOLLoss(MetricLoss):
+    """The score-oriented loss (Marchetti et al. 2022): a metric of the matrix expected at a random threshold.
+
+    Args:
+        metric: Any metric of a confusion matrix.
+        delta: The threshold has a raised cosine density of this half width; None is one that is uniform on (0, 1).
+        threshold: The centre of the raised cosine.
+        task: "binary" or "multilabel"; :class:`MultiSOLLoss` is for several classes.
+        options: As in :class:`metricfit.MetricLoss`.
+
+    >>> SOLLoss("f1", delta=None)(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
+    tensor(0.5000)
+    """
+
+    def __init__(
+        self, metric: MetricLike = "f1", *, delta: float | None = 0.1, task: Task = "binary", **options: Any
+    ) -> None:
+        if task == "multiclass":
+            raise ValueError("task: several classes have several thresholds; use MultiSOLLoss.")
+        super().__init__(metric, step=Identity() if delta is None else Cosine(delta), task=task, **options)
+
+
+class MultiSOLLoss(SampleLoss):
+    """The score-oriented loss of several classes (Marchetti et al. 2025, arXiv:2511.22587).
+
+    With thresholds τ on the simplex a sample belongs to class j where p_j - τ_j is largest. Its chance to do so is
+    the mean over random τ of Π σ(sharpness · (p_j - p_k - τ_j + τ_k)) over the other classes k; the metric is taken of
+    the counts of each class against the rest that these chances make.
+
+    Args:
+        metric: Any metric of a confusion matrix.
+        thresholds: How many thresholds are drawn, uniformly; or thresholds of your own, (draws, C).
+        sharpness: λ of the sigmoid.
+        options: As in :class:`SampleLoss`; the task is multiclass.
+
+    >>> MultiSOLLoss("recall")(torch.eye(3) * 99, torch.arange(3)) < 0.2
+    tensor(True)
+    """
+
+    tasks = ("multiclass",)
+
+    def __init__(
+        self, metric: MetricLike = "f1", *, thresholds: int | Tensor = 100, sharpness: float = 10.0,
+        **options: Unpack[InputOptions],
+    ) -> None:  # fmt: skip
+        super().__init__(**options)
+        self.metric, self.thresholds, self.sharpness = get(metric), thresholds, sharpness
+
+    def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
+        """One minus the metric of the expected counts."""
+        taus = self.thresholds
+        if not isinstance(taus, Tensor):
+            generator = torch.Generator().manual_seed(0)  # the same for every batch
+            taus = torch.empty(taus, p.shape[-1]).exponential_(generator=generator)
+            taus = taus / taus.sum(dim=-1, keepdim=True)
+        ahead = p[:, None] - taus.to(p)
+        gaps = ahead[..., :, None] - ahead[..., None, :]  # of each class before each; before itself σ(0) = 1/2
+        chance = 2 * F.logsigmoid(self.sharpness * gaps).sum(dim=-1).exp()
+        counts = count_labels(chance.mean(dim=1), *one_against_rest(samples.target, samples.weight, p))
+        return self.metric.loss(lambda _: ConfusionMatrix(counts, "multilabel", absent="skip"))

@@ -175,12 +175,8 @@ class DerivedMetric(Metric):
 class Constraint:
     """``metric >= bound`` or ``metric <= bound``; of all rows, or in every group of a column.
 
-    Attributes:
-        metric: The metric.
-        operator: ">=" or "<=".
-        bound: The number.
-        within: The column whose groups it is about, or None.
-        spread: Whether it is about the difference between the highest and the lowest group.
+    ``within`` is the column whose groups it is about, or None; with ``spread`` it is about the difference between the
+    highest and the lowest group.
 
     >>> from metricfit import metrics
     >>> metrics.Recall(1) >= 0.9
@@ -264,10 +260,8 @@ class Constrained(DerivedMetric):
         """The violation of each constraint."""
         for c in self.constraints:
             if c.within is not None:
-                raise ValueError(
-                    f"{c}: is about groups of rows, which only a search for a decision rule sees; give their column: "
-                    f"decisions.best_threshold(…, groups={{{c.within!r}: values}})."
-                )
+                give = f"give their column: decisions.best_threshold(…, groups={{{c.within!r}: values}})"
+                raise ValueError(f"{c}: is about groups of rows, which only a search for a decision rule sees; {give}.")
         return [c.violation(c.metric.evaluate(source)) for c in self.constraints]
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:

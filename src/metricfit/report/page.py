@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from metricfit.assess import Assessment, HeldOutScores, Verdict, assess_held_out
 from metricfit.assess.intervals import counted
-from metricfit.assess.verdicts import cautions
+from metricfit.assess.verdicts import MODEL, PLAIN, TUNED, cautions
 from metricfit.metrics import Metric
 from metricfit.metrics.algebra import named_class
 from metricfit.report import tables
@@ -33,6 +33,7 @@ NO_SCORES = (
     "trained on adds them, and so does training it again with cross-validation."
 )
 _HISTOGRAMS = 4
+_CAPITALS = {name: name[0].upper() + name[1:] for name in (MODEL, PLAIN, TUNED)}
 
 
 @dataclass(frozen=True)
@@ -127,23 +128,39 @@ def answer(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]) -> di
     sentence = f"{name} is {ours.value:.3f}{between} on {count} held-out rows."
     if math.isnan(ours.value):
         sentence = f"{name} has no value on these {count} held-out rows."
-    said, warned = str(verdicts[-1]) if verdicts else "", cautions(model, verdicts)
-    if verdicts and verdicts[-1].better == "level":
+    said, warned = "" if scores.baseline is None else str(verdicts[-1]), cautions(model, verdicts)
+    if said and verdicts[-1].better == "level":
         warned.append(said)
     rows = [_row(model, None), *(_row(v.rival, v) for v in verdicts)]
     _add_bars(rows)
     return {
         "metric": name,
-        "sentence": sentence if said in warned else f"{sentence} {said}".rstrip(),
+        "sentence": sentence,
+        "verdict": "" if said in warned else said,
         "warnings": warned,
+        **_per_thousand(metric, scores, labels),
         "limits": rows[0]["limits"],
         "rows": rows,
     }
 
 
+def _per_thousand(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]) -> dict[str, Any]:
+    """What the decisions mean in counts: of the positive class for two classes, else how many are right."""
+    if scores.truth.ndim == 2:
+        return {"counts": None, "right": None}
+    cm = counted(scores.truth, scores.decided, labels, scores.weight)
+    share = 1000 / (float(cm.total) or 1.0)
+    if len(labels) > 2:
+        return {"counts": None, "right": round(share * float(cm.tp.sum()))}
+    k = 0 if named_class(metric, labels) == 0 else 1
+    found, missed, alarms = (round(share * float(count[k])) for count in (cm.tp, cm.fn, cm.fp))
+    counts = {"label": labels[k], "positive": found + missed, "found": found, "missed": missed, "alarms": alarms}
+    return {"counts": counts, "right": None}
+
+
 def _row(found: Assessment, verdict: Verdict | None) -> dict[str, Any]:
     return {
-        "name": found.name[0].upper() + found.name[1:],
+        "name": _CAPITALS.get(found.name, f"Best single model: {found.name}"),
         **vars(found.estimate),
         "gain": None if verdict is None else vars(verdict.gain),
         "limits": [{"text": c.constraint, **vars(c.estimate), "met": c.met} for c in found.constraints],

@@ -124,8 +124,7 @@ def description_of(classifier: MetricClassifier, notes: dict[str, Any] | None = 
         "columns": _columns(classifier),
         "decision_rule": json.loads(classifier.decision_rule_.to_json()),
         "models": [
-            {"name": name, "weight": classifier.weights_[name], **model.described()}
-            for name, model in classifier.models_.items()
+            {"name": n, "weight": classifier.weights_[n], **m.described()} for n, m in classifier.models_.items()
         ],
         "recipe": _recipe_parts(classifier.recipe_),
         "parameters": _parameters(classifier),
@@ -145,7 +144,6 @@ def description_of(classifier: MetricClassifier, notes: dict[str, Any] | None = 
 
 def _rebuild(description: dict[str, Any], contents: dict[str, bytes]) -> MetricClassifier:
     fitted, columns, history = description["fitted"], description["columns"], json.loads(contents[_HISTORY])
-    fitted["fit_seconds"] = math.nan
     with suppress(Exception):  # times are for people, and not protected
         parts = zip(([fitted], description["leaderboard"], history), json.loads(contents[TIMES]), strict=True)
         for row, more in (pair for rows, times in parts for pair in zip(rows, times, strict=True)):
@@ -168,7 +166,7 @@ def _rebuild(description: dict[str, Any], contents: dict[str, bytes]) -> MetricC
     classifier.classes_ = _classes_from_json(description["classes"])
     classifier.decision_rule_ = DecisionRule.from_json(json.dumps(description["decision_rule"]))
     classifier.seed_, classifier.best_epochs_ = fitted["seed"], fitted["best_epochs"]
-    classifier.fit_seconds_ = fitted["fit_seconds"]
+    classifier.fit_seconds_ = fitted.setdefault("fit_seconds", math.nan)
     classifier.choices_ = [Choice(topic, text) for topic, text in fitted["choices"]]
     classifier.n_features_in_, classifier.n_network_inputs_ = columns["count"], fitted["inputs"]
     if columns["names"] is not None:
@@ -183,8 +181,8 @@ def _rebuild(description: dict[str, Any], contents: dict[str, bytes]) -> MetricC
     for saved in description["models"]:
         if saved["outputs"] != len(classifier.classes_):
             raise ValueError(f"{len(classifier.classes_)} classes for a model of {saved['outputs']} outputs")
-        kind, content = _MODELS[saved["kind"]], contents[_file(saved)]
-        model = kind.restored(saved["name"], saved, content, classifier.task_, recipe)
+        restored = _MODELS[saved["kind"]].restored
+        model = restored(saved["name"], saved, contents[_file(saved)], classifier.task_, recipe)
         for estimator in [each for fits in getattr(model, "fits", []) for each in fits]:
             check_fit(estimator, max(2, len(classifier.classes_)))
         classifier.models_[saved["name"]] = model
@@ -238,30 +236,26 @@ def _columns(classifier: MetricClassifier) -> dict[str, Any]:
 def _parameters(classifier: MetricClassifier) -> dict[str, Any]:
     """The constructor's arguments that are plain values."""
     kept: dict[str, Any] = {}
-    weight = classifier.class_weight
     for name, value in classifier.get_params(deep=False).items():
-        plain = int(value) if isinstance(value, np.integer) else value
+        plain = value.item() if isinstance(value, np.generic) else value
         texts = isinstance(plain, list | tuple) and all(isinstance(part, str) for part in plain)
         if name not in _NOT_KEPT and (texts or plain is None or isinstance(plain, bool | int | float | str)):
             kept[name] = plain
-    if isinstance(weight, dict):
-        kept["class_weight_pairs"] = [[getattr(k, "item", lambda k=k: k)(), float(v)] for k, v in weight.items()]
-    elif weight is not None:
-        kept["class_weight_pairs"] = weight
-    return kept
+    weight: Any = classifier.class_weight
+    if isinstance(weight, dict):  # whose keys need not be text
+        weight = [[k.item() if isinstance(k, np.generic) else k, float(v)] for k, v in weight.items()]
+    return kept if weight is None else kept | {"class_weight_pairs": weight}
 
 
 def _recipe_parts(recipe: Recipe) -> dict[str, Any]:
     """The parts as plain values; a step is kept by its spec."""
     spec = str(recipe.step)
-    try:
+    with suppress(ValueError):
         steps.get(spec)
-    except ValueError:
-        raise ValueError(
-            "recipe: its step is a Python function, and loading must not run code; use one of metricfit.steps to save "
-            "the model."
-        ) from None
-    return recipe.parts() | {"step": spec}
+        return recipe.parts() | {"step": spec}
+    raise ValueError(
+        "recipe: its step is a Python function, and loading must not run code; save a model of one of metricfit.steps."
+    )
 
 
 def _file(saved: dict[str, Any]) -> str:
@@ -300,7 +294,5 @@ def scores_from(content: bytes) -> HeldOutScores:
     if wrong := [name for name, part in parts.items() if part.dtype != _SCORE_TYPES[name]]:
         raise ValueError(f"the scores hold a {wrong[0]} of type {parts[wrong[0]].dtype}")
     parts |= {name: part.astype(np.int64) for name, part in parts.items() if part.dtype == np.int32}
-    return HeldOutScores(
-        **parts, source=str(about["source"]), total=about["total"], cross_fitted=bool(about["cross_fitted"]),
-        single_name=str(about.get("single_name", "")),
-    )  # fmt: skip
+    about |= {"source": str(about["source"]), "cross_fitted": bool(about["cross_fitted"])}
+    return HeldOutScores(**parts, **about)

@@ -38,18 +38,14 @@ class ModelFolderError(ValueError):
 
 def check_replaceable(path: Path, *, overwrite: bool) -> None:
     """Refuse to write where something is, unless it is a model (or nothing) and may be overwritten."""
-    if not path.exists() and not path.is_symlink():
+    if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
         return
     if not path.is_dir():
         raise FileExistsError(f"folder: {path} is a file; choose another name for the model folder.")
-    if not any(path.iterdir()):
-        return
     if not (path / DESCRIPTION).exists():
         raise FileExistsError(f"folder: {path} holds other files than a model; choose another folder.")
     if not overwrite:
-        raise FileExistsError(
-            f"folder: {path} holds a model already; overwrite it on purpose, or choose another folder."
-        )
+        raise FileExistsError(f"folder: {path} holds a model; overwrite it on purpose, or choose another folder.")
 
 
 def write_folder(path: Path, contents: dict[str, bytes]) -> None:
@@ -188,11 +184,12 @@ def _put_in_place(new: Path, path: Path) -> None:
         return
     # Without an exchange in one step, the gap between two renames is as short as it can be.
     aside = new.with_suffix(".old")
-    os.rename(path, aside)
     try:
+        os.rename(path, aside)
         os.rename(new, path)
-    except OSError:
-        os.rename(aside, path)
+    except BaseException:  # Ctrl-C too
+        if not path.exists():
+            os.rename(aside, path)
         raise
     shutil.rmtree(aside, ignore_errors=True)
 

@@ -15,26 +15,19 @@ age prediction probability_False probability_True
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from metricfit import data as tables
 from metricfit.choices import Choice
 from metricfit.data import GAPS, BadArgumentError, ColumnFormat, LabelledTable, TableFile
-from metricfit.files import written_whole
 from metricfit.store.contents import load_described
 from metricfit.store.folder import ModelFolderError, refused
 
@@ -43,7 +36,7 @@ if TYPE_CHECKING:
     from metricfit.decisions import DecisionRule
     from metricfit.metrics import Metric
 
-__all__ = ["SavedModel", "open_model", "writer"]
+__all__ = ["SavedModel", "open_model"]
 
 
 @dataclass
@@ -103,10 +96,8 @@ class SavedModel:
 
     def probabilities(self, data: str | TableFile, **reading: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Probabilities (rows, classes) of a file's rows before the decision rule; the file needs no labels."""
-        file = self._opened(data, **reading)
-        parts = [
-            self.classifier.predict_raw_proba(X) for X, _ in file.frames(self.formats, gaps=(*GAPS, *self.missing))
-        ]
+        frames = self._opened(data, **reading).frames(self.formats, gaps=(*GAPS, *self.missing))
+        parts = [self.classifier.predict_raw_proba(X) for X, _ in frames]
         return np.concatenate(parts) if parts else np.empty((0, len(self.classifier.classes_)))
 
     def predictions(
@@ -188,46 +179,3 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
         names = description["columns"]["names"] or ()
         used = {name: formats.get(name, ColumnFormat("number")) for name in names}
         return SavedModel(path, classifier, description, used, tuple(map(str, given.get("missing", ()))))
-
-
-@contextmanager
-def writer(
-    out: str | os.PathLike[str] | None, *, lines: bool = False, escape: bool = False
-) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """A function that writes frames one after another to one file.
-
-    Args:
-        out: A .csv, .csv.gz, .parquet or .jsonl file; standard output if it is None.
-        lines: Whether to write JSON lines whatever the name.
-        escape: Whether CSV text that a spreadsheet would take for a formula (it starts with =, +, - or @) gets a ``'``.
-    """
-    suffix = "" if out is None else Path(out).suffix
-    if suffix not in ("", ".csv", ".gz", ".txt", ".parquet", ".jsonl", ".ndjson"):
-        raise BadArgumentError("out", f"expected a .csv, .csv.gz, .parquet or .jsonl file, got {suffix!r} in {out}.")
-    header, parquet = iter([True]), list[Any]()
-    with ExitStack() as opened:
-        path = None if out is None else opened.enter_context(written_whole(out))
-        stream: Any = sys.stdout
-        if path is not None and suffix != ".parquet":
-            opener: Any = gzip.open if suffix == ".gz" else open
-            stream = opened.enter_context(opener(path, "wt", encoding="utf-8", newline=""))
-
-        def write(frame: pd.DataFrame) -> None:
-            if suffix == ".parquet":
-                texts = {name: str for name in frame.columns if frame[name].dtype == object}
-                table = pa.Table.from_pandas(frame.astype(texts), preserve_index=False)
-                if not parquet:  # the schema is that of the first frame
-                    parquet.append(opened.enter_context(pq.ParquetWriter(path, table.schema)))
-                parquet[0].write_table(table.cast(parquet[0].schema))
-            elif not lines and suffix not in (".jsonl", ".ndjson"):
-                frame = frame.map(_escaped).rename(columns=_escaped) if escape else frame
-                frame.to_csv(stream, index=False, header=next(header, False), lineterminator="\n")
-            elif len(frame):
-                frame.to_json(stream, orient="records", lines=True, force_ascii=False, double_precision=15)
-
-        yield write
-        stream.flush()
-
-
-def _escaped(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and re.match(r"[=@\t\r]|[+-](?![\d.,]+$)", cell) else cell

@@ -125,11 +125,16 @@ function start() {
   let width = innerWidth;
   addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawAll(); } });
   addEventListener("beforeprint", () => {
-    document.querySelectorAll("#data details").forEach((d) => { d.open = true; });
+    document.querySelectorAll(".part, #data details").forEach((d) => { d.open = true; });
     printing = true;
     drawAll();
   });
   addEventListener("afterprint", () => { printing = false; drawAll(); });
+  document.querySelectorAll(".part").forEach((part) => part.addEventListener("toggle", drawAll));
+  // A link to a part opens it.
+  const opened = () => { const part = location.hash && document.querySelector(`${location.hash} > .part`); if (part) part.open = true; };
+  addEventListener("hashchange", opened);
+  opened();
   document.querySelectorAll("table.sortable").forEach(makeSortable);
   const box = document.getElementById("class-filter");
   if (box) makeFilter(box, document.getElementById("class-table"));
