@@ -50,9 +50,7 @@ def check_task(task: str) -> None:
 def check_ignore_index(ignore_index: int) -> None:
     """Raise unless ``ignore_index`` is a whole number."""
     if not isinstance(ignore_index, Integral):
-        raise TypeError(
-            f"ignore_index: expected a whole number, got {ignore_index!r}; to ignore nothing leave it at -100."
-        )
+        raise TypeError(f"ignore_index: expected a whole number, got {ignore_index!r}; leave it at -100 for none.")
 
 
 class InputOptions(TypedDict, total=False):
@@ -211,9 +209,8 @@ def _flat_weight(given: Tensor | None, positions: torch.Size, decisions: torch.S
     if weight.shape == samples:
         weight = weight.reshape(weight.shape + (1,) * (len(positions) - len(samples))).expand(positions)
     elif weight.shape != positions:
-        raise ValueError(
-            f"sample_weight: expected shape {tuple(samples)} or {tuple(positions)}, got {tuple(weight.shape)}."
-        )
+        wanted = f"{tuple(samples)} or {tuple(positions)}"
+        raise ValueError(f"sample_weight: expected shape {wanted}, got {tuple(weight.shape)}.")
     return weight.flatten(lead)
 
 
@@ -249,10 +246,8 @@ def _check_values(samples: Samples, task: Task, from_probabilities: bool, slack:
     if bool(bad.any()):
         kind = "NaN" if bool(highest.isnan().any()) else "infinite"
         name = "probabilities" if from_probabilities else "logits"
-        raise ValueError(
-            f"input: {kind} {name} in {int(bad.sum())} of {bad.numel()} samples; the network has diverged or its "
-            "input has gaps. Pass validate=False to let NaN propagate."
-        )
+        cause = "the network has diverged or its input has gaps. Pass validate=False to let NaN propagate"
+        raise ValueError(f"input: {kind} {name} in {int(bad.sum())} of {bad.numel()} samples; {cause}.")
     if from_probabilities:
         _check_probabilities("input", scores, weight, task, slack)
     classes = scores.shape[-1]
@@ -261,9 +256,8 @@ def _check_values(samples: Samples, task: Task, from_probabilities: bool, slack:
             raise ValueError("target: got NaN; mark positions that do not count with ignore_index.")
         _check_probabilities("target", target, weight, task, slack)
     elif bool((outside := (target < 0) | (target >= classes)).any()):
-        raise ValueError(
-            f"target: expected class indices from 0 to {classes - 1} (or ignore_index), got {int(target[outside][0])}."
-        )
+        found = int(target[outside][0])
+        raise ValueError(f"target: expected class indices from 0 to {classes - 1} (or ignore_index), got {found}.")
 
 
 def _check_probabilities(name: str, p: Tensor, weight: Tensor, task: Task, slack: float) -> None:

@@ -143,10 +143,8 @@ def _check_threshold_matters(metric: Metric, step: Step, task: Task, threshold: 
         fixed = f"{metric}, which has a grid of thresholds" if only_grids else fixed
         raise ValueError(f"threshold: has no effect with {fixed}.")
     if task == "multiclass" and isinstance(step, Amplifier):
-        raise ValueError(
-            "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach; use "
-            "step='sigmoid:k=73', or task='binary'."
-        )
+        fixed = "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach"
+        raise ValueError(f"{fixed}; use step='sigmoid:k=73', or task='binary'.")
     if detach_threshold and (only_grids or task != "multiclass" or not step.has_threshold):
         raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
 
