@@ -39,7 +39,8 @@ _PROTOCOL = f"""\
   the held-out fold's log-loss has not improved for {PATIENCE}. HistGradientBoosting, random forest, extra trees
   and the cross-entropy network are the members of the portfolio, alone; logistic regression gets the network's
   features. LGBM-TD, XGB-TD, CatBoost-TD, RealMLP-TD and TabM-D are pytabkit's tuned defaults (tuned by their
-  authors on tables of 1,000 rows and more), stopped on the held-out fold.
+  authors on tables of 1,000 rows and more), stopped by log-loss on the held-out fold (RealMLP without label
+  smoothing, as its authors advise for that).
 * **Rule.** Every one of them decides by the best rule that we know, metricfit's own: offsets tuned for the metric
   on calibrated out-of-fold probabilities. It suits single models too: on nine tables of the half "choose" it is
   better than tuning on labels for each of six models (by +0.3 to +2.8 points; `benchmarks/suite/rules.csv`). The

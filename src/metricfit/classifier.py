@@ -336,7 +336,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         common: dict[str, Any] = {"members": self.n_members, "device": device, "callbacks": callbacks}
         models: list[Model] = []
         for name, estimator in names:
-            checkpoint = None if self.checkpoint_dir is None else CheckpointFile(self.checkpoint_dir, name, identity)
+            checkpoint = None
+            if self.checkpoint_dir is not None:
+                own = {} if estimator is None else {"estimator": in_full(getattr(estimator, "get_params", dict)())}
+                checkpoint = CheckpointFile(self.checkpoint_dir, name, identity | own)
             if name in recipes:
                 options = {**common, "checkpoint": checkpoint, "plain": name == "network_ce"}
                 models.append(NetworkModel(name, recipes[name], **options))

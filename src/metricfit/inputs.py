@@ -54,9 +54,7 @@ def check_task(task: str) -> None:
 def check_ignore_index(ignore_index: int) -> None:
     """Raise unless ``ignore_index`` is a whole number."""
     if not isinstance(ignore_index, Integral):
-        raise TypeError(
-            f"ignore_index: expected a whole number, got {ignore_index!r}; to ignore nothing leave it at -100."
-        )
+        raise TypeError(f"ignore_index: expected a whole number, got {ignore_index!r}; leave it at -100 for none.")
 
 
 class InputOptions(TypedDict, total=False):
@@ -121,12 +119,12 @@ def flatten_inputs(
     looks = validate or (inspected and input.is_cpu)  # elsewhere a look waits for the device
     input, target = _without_channel(input, target, task, lead)
     _check_input_shape(input, task, allow_empty, members)
-    dtype = accumulation_dtype(input.dtype)
+    dtype, whole = accumulation_dtype(input.dtype), not target.is_floating_point() and target.dtype != torch.bool
     positions = input.shape if task == "binary" else input.shape[: lead + 1] + input.shape[lead + 2 :]
     scores = _rows(input, task, lead).to(dtype)
     if target.shape == input.shape and (task != "multiclass" or target.is_floating_point()):
         labels = _rows(target, task, lead).to(dtype)
-    elif task == "multiclass" and target.shape == positions and _is_whole(target):
+    elif task == "multiclass" and target.shape == positions and whole:
         labels = target.flatten(lead).long()
     else:
         raise _target_error(input, target, positions, task)
@@ -155,10 +153,6 @@ def flatten_inputs(
 def _rows(values: Tensor, task: Task, lead: int) -> Tensor:
     """(…, N, C, …) to (…, N·…, C); a binary task has one column."""
     return (values.unsqueeze(-1) if task == "binary" else values.movedim(lead + 1, -1)).flatten(lead, -2)
-
-
-def _is_whole(target: Tensor) -> bool:
-    return not target.is_floating_point() and target.dtype != torch.bool
 
 
 def _without_channel(input: Tensor, target: Tensor, task: Task, lead: int) -> tuple[Tensor, Tensor]:
@@ -221,9 +215,8 @@ def _flat_weight(given: Tensor | None, positions: torch.Size, decisions: torch.S
     if weight.shape == samples:
         weight = weight.reshape(weight.shape + (1,) * (len(positions) - len(samples))).expand(positions)
     elif weight.shape != positions:
-        raise ValueError(
-            f"sample_weight: expected shape {tuple(samples)} or {tuple(positions)}, got {tuple(weight.shape)}."
-        )
+        wanted = f"{tuple(samples)} or {tuple(positions)}"
+        raise ValueError(f"sample_weight: expected shape {wanted}, got {tuple(weight.shape)}.")
     return weight.flatten(lead)
 
 
@@ -277,16 +270,13 @@ def _check_values(samples: Samples, task: Task, from_probabilities: bool, slack:
     if bool(bad.any()):
         has_nan = bool(scores.isnan().any())
         kind, name = "NaN" if has_nan else "infinite", "probabilities" if from_probabilities else "logits"
-        cause = (
-            "the network has diverged or its input has gaps"
-            if has_nan
-            else "float16 overflows beyond 65,504: compute the last layer in float32, outside of autocast "
-            "(logits.float() comes too late), use bfloat16, or lower the learning rate"
-        )
-        raise ValueError(
-            f"input: {kind} {name} in {int(bad.sum())} of {bad.numel()} samples; {cause}. Pass validate=False to let "
-            f"{'NaN' if has_nan else 'them'} propagate."
-        )
+        cause = "the network has diverged or its input has gaps. Pass validate=False to let NaN propagate"
+        if not has_nan:
+            cause = (
+                "float16 overflows beyond 65,504: compute the last layer in float32, outside of autocast "
+                "(logits.float() comes too late), use bfloat16, or lower the learning rate"
+            )
+        raise ValueError(f"input: {kind} {name} in {int(bad.sum())} of {bad.numel()} samples; {cause}.")
     if from_probabilities:
         _check_probabilities("input", scores, weight, task, slack)
     classes = scores.shape[-1]
@@ -295,9 +285,8 @@ def _check_values(samples: Samples, task: Task, from_probabilities: bool, slack:
             raise ValueError("target: got NaN; mark positions that do not count with ignore_index.")
         _check_probabilities("target", target, weight, task, slack)
     elif bool((outside := (target < 0) | (target >= classes)).any()):
-        raise ValueError(
-            f"target: expected class indices from 0 to {classes - 1} (or ignore_index), got {int(target[outside][0])}."
-        )
+        found = int(target[outside][0])
+        raise ValueError(f"target: expected class indices from 0 to {classes - 1} (or ignore_index), got {found}.")
 
 
 def _check_probabilities(name: str, p: Tensor, weight: Tensor, task: Task, slack: float) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import signal
 import sys
 import warnings
 from collections import Counter
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metricfit.cli import options as opt
-from metricfit.cli.output import Interrupted, Output, UsageError, interval, number, wrong_use
+from metricfit.cli.output import Interrupted, Output, UsageError, interval, number, stoppable, wrong_use
 
 if TYPE_CHECKING:
     from metricfit.choices import Choice
@@ -112,6 +111,8 @@ def command(
         how.complete()
         names_of(names)
     opt.check_free(out, overwrite)
+    if first:
+        opt.hold(out, output)
     checkpoint = out.absolute().parent / f"{out.name}.checkpoint"
     going_on = _check_checkpoint(checkpoint, options, resume=resume, overwrite=overwrite, output=output)
 
@@ -229,13 +230,9 @@ def _check_checkpoint(path: Path, options: dict[str, Any], *, resume: bool, over
 @contextmanager
 def _stoppable(checkpoint: Path, first: bool) -> Iterator[None]:
     """Ctrl-C ends the run at once and says how to go on; the first process cleans up."""
-
-    def stop(*_: Any) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGINT, stop)
     try:
-        yield
+        with stoppable():
+            yield
     except BaseException as error:
         empty = not any(checkpoint.rglob("*.pt"))
         if empty and first:
@@ -249,8 +246,6 @@ def _stoppable(checkpoint: Path, first: bool) -> Iterator[None]:
             f"Stopped. What was trained so far is kept in {checkpoint}; go on with\n  metricfit "
             f"{shlex.join([*arguments, '--resume'])}"
         ) from None
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -43,6 +43,8 @@ MATRIX_UP_TO = 4096
 ROWS_FROM = 64
 """From this many classes on a row alone fills the vector registers."""
 
+LEAST, MOST = WEIGHTS_FROM_TO
+
 SERIAL_ELEMENTS = 2**16
 """Up to this many scores a hand-over to another thread takes longer than it saves."""
 
@@ -234,9 +236,8 @@ def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype:
 
     def derivative(counts: Any) -> tuple[Any, Any] | None:
         totals = counts[:, 1].sum(1) if job.by_class else counts.sum((1, 2))
-        if not (
-            totals.max() <= WEIGHTS_FROM_TO[1] and ((totals >= WEIGHTS_FROM_TO[0]) | ((totals == 0) & is_plain)).all()
-        ):
+        is_usual = (totals >= LEAST) & (totals <= MOST) | ((totals == 0) & is_plain)
+        if job.may_wait and not is_usual.all():
             return None
         if form is not None and job.by_class:
             losses, gradient = loss_of_sums(form, counts, skip_absent, is_compiled)
