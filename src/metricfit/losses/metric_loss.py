@@ -233,6 +233,11 @@ class Batch:
             companion = torch.zeros_like(weight)
             if cross_entropy:
                 companion = cross_entropy_of_sums(statistics.pop(), options.balance, members=options.members)
+                if options.validate and values_can_be_inspected() and not bool(companion.isfinite().all()):
+                    raise ValueError(
+                        "input: a logit of -inf rules out the true class of a sample, so that its cross_entropy is "
+                        "infinite; leave the true class in, or set cross_entropy=0."
+                    )
             loss = fused if fused is not None else options.metric.loss(self.source(statistics))
             if loss.shape != weight.shape:
                 shape = tuple(loss.shape[weight.ndim :])
@@ -340,6 +345,8 @@ class MetricLoss(nn.Module):
             averaged over processes, as DistributedDataParallel does. Every process has to call the loss; its batch
             may be empty. A process group names other processes, in evaluation mode too; ``False`` is this one alone.
         validate: Look at the values (NaN, labels out of range), which waits for the device; shapes are always checked.
+            Of infinite logits only -inf beside a finite one, in a multiclass task, is legal: it rules a class out.
+            The weights of a batch must sum to 0 or to between 1e-18 and 1e18.
 
     >>> loss = MetricLoss("f1", average="macro")
     >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0]], requires_grad=True)
