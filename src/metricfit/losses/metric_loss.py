@@ -143,10 +143,8 @@ def _check_threshold_matters(metric: Metric, step: Step, task: Task, threshold: 
         fixed = f"{metric}, which has a grid of thresholds" if only_grids else fixed
         raise ValueError(f"threshold: has no effect with {fixed}.")
     if task == "multiclass" and isinstance(step, Amplifier):
-        raise ValueError(
-            "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach; use "
-            "step='sigmoid:k=73', or task='binary'."
-        )
+        fixed = "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach"
+        raise ValueError(f"{fixed}; use step='sigmoid:k=73', or task='binary'.")
     if detach_threshold and (only_grids or task != "multiclass" or not step.has_threshold):
         raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
 
@@ -235,6 +233,11 @@ class Batch:
             companion = torch.zeros_like(weight)
             if cross_entropy:
                 companion = cross_entropy_of_sums(statistics.pop(), options.balance, members=options.members)
+                if options.validate and values_can_be_inspected() and not bool(companion.isfinite().all()):
+                    raise ValueError(
+                        "input: a logit of -inf rules out the true class of a sample, so that its cross_entropy is "
+                        "infinite; leave the true class in, or set cross_entropy=0."
+                    )
             loss = fused if fused is not None else options.metric.loss(self.source(statistics))
             if loss.shape != weight.shape:
                 shape = tuple(loss.shape[weight.ndim :])
@@ -342,6 +345,8 @@ class MetricLoss(nn.Module):
             averaged over processes, as DistributedDataParallel does. Every process has to call the loss; its batch
             may be empty. A process group names other processes, in evaluation mode too; ``False`` is this one alone.
         validate: Look at the values (NaN, labels out of range), which waits for the device; shapes are always checked.
+            Of infinite logits only -inf beside a finite one, in a multiclass task, is legal: it rules a class out.
+            The weights of a batch must sum to 0 or to between 1e-18 and 1e18.
 
     >>> loss = MetricLoss("f1", average="macro")
     >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0]], requires_grad=True)

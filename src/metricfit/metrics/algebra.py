@@ -88,10 +88,7 @@ class Combination(Metric):
             raise ValueError("metric: combine metrics first, then put the result under constraints with subject_to.")
         _ = self.greater_is_better
         if self.operator == "/" and self.right.perfect == 0:
-            raise ValueError(
-                f"metric: {self}: the best value of the denominator is 0, so the quotient has none; divide by "
-                "something that stays away from 0."
-            )
+            raise ValueError(f"metric: {self}: the best value of the denominator is 0; divide by what stays above 0.")
 
     @property
     def greater_is_better(self) -> bool | None:  # type: ignore[override]
@@ -108,10 +105,8 @@ class Combination(Metric):
             right = not right
         if left is not None and right is not None and left != right:
             verb = "multiplies" if self.operator == "*" else "adds up"
-            raise ValueError(
-                f"metric: {self}: {verb} a metric to be maximised and one to be minimised; turn the sign of one of "
-                "them, or take 1 minus it."
-            )
+            mixed = f"{verb} a metric to be maximised and one to be minimised"
+            raise ValueError(f"metric: {self}: {mixed}; turn the sign of one of them, or take 1 minus it.")
         return left if left is not None else right
 
     @property
