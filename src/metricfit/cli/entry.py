@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from metricfit.cli import advise, compare, demo, evaluate, export, metrics, predict, report, train, tune
+from metricfit.cli import advise, compare, demo, evaluate, export, importance, metrics, predict, report, train, tune
 from metricfit.cli.output import CommandError, Interrupted
 
 __all__ = ["app", "main", "spread"]
@@ -137,7 +137,7 @@ def _help_of(command: Any) -> str:
     return "\n\n".join(" ".join(p.split()) for p in paragraphs).replace("[", "\\[")
 
 
-for _module in (train, compare, predict, evaluate, report, tune, export, metrics, advise, demo):
+for _module in (train, compare, predict, evaluate, importance, report, tune, export, metrics, advise, demo):
     _name = _module.__name__.rpartition(".")[2]
     app.command(_name, cls=Command, help=_help_of(_module.command))(_as_options(_module.command))
 

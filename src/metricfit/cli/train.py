@@ -120,7 +120,8 @@ def command(
     judged = training.metric(spec, table)
     groups, folds = table.fold_groups(folds)
     choices = output.choices(table.choices)
-    output.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {judged}.")
+    time_taken = _expected(table) if names == "auto" and baseline else ""
+    output.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {judged}.{time_taken}")
 
     # Measured on other rows, cross-entropy is a run of its own.
     share = None if limit is None else limit / (2 if baseline and held is not None else 1)
@@ -181,6 +182,13 @@ def command(
         "metric": str(classifier.metric_), "classes": classifier.classes_.tolist(), "held_out_rows": count,
         "held_out": rows, "choices": choices, "model": str(out), "report": str(page),
     })  # fmt: skip
+
+
+def _expected(table: LabelledTable) -> str:
+    """A rough guess of the time, fitted to tables of 2,000 to 50,000 cells; nothing for much larger ones."""
+    if table.X.size > 200_000:
+        return ""
+    return f" Expect about {12 + 2.2e-4 * table.X.size * (1 + len(table.classes) / 15):.0f} s of CPU time."
 
 
 def _tables(

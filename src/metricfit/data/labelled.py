@@ -308,7 +308,7 @@ def read_classes(rows: Rows, name: str, task: str, choices: list[Choice]) -> tup
     found, counts = np.unique(y, return_counts=True)
     classes = found.tolist()
     if len(classes) < 2:
-        raise BadDataError(f"{column} holds only {classes[0]!r}; two classes at least.")
+        raise BadDataError(f"{column} holds only {repr(classes[0])[:200]}; two classes at least.")
     if y.dtype.kind == "f" or len(classes) > max(_MANY_CLASSES, len(y) // 5):
         raise BadDataError(
             f"{column} has {len(classes)} distinct values, such as {', '.join(map(repr, classes[:3]))}: a quantity or "
