@@ -36,7 +36,7 @@ _PROGRAM = 7.2e8
 """Bytes of the libraries and the network: what a training on 2,000 rows takes."""
 _SMALL = 2_000_000
 """Fewer values than this need too little memory to be worth a look at the first rows."""
-_SAMPLE_ROWS = 4096
+_SAMPLE_ROWS, _SAMPLE_COLUMNS = 4096, 200
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
@@ -308,7 +308,7 @@ def read_classes(rows: Rows, name: str, task: str, choices: list[Choice]) -> tup
     found, counts = np.unique(y, return_counts=True)
     classes = found.tolist()
     if len(classes) < 2:
-        raise BadDataError(f"{column} holds only {classes[0]!r}; two classes at least.")
+        raise BadDataError(f"{column} holds only {repr(classes[0])[:200]}; two classes at least.")
     if y.dtype.kind == "f" or len(classes) > max(_MANY_CLASSES, len(y) // 5):
         raise BadDataError(
             f"{column} has {len(classes)} distinct values, such as {', '.join(map(repr, classes[:3]))}: a quantity or "
@@ -432,13 +432,14 @@ def check_memory(
     """The memory that training on so many rows requires, in words; an error if that is more than there is."""
     if rows * len(columns) < _SMALL:
         return ""
-    first = next(file.batches(columns)).slice(0, _SAMPLE_ROWS)
+    some = columns[:: max(1, len(columns) // _SAMPLE_COLUMNS)]  # in a wide table they stand for all
+    first = next(file.batches(some)).slice(0, _SAMPLE_ROWS)
     sample = Rows(file, pa.Table.from_batches([first]), np.arange(first.num_rows))
-    X = sample.frame(sample.formats(columns, categorical=categorical, gaps=gaps), gaps)
+    X = sample.frame(sample.formats(some, categorical=categorical, gaps=gaps), gaps)
     features = TablePreprocessor(random_state=0).fit(X).transform(X[:1]).shape[1]
     values = X.memory_usage(deep=True).sum() / len(X)
     # The rows as the file has them, their values and features. The factors, for copies, are measured ones.
-    per_row = float(1.1 * file.size / max(1, file.rows) + 1.9 * values + 1.15 * 4 * features)
+    per_row = 1.1 * file.size / max(1, file.rows) + (1.9 * values + 1.15 * 4 * features) * len(columns) / len(some)
     needed = rows * per_row + _PROGRAM
     free = free_memory()
     shape = f"about {rows:,} rows × {len(columns)} columns"
