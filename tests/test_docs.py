@@ -101,7 +101,7 @@ def test_commands_have_these_options(line, tmp_path, monkeypatch):
     (tmp_path / "model" / "train.toml").write_text(
         'data = "churn.csv"\ntarget = ["churn"]\nmetric = "f1"\n', encoding="utf-8"
     )
-    for word in arguments:  # files and folders must be there
+    for word in ("churn.csv", *arguments):  # files and folders must be there
         if not word.startswith(("-", "/")) and not (tmp_path / word).exists():
             (tmp_path / word).mkdir(parents=True)
     command.make_context(name, arguments)  # an unknown option, a missing argument or a bad value raises

@@ -359,8 +359,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _note_missing(self, models: Sequence[Model], fitted: Sequence[Model]) -> None:
         """Say which models were not fitted, or not to their end."""
         if missing := [model.name for model in models[len(fitted) :]]:
-            why = f"not fitted, because the time was over: {', '.join(missing)}"
-            self.choices_.append(Choice("models", why, ("time_limit",)))
+            late = self.time_limit is not None and fitted[-1].complete
+            why = "the time was over" if late else "training was interrupted"
+            told = f"not fitted, because {why}: {', '.join(missing)}"
+            self.choices_.append(Choice("models", told, ("time_limit",) if late else ()))
         last = fitted[-1]
         if last.name == "network_ce" and isinstance(last, NetworkModel) and not last.complete:
             after = f"interrupted after {len(last.result.history)} epochs, so the comparison with it is not fair"

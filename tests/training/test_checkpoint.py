@@ -91,3 +91,20 @@ def test_another_classifier_of_the_users_is_another_run(tmp_path):
         MetricClassifier("mcc", models=[GaussianNB()], **options).fit(X, y)
     with pytest.raises(ValueError, match="a checkpoint of another run, with other estimator"):
         MetricClassifier("mcc", models=[GaussianNB(var_smoothing=0.1)], **options).fit(X, y)
+
+
+def test_ctrl_c_keeps_what_is_there_says_so_and_goes_on_to_the_same_model(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True)
+    models, recipe = ["forest", "network_ce", "network"], Recipe(min_updates=0, max_epochs=5)
+    fit = partial(MetricClassifier, "mcc", models=models, recipe=recipe, random_state=0, verbose=False)
+
+    def interrupt(event):
+        if event.record.epoch == 3:
+            raise KeyboardInterrupt
+
+    with pytest.warns(RuntimeWarning, match="training was interrupted after 3 of up to 5 epochs"):
+        stopped = fit(checkpoint_dir=tmp_path, callbacks=interrupt).fit(X, y)
+    assert set(stopped.leaderboard_["model"]) == {"forest", "network_ce", "portfolio"}
+    assert "Not fitted, because training was interrupted: network." in stopped.explain()
+    resumed = fit(checkpoint_dir=tmp_path).fit(X, y)
+    assert np.array_equal(resumed.predict_proba(X), fit().fit(X, y).predict_proba(X))

@@ -6,7 +6,6 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 
@@ -124,7 +123,7 @@ def _as_options(command: Callable[..., None]) -> Callable[..., None]:
 
     def call(**given: Any) -> None:
         made = {n: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for n, kind in bundles.items()}
-        with made["output"].held if "output" in made else nullcontext():
+        with made["output"].held:
             command(**given, **made)
 
     vars(call)["__signature__"] = inspect.Signature(flat)

@@ -277,9 +277,10 @@ class FastLoss(torch.autograd.Function):
             plain = ctx.batch.metric_alone(ctx.remembered, input)
             (result,) = torch.autograd.grad(plain, input, scale, create_graph=True)
             return result, None, None, None, None
-        result = ctx.gradient
         if torch._C._autograd._get_current_graph_task_keep_graph():
-            result = result.clone()
+            result = ctx.gradient.clone()
+        else:  # given away, so that it need not be copied into a leaf
+            result, ctx.gradient = ctx.gradient, None
         if options.members is not None:
             result = result.unflatten(0, (options.members, -1))
             result.mul_(scale.reshape(-1, *[1] * (result.ndim - 1)))
