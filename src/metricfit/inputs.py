@@ -145,9 +145,13 @@ def flatten_inputs(
         slack = max(1e-3, *(torch.finfo(t.dtype).eps for t in (input, target) if t.is_floating_point()))
         _check_values(samples, task, options.get("from_probabilities", False), slack)
     given = options.get("weight")
+    weighed = samples if given is None else _weigh_classes(samples, given, task, validate)
     if validate and (given is not None or sample_weight is not None):
-        _check_sum_of_weights(samples, sample_weight, given, task)
-    return samples if given is None else _weigh_classes(samples, given, task, validate)
+        least, most = weighed.total.detach().aminmax()
+        shares = given is not None and task == "multiclass" and labels.is_floating_point()
+        if shares or not (least.item() >= WEIGHTS_FROM_TO[0] and most.item() <= WEIGHTS_FROM_TO[1]):
+            _check_sum_of_weights(samples, sample_weight, given, task)
+    return weighed
 
 
 def _rows(values: Tensor, task: Task, lead: int) -> Tensor:
