@@ -258,6 +258,10 @@ def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype:
     return compiled_pass(job, derivative, form if job.by_class else None, skip_absent)
 
 
+# Whether backward keeps its graph for another one. Not public in torch: a release without it always keeps.
+_keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
+
+
 class FastLoss(torch.autograd.Function):
     """Ties losses that were computed with their gradient to the input."""
 
@@ -277,7 +281,7 @@ class FastLoss(torch.autograd.Function):
             plain = ctx.batch.metric_alone(ctx.remembered, input)
             (result,) = torch.autograd.grad(plain, input, scale, create_graph=True)
             return result, None, None, None, None
-        if torch._C._autograd._get_current_graph_task_keep_graph():
+        if _keeps_graph():
             result = ctx.gradient.clone()
         else:  # given away, so that it need not be copied into a leaf
             result, ctx.gradient = ctx.gradient, None
