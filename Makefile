@@ -70,9 +70,9 @@ bench-speed: $(VENV)/.installed-rivals  ## Time of the loss against cross-entrop
 	@$(BIN)/python benchmarks/speed/loss.py ratios --seconds 15
 	@$(BIN)/python benchmarks/speed/loss.py options --seconds 8
 	@$(VENV)/rivals/bin/python benchmarks/speed/loss.py growth --threads 1 --clock cpu --seconds 5
+	@$(BIN)/python benchmarks/speed/compiling.py
 	@$(BIN)/python benchmarks/speed/loss.py plots
 	@$(BIN)/python benchmarks/speed/loss.py tables
-	@$(BIN)/python benchmarks/speed/compiling.py
 
 bench-scale: $(VENV)/.installed-dev  ## Training on 1 to 50 million rows, a search over 10^8 scores (about an hour)
 	@$(BIN)/python benchmarks/speed/streaming.py run --rows 1 5 20 50

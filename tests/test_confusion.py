@@ -50,10 +50,6 @@ class TestValueObject:
         assert (cm.num_classes, cm.batch_shape) == (3, (4,))
         assert torch.equal(torch.stack([cm.tn, cm.fp, cm.fn, cm.tp], -1).reshape(4, 3, 2, 2), matrices)
 
-    def test_summed_and_single_counts(self):
-        counts = ConfusionMatrix(self.MATRIX).counts
-        assert counts.of_class(2).fn.item() == counts.fn[2].item()
-
     def test_absent_classes_are_skipped_on_request(self):
         matrix = torch.tensor([[3.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.0, 1.0, 4.0]])
         assert ConfusionMatrix(matrix).averaged.tolist() == [True, True, True]

@@ -14,11 +14,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SETTING = """
-import torch
-from metricfit import MetricLoss
-network = torch.nn.Linear(4, 3)
-optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
-batches = [(torch.randn(16, 4), torch.randint(0, 3, (16,))) for _ in range(3)]
+import numpy as np
+random = np.random.default_rng(0)
+X = random.normal(size=(80, 3))
+y = (X[:, 0] + random.normal(size=80) > 0.5).astype(int)
+y_valid, score = y, X[:, 0]
 """
 
 
@@ -101,6 +101,9 @@ def test_commands_have_these_options(line, tmp_path, monkeypatch):
     (tmp_path / "model" / "train.toml").write_text(
         'data = "churn.csv"\ntarget = ["churn"]\nmetric = "f1"\n', encoding="utf-8"
     )
+    for word in ("churn.csv", *arguments):  # files and folders must be there
+        if not word.startswith(("-", "/")) and not (tmp_path / word).exists():
+            (tmp_path / word).mkdir(parents=True)
     command.make_context(name, arguments)  # an unknown option, a missing argument or a bad value raises
 
 

@@ -88,6 +88,7 @@ def fits(X: NDArray[np.float32], y: NDArray[np.int64], repetitions: int) -> list
             recipe = Recipe(hidden_sizes=hidden, batch_size=batch, dropout=0.0, max_epochs=EPOCHS, min_updates=0)
             common = {
                 "recipe": recipe,
+                "models": "network",
                 "preprocess": None,
                 "baseline": False,
                 "verbose": False,
@@ -119,7 +120,7 @@ warnings.simplefilter("ignore"); torch.set_num_threads(1)
 from metricfit import MetricClassifier, Recipe
 r = np.random.default_rng(0)
 X = r.standard_normal((1_000_000, 50), dtype=np.float32); y = (X[:, 0] + r.standard_normal(1_000_000) > 1.5).astype(int)
-usual = dict(baseline=False, verbose=False, device="cpu")
+usual = dict(models="network", baseline=False, verbose=False, device="cpu")
 many = Recipe(max_epochs=100, min_updates=1200, batch_size=16)
 few = Recipe(max_epochs=1, max_updates=5)
 MetricClassifier("f1", recipe=many if sys.argv[1] == "loaded" else few, cv=None, **usual).fit(X[:5000], y[:5000])

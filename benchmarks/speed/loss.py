@@ -4,7 +4,7 @@
     python benchmarks/speed/loss.py options  # one logit, cross-entropy and memory mixed in, written to options.csv
     python benchmarks/speed/loss.py growth   # exponents over n and d beside other libraries, written to growth.csv
     python benchmarks/speed/loss.py plots    # both drawn
-    python benchmarks/speed/loss.py tables   # both as tables, written into docs/speed.md
+    python benchmarks/speed/loss.py tables   # both, and those of fit.csv, as tables, written into docs/speed.md
 
 Every ratio is taken within one run: contestants take turns, one step each, and a ratio is that of two neighbouring
 steps. The median of the ratios is reported with their quartiles.
@@ -471,7 +471,8 @@ def plots() -> None:
 def tables() -> None:
     """Write the tables between the marks of docs/speed.md."""
     page = PAGE.read_text()
-    for name, lines in (("ratios", table_of_ratios()), ("growth", table_of_growth())):
+    made = {"ratios": table_of_ratios(), "growth": table_of_growth(), "epochs": table_of_epochs()}
+    for name, lines in {**made, "fits": table_of_fits()}.items():
         begin, end = f"<!-- table: {name} -->\n", f"<!-- end of table: {name} -->"
         if page.count(begin) != 1 or page.count(end) != 1:
             raise SystemExit(f"{PAGE}: expected one mark {begin.strip()} and one {end}; put both around the table.")
@@ -518,7 +519,34 @@ def table_of_growth() -> list[str]:
     return lines
 
 
+def table_of_epochs() -> list[str]:
+    """One line per metric and number of networks."""
+    lines = ["| | ratio | quartiles |", "|---|---|---|"]
+    for row in read("fit.csv"):
+        if row["what"].startswith("an epoch"):
+            low, high = (f"{float(row[key]):.2f}" for key in ("lower_quartile", "upper_quartile"))
+            lines.append(f"| {row['what']} | {float(row['median']):.2f} | {low} to {high} |")
+    return lines
+
+
+def table_of_fits() -> list[str]:
+    """One line per network and batch: MLPClassifier's time over ours, for five networks together / for one."""
+    values = {row["what"]: float(row["median"]) for row in read("fit.csv")}
+    kinds = [f"{kind}, {how}" for kind in ("float64", "float32") for how in ("validated", "plain")]
+    lines = [f"| `MLPClassifier` over ours | {' | '.join(kinds)} |", "|---|---|---|---|---|"]
+    for hidden in ((128, 64), (32, 16)):
+        for batch_size in (512, 200):
+            cells = [f"{hidden[0]}-{hidden[1]}, batch {batch_size}"]
+            for kind in kinds:
+                start = f"MLPClassifier {hidden} ({kind}), batch {batch_size} / "
+                both = (values[start + end] for end in ("a network of five trained together", "one network"))
+                cells.append(" / ".join(f"{value:.1f}" for value in both))
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
 def main() -> None:
+    global HERE, PAGE, IMAGES
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["ratios", "options", "growth", "plots", "tables", "memory", "times"])
     parser.add_argument("--seconds", type=float, default=20.0, help="per shape (ratios) or loss (growth)")
@@ -526,7 +554,10 @@ def main() -> None:
     parser.add_argument("--clock", choices=list(CLOCKS), default="wall", help="cpu: with 1 thread, on a busy machine")
     parser.add_argument("--name", help="of the loss (memory and times, which growth calls)")
     parser.add_argument("--shapes", nargs="+", default=[], help="of the batches, as 8192x32; for ratios all")
+    parser.add_argument("--folder", type=Path, help="of the CSV files, speed.md and the pictures, for a trial")
     arguments = parser.parse_args()
+    if arguments.folder:
+        HERE, PAGE, IMAGES = arguments.folder, arguments.folder / "speed.md", arguments.folder
     torch.set_num_threads(arguments.threads)
     shapes = [tuple(int(part) for part in shape.split("x")) for shape in arguments.shapes]
     if arguments.what == "memory":

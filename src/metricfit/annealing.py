@@ -104,9 +104,7 @@ class TemperatureAnnealer:
             return False
         self.fruitless = 0 if self.best_here < self.best_before - self.min_delta else self.fruitless + 1
         self.best_before = min(self.best_before, self.best_here)
-        if self.finished:
-            return False
-        return self._cool()
+        return not self.finished and self._cool()
 
     def _cool(self) -> bool:
         if self.temperature <= self.minimum:

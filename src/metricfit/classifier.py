@@ -336,7 +336,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         common: dict[str, Any] = {"members": self.n_members, "device": device, "callbacks": callbacks}
         models: list[Model] = []
         for name, estimator in names:
-            checkpoint = None if self.checkpoint_dir is None else CheckpointFile(self.checkpoint_dir, name, identity)
+            checkpoint = None
+            if self.checkpoint_dir is not None:
+                own = {} if estimator is None else {"estimator": in_full(getattr(estimator, "get_params", dict)())}
+                checkpoint = CheckpointFile(self.checkpoint_dir, name, identity | own)
             if name in recipes:
                 options = {**common, "checkpoint": checkpoint, "plain": name == "network_ce"}
                 models.append(NetworkModel(name, recipes[name], **options))
@@ -356,8 +359,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _note_missing(self, models: Sequence[Model], fitted: Sequence[Model]) -> None:
         """Say which models were not fitted, or not to their end."""
         if missing := [model.name for model in models[len(fitted) :]]:
-            why = f"not fitted, because the time was over: {', '.join(missing)}"
-            self.choices_.append(Choice("models", why, ("time_limit",)))
+            late = self.time_limit is not None and fitted[-1].complete
+            why = "the time was over" if late else "training was interrupted"
+            told = f"not fitted, because {why}: {', '.join(missing)}"
+            self.choices_.append(Choice("models", told, ("time_limit",) if late else ()))
         last = fitted[-1]
         if last.name == "network_ce" and isinstance(last, NetworkModel) and not last.complete:
             after = f"interrupted after {len(last.result.history)} epochs, so the comparison with it is not fair"

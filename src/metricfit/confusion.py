@@ -45,10 +45,6 @@ class Counts(NamedTuple):
     fn: Tensor
     tn: Tensor
 
-    def of_class(self, index: int) -> Counts:
-        """The counts of one class."""
-        return Counts(*(count[..., index] for count in self))
-
 
 @dataclass(frozen=True, eq=False)
 class ConfusionMatrix:

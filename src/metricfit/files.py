@@ -9,7 +9,41 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["names_the_file", "write_synced", "written_whole"]
+try:
+    import fcntl
+except ImportError:  # Windows: two runs are not kept apart
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["BusyError", "locked", "names_the_file", "write_synced", "written_whole"]
+
+
+class BusyError(OSError):
+    """Another process is writing to the same place."""
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes from writing to a path; the lock goes with the process, however it ends.
+
+    Raises:
+        BusyError: If another process holds it; the message has its number.
+    """
+    place = path.absolute().parent / f".{path.name}.lock"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.open("a+") as file:
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise BusyError(f"process {file.read().strip() or '?'} is writing to {path}") from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}")
+        file.flush()
+        try:
+            yield
+        finally:
+            place.unlink(missing_ok=True)
 
 
 @contextmanager

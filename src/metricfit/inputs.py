@@ -10,12 +10,16 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "InputOptions", "Samples", "Task", "accumulation_dtype", "check_ignore_index", "check_task", "flatten_inputs",
-    "safe_divide", "values_can_be_inspected",
+    "WEIGHTS_FROM_TO", "InputOptions", "Samples", "Task", "accumulation_dtype", "check_ignore_index", "check_task",
+    "flatten_inputs", "safe_divide", "values_can_be_inspected",
 ]  # fmt: skip
 
 Task = Literal["multiclass", "binary", "multilabel"]
 """One of several classes, one of two, or any of several labels."""
+
+
+WEIGHTS_FROM_TO = 1e-18, 1e18
+"""What the weights of a batch may sum to: metrics multiply two such sums, in single precision."""
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -50,9 +54,7 @@ def check_task(task: str) -> None:
 def check_ignore_index(ignore_index: int) -> None:
     """Raise unless ``ignore_index`` is a whole number."""
     if not isinstance(ignore_index, Integral):
-        raise TypeError(
-            f"ignore_index: expected a whole number, got {ignore_index!r}; to ignore nothing leave it at -100."
-        )
+        raise TypeError(f"ignore_index: expected a whole number, got {ignore_index!r}; leave it at -100 for none.")
 
 
 class InputOptions(TypedDict, total=False):
@@ -117,12 +119,12 @@ def flatten_inputs(
     looks = validate or (inspected and input.is_cpu)  # elsewhere a look waits for the device
     input, target = _without_channel(input, target, task, lead)
     _check_input_shape(input, task, allow_empty, members)
-    dtype = accumulation_dtype(input.dtype)
+    dtype, whole = accumulation_dtype(input.dtype), not target.is_floating_point() and target.dtype != torch.bool
     positions = input.shape if task == "binary" else input.shape[: lead + 1] + input.shape[lead + 2 :]
     scores = _rows(input, task, lead).to(dtype)
     if target.shape == input.shape and (task != "multiclass" or target.is_floating_point()):
         labels = _rows(target, task, lead).to(dtype)
-    elif task == "multiclass" and target.shape == positions and _is_whole(target):
+    elif task == "multiclass" and target.shape == positions and whole:
         labels = target.flatten(lead).long()
     else:
         raise _target_error(input, target, positions, task)
@@ -143,16 +145,18 @@ def flatten_inputs(
         slack = max(1e-3, *(torch.finfo(t.dtype).eps for t in (input, target) if t.is_floating_point()))
         _check_values(samples, task, options.get("from_probabilities", False), slack)
     given = options.get("weight")
-    return samples if given is None else _weigh_classes(samples, given, task, validate)
+    weighed = samples if given is None else _weigh_classes(samples, given, task, validate)
+    if validate and (given is not None or sample_weight is not None):
+        least, most = weighed.total.detach().aminmax()
+        shares = given is not None and task == "multiclass" and labels.is_floating_point()
+        if shares or not (least.item() >= WEIGHTS_FROM_TO[0] and most.item() <= WEIGHTS_FROM_TO[1]):
+            _check_sum_of_weights(samples, sample_weight, given, task)
+    return weighed
 
 
 def _rows(values: Tensor, task: Task, lead: int) -> Tensor:
     """(…, N, C, …) to (…, N·…, C); a binary task has one column."""
     return (values.unsqueeze(-1) if task == "binary" else values.movedim(lead + 1, -1)).flatten(lead, -2)
-
-
-def _is_whole(target: Tensor) -> bool:
-    return not target.is_floating_point() and target.dtype != torch.bool
 
 
 def _without_channel(input: Tensor, target: Tensor, task: Task, lead: int) -> tuple[Tensor, Tensor]:
@@ -215,9 +219,8 @@ def _flat_weight(given: Tensor | None, positions: torch.Size, decisions: torch.S
     if weight.shape == samples:
         weight = weight.reshape(weight.shape + (1,) * (len(positions) - len(samples))).expand(positions)
     elif weight.shape != positions:
-        raise ValueError(
-            f"sample_weight: expected shape {tuple(samples)} or {tuple(positions)}, got {tuple(weight.shape)}."
-        )
+        wanted = f"{tuple(samples)} or {tuple(positions)}"
+        raise ValueError(f"sample_weight: expected shape {wanted}, got {tuple(weight.shape)}.")
     return weight.flatten(lead)
 
 
@@ -243,20 +246,41 @@ def _weigh_classes(samples: Samples, weight: Tensor, task: Task, validate: bool)
     return replace(samples, target=safe_divide(positive, both), weight=samples.weight * both)
 
 
+def _check_sum_of_weights(samples: Samples, sample_weight: Tensor | None, weight: Tensor | None, task: Task) -> None:
+    """Raise an error if the weights sum to more, or to less, than single precision can square."""
+    target = samples.target.double() if samples.target.is_floating_point() else samples.target
+    none = samples.scores.new_empty((), dtype=torch.float64).expand(samples.scores.shape)  # takes no memory
+    exact = Samples(none, target, samples.weight.detach().double(), samples.ignored)
+    exact = exact if weight is None else _weigh_classes(exact, weight, task, True)
+    if task == "multiclass" and target.is_floating_point():
+        exact = replace(exact, weight=exact.weight * exact.target.sum(dim=-1))
+    total = exact.total
+    least, most = WEIGHTS_FROM_TO
+    if bool((wrong := (total != 0) & ~((total >= least) & (total <= most))).any()):
+        given = {"sample_weight": sample_weight, "weight": weight}
+        names = " · ".join(name for name, value in given.items() if value is not None)
+        raise ValueError(
+            f"{names}: expected weights with a sum between {least:g} and {most:g}, got {total[wrong].flatten()[0]:g}; "
+            "divide them by their mean."
+        )
+
+
 def _check_values(samples: Samples, task: Task, from_probabilities: bool, slack: float) -> None:
     scores, target, weight = samples.scores.detach(), samples.target, samples.weight.detach()
     if bool((weight < 0).any()) or not bool(weight.isfinite().all()):
         raise ValueError("sample_weight: expected finite weights >= 0, got negative or non-finite ones.")
-    # A row's softmax is NaN as well where its largest entry is infinite; -inf alone just rules a class out.
-    highest = scores.amax(dim=-1)
-    bad = highest.isnan() if task != "multiclass" else ~highest.isfinite()
+    # A row's softmax is NaN as well where its largest entry is infinite; -inf beside a finite one rules a class out.
+    bad = ~(scores.amax(dim=-1).isfinite() if task == "multiclass" else scores.isfinite().all(dim=-1))
     if bool(bad.any()):
-        kind = "NaN" if bool(highest.isnan().any()) else "infinite"
-        name = "probabilities" if from_probabilities else "logits"
-        raise ValueError(
-            f"input: {kind} {name} in {int(bad.sum())} of {bad.numel()} samples; the network has diverged or its "
-            "input has gaps. Pass validate=False to let NaN propagate."
-        )
+        has_nan = bool(scores.isnan().any())
+        kind, name = "NaN" if has_nan else "infinite", "probabilities" if from_probabilities else "logits"
+        cause = "the network has diverged or its input has gaps. Pass validate=False to let NaN propagate"
+        if not has_nan:
+            cause = (
+                "float16 overflows beyond 65,504: compute the last layer in float32, outside of autocast "
+                "(logits.float() comes too late), use bfloat16, or lower the learning rate"
+            )
+        raise ValueError(f"input: {kind} {name} in {int(bad.sum())} of {bad.numel()} samples; {cause}.")
     if from_probabilities:
         _check_probabilities("input", scores, weight, task, slack)
     classes = scores.shape[-1]
@@ -265,9 +289,8 @@ def _check_values(samples: Samples, task: Task, from_probabilities: bool, slack:
             raise ValueError("target: got NaN; mark positions that do not count with ignore_index.")
         _check_probabilities("target", target, weight, task, slack)
     elif bool((outside := (target < 0) | (target >= classes)).any()):
-        raise ValueError(
-            f"target: expected class indices from 0 to {classes - 1} (or ignore_index), got {int(target[outside][0])}."
-        )
+        found = int(target[outside][0])
+        raise ValueError(f"target: expected class indices from 0 to {classes - 1} (or ignore_index), got {found}.")
 
 
 def _check_probabilities(name: str, p: Tensor, weight: Tensor, task: Task, slack: float) -> None:

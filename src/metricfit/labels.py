@@ -250,12 +250,9 @@ def row_count(X: Any) -> int:
 
 @dataclass(frozen=True)
 class Target:
-    """What is to be predicted.
+    """What is to be predicted: ``classes`` in sorted order, and the place of each row's class among them (n,).
 
-    Attributes:
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
-        classes: Class labels in sorted order; label names for a multi-label target.
-        codes: Positions among the classes (n,), or 0/1 (n, labels).
+    For several labels ``classes`` are their names and ``codes`` are 0/1 (n, labels).
     """
 
     task: Task

@@ -55,6 +55,23 @@ def test_what_does_not_fit_is_an_error_with_a_way_out(file, monkeypatch):
     check_memory(file, COLUMNS, rows)
 
 
+def test_a_wide_table_is_judged_by_some_of_its_columns(tmp_path, monkeypatch):
+    monkeypatch.setattr(labelled, "free_memory", lambda: 64e9)
+    wide = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2000)).round(3))
+    wide.columns = [f"c{i}" for i in range(2000)]
+    wide.to_csv(tmp_path / "w.csv", index=False)
+    file, fit, looked = open_table(tmp_path / "w.csv"), labelled.TablePreprocessor.fit, []
+    monkeypatch.setattr(labelled.TablePreprocessor, "fit", lambda self, X: looked.append(X.shape[1]) or fit(self, X))
+
+    def needed(columns):
+        return float(re.search(r"about (\S+) GB", check_memory(file, columns, 400_000))[1])
+
+    few, all_ = needed(file.columns[:200]), needed(file.columns)
+    assert looked == [200, 200]
+    size = 1.1 * file.size / file.rows * 400_000 / 1e9  # the rows of the file, whatever columns are used
+    assert all_ - 0.72 - size == pytest.approx(10 * (few - 0.72 - size), rel=0.05)
+
+
 def test_categories_cost_more_than_numbers(file, monkeypatch):
     monkeypatch.setattr(labelled, "free_memory", lambda: 64e9)
 

@@ -99,9 +99,9 @@ def test_the_search_takes_n_log_n():
     rng = np.random.default_rng(0)
     y = (rng.random(1_000_000) < 0.05).astype(int)
     score, amount = rng.random(1_000_000) + 0.3 * y, rng.random(1_000_000)
-    started = time.perf_counter()
+    started = time.process_time()
     best_threshold(y, score, gain=(amount, -0.01, -amount, 0))
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20
 
 
 WRONG = [

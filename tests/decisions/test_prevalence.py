@@ -129,6 +129,7 @@ def test_the_estimate_is_the_maximum_of_the_likelihood():
     assert found[1].low < found[1].value < found[1].high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.02, 0.15, 0.6])
 def test_the_interval_holds_the_truth(share):
     rng = np.random.default_rng(8)

@@ -18,7 +18,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from metricfit import metrics
 from metricfit.models import EstimatorModel, Folds, Table, fit_models, names_of
-from metricfit.models.estimators import PATIENCE
+from metricfit.models.estimators import BOOSTING_LIBRARIES, PATIENCE
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, split_rows
 
@@ -86,6 +86,30 @@ def test_a_class_that_a_fold_has_not_seen_has_no_probability_there(name: str) ->
     assert (first[:, 2] == 0).all()
     assert (second[:, 2] > 0).any()
     np.testing.assert_allclose(first.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("name", BOOSTING_LIBRARIES)
+def test_boosting_libraries_take_categories_gaps_weights_and_classes_that_a_fold_lacks(name: str) -> None:
+    pytest.importorskip(name)
+    random = np.random.default_rng(0)
+    X = np.stack([random.integers(0, 4, 400), random.normal(size=400)], axis=1).astype(np.float32)
+    y = np.where(X[:, 0] == 2, 2, (X[:, 1] > 0).astype(int))
+    X[::7, 0], X[::9, 1] = np.nan, np.nan
+    folds = folds_of(X, y, task="multiclass", weight=random.uniform(0.5, 2, 400))
+    table = Table(folds.table.dense, X, np.array([True, False]), X)
+    rows = np.arange(400)
+    splits = [*folds.splits, Split(rows[y != 1], rows[y == 1]), Split(rows[::2], rows[:0])]
+    folds = Folds(**{**vars(folds), "table": table, "splits": splits})
+    model = EstimatorModel(name)
+    held_out = model.fit(folds, NO_LIMIT, quiet)
+    decided = np.concatenate(held_out[:3]).argmax(axis=1)
+    assert (decided == y[np.concatenate([split.validation for split in splits[:3]])]).mean() > 0.8
+    assert (held_out[3][:, 1] == 0).all()
+    assert model.predict(table).shape == (400, 3)
+    labels = np.stack([y == 0, y == 2, np.zeros(400)], axis=1).astype(np.int64)
+    several = folds_of(X, labels, task="multilabel")
+    found = np.concatenate(EstimatorModel(name).fit(several, NO_LIMIT, quiet))
+    assert ((found > 0.5) == labels[np.concatenate([split.validation for split in several.splits])]).mean() > 0.8
 
 
 @pytest.mark.parametrize("name", ["forest", "boosting"])

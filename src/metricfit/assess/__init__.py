@@ -9,17 +9,19 @@ from metricfit.assess.verdicts import Assessment, Reached, Verdict, assess, asse
 
 if TYPE_CHECKING:
     from metricfit.assess.cutoffs import ThresholdUncertainty, UnstableThresholdWarning, threshold_uncertainty
+    from metricfit.assess.importance import permutation_importance
     from metricfit.assess.prevalence import estimate_prevalence
     from metricfit.assess.splits import leaderboard, over_splits
 
 __all__ = [
     "Assessment", "Decided", "Estimate", "HeldOutScores", "Reached", "ThresholdUncertainty",
     "UnstableThresholdWarning", "Verdict", "assess", "assess_held_out", "difference", "estimate", "estimate_classes",
-    "estimate_prevalence", "leaderboard", "over_splits", "scores_of", "share", "threshold_uncertainty", "verdict",
+    "estimate_prevalence", "leaderboard", "over_splits", "permutation_importance", "scores_of", "share",
+    "threshold_uncertainty", "verdict",
 ]  # fmt: skip
 
 # What a fit does not need is imported when it is first asked for.
-_ROOMS = ("cutoffs", "prevalence", "splits")
+_ROOMS = ("cutoffs", "importance", "prevalence", "splits")
 
 
 def __getattr__(name: str) -> Any:

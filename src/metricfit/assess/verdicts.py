@@ -189,7 +189,8 @@ def assess_held_out(
     ours = rows(scores.decided, scores.proba)
     model = replace(assess(MODEL, metric, ours), collapsed=_collapsed(scores))
     rivals = []
-    if scores.single is not None and not metric.judges_scores:
+    same = scores.single_name == "network_ce" and scores.baseline_tuned is not None  # that is cross-entropy, tuned
+    if scores.single is not None and not metric.judges_scores and not same:
         rivals.append((scores.single_name, rows(scores.single_decided, scores.single)))
     if scores.baseline is not None:
         rivals.append((PLAIN, rows(scores.baseline_decided, scores.baseline)))

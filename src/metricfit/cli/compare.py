@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from metricfit.cli import options as opt
-from metricfit.cli.output import CommandError, Output, interval, number
+from metricfit.cli.output import CommandError, Interrupted, Output, interval, number, stoppable
 
 if TYPE_CHECKING:
     from metricfit.comparison import Comparison
@@ -72,8 +72,9 @@ def command(
         )
 
     try:
-        comparison.run(jobs=jobs, backend=backend, progress=progress)
-    except KeyboardInterrupt:
+        with stoppable():
+            comparison.run(jobs=jobs, backend=backend, progress=progress)
+    except Interrupted:
         raise CommandError(f"stopped; the results so far are in {path}. Give the same command to go on.") from None
     _show(output, comparison, len(table.y), path)
 

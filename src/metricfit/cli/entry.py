@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from metricfit.cli import advise, compare, demo, evaluate, export, metrics, predict, report, train, tune
+from metricfit.cli import advise, compare, demo, evaluate, export, importance, metrics, predict, report, train, tune
 from metricfit.cli.output import CommandError, Interrupted
 
 __all__ = ["app", "main", "spread"]
@@ -123,7 +123,8 @@ def _as_options(command: Callable[..., None]) -> Callable[..., None]:
 
     def call(**given: Any) -> None:
         made = {n: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for n, kind in bundles.items()}
-        command(**given, **made)
+        with made["output"].held:
+            command(**given, **made)
 
     vars(call)["__signature__"] = inspect.Signature(flat)
     return call
@@ -135,7 +136,7 @@ def _help_of(command: Any) -> str:
     return "\n\n".join(" ".join(p.split()) for p in paragraphs).replace("[", "\\[")
 
 
-for _module in (train, compare, predict, evaluate, report, tune, export, metrics, advise, demo):
+for _module in (train, compare, predict, evaluate, importance, report, tune, export, metrics, advise, demo):
     _name = _module.__name__.rpartition(".")[2]
     app.command(_name, cls=Command, help=_help_of(_module.command))(_as_options(_module.command))
 

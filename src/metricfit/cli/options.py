@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metricfit.cli.output import CommandError, UsageError, wrong_use
+from metricfit.cli.output import CommandError, Output, UsageError, wrong_use
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Data", "Labels", "Model", "Overwrite", "Reading", "Seed", "Training", "argument", "check_free", "checked_metric",
-    "columns_of", "option", "resolved", "seconds", "switch", "to_toml",
+    "columns_of", "hold", "option", "resolved", "seconds", "switch", "to_toml",
 ]  # fmt: skip
 
 SPLITS, COLUMNS, RUN, _DATA = "Held-out data", "Columns", "The run", "Reading data"
@@ -159,6 +159,16 @@ def check_free(out: Path, overwrite: bool) -> None:
         check_replaceable(out, overwrite=overwrite)
     except FileExistsError as error:
         raise UsageError(f"--out: {str(error).removeprefix('folder: ')} (--overwrite replaces a model.)") from None
+
+
+def hold(out: Path, output: Output) -> None:
+    """Keep other runs from writing there until the command ends."""
+    from metricfit.files import BusyError, locked
+
+    try:
+        output.held.enter_context(locked(out))
+    except BusyError as error:
+        raise UsageError(f"--out: {error}; wait until it is done, or choose another folder.") from None
 
 
 Data = Annotated[str, argument("DATA", "A CSV, JSON Lines, Parquet or Excel file; - for standard input.")]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,17 @@ import typer
 if TYPE_CHECKING:
     from metricfit.choices import Choice
 
-__all__ = ["CommandError", "Interrupted", "Output", "UsageError", "in_words", "interval", "number", "wrong_use"]
+__all__ = [
+    "CommandError",
+    "Interrupted",
+    "Output",
+    "UsageError",
+    "in_words",
+    "interval",
+    "number",
+    "stoppable",
+    "wrong_use",
+]
 
 _WIDTH_OF_A_PIPE = 140
 _OPTIONS = {"folds": ("folds", "group", "time"), "unused": ("categorical", "ignore")}
@@ -43,6 +54,7 @@ class Output:
         # Column names and metrics hold brackets: they are text, never markup.
         self.out = Console(markup=False, highlight=False, emoji=False, width=width, soft_wrap=width is not None)
         self.log = Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
+        self.held = ExitStack()  # closed when the command ends
 
     def note(self, text: str) -> None:
         """Write progress or an explanation, unless quiet."""
@@ -145,6 +157,20 @@ class UsageError(CommandError):
 
 class Interrupted(BaseException):
     """Ctrl-C. Not a KeyboardInterrupt, which the training loop turns into an early end."""
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Ctrl-C raises :class:`Interrupted` at once."""
+
+    def stop(*_: Any) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import signal
 import sys
 import warnings
 from collections import Counter
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metricfit.cli import options as opt
-from metricfit.cli.output import Interrupted, Output, UsageError, interval, number, wrong_use
+from metricfit.cli.output import Interrupted, Output, UsageError, interval, number, stoppable, wrong_use
 
 if TYPE_CHECKING:
     from metricfit.choices import Choice
@@ -112,6 +111,8 @@ def command(
         how.complete()
         names_of(names)
     opt.check_free(out, overwrite)
+    if first:
+        opt.hold(out, output)
     checkpoint = out.absolute().parent / f"{out.name}.checkpoint"
     going_on = _check_checkpoint(checkpoint, options, resume=resume, overwrite=overwrite, output=output)
 
@@ -119,7 +120,8 @@ def command(
     judged = training.metric(spec, table)
     groups, folds = table.fold_groups(folds)
     choices = output.choices(table.choices)
-    output.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {judged}.")
+    time_taken = _expected(table) if names == "auto" and baseline else ""
+    output.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {judged}.{time_taken}")
 
     # Measured on other rows, cross-entropy is a run of its own.
     share = None if limit is None else limit / (2 if baseline and held is not None else 1)
@@ -182,6 +184,13 @@ def command(
     })  # fmt: skip
 
 
+def _expected(table: LabelledTable) -> str:
+    """A rough guess of the time, fitted to tables of 2,000 to 50,000 cells; nothing for much larger ones."""
+    if table.X.size > 200_000:
+        return ""
+    return f" Expect about {12 + 2.2e-4 * table.X.size * (1 + len(table.classes) / 15):.0f} s of CPU time."
+
+
 def _tables(
     data: str, validation: str | None, time: str | None, task: str, training: opt.Training, output: Output
 ) -> tuple[LabelledTable, LabelledTable | None, Roles]:
@@ -229,13 +238,9 @@ def _check_checkpoint(path: Path, options: dict[str, Any], *, resume: bool, over
 @contextmanager
 def _stoppable(checkpoint: Path, first: bool) -> Iterator[None]:
     """Ctrl-C ends the run at once and says how to go on; the first process cleans up."""
-
-    def stop(*_: Any) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGINT, stop)
     try:
-        yield
+        with stoppable():
+            yield
     except BaseException as error:
         empty = not any(checkpoint.rglob("*.pt"))
         if empty and first:
@@ -249,8 +254,6 @@ def _stoppable(checkpoint: Path, first: bool) -> Iterator[None]:
             f"Stopped. What was trained so far is kept in {checkpoint}; go on with\n  metricfit "
             f"{shlex.join([*arguments, '--resume'])}"
         ) from None
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Typed columns (numbers, truth values, dates, categories) are believed. Text is t
 from __future__ import annotations
 
 import datetime
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -342,21 +343,20 @@ def _object_numbers(column: Any, strict: bool) -> NDArray[Any]:
     if column.dtype.kind in "biuf":
         return np.asarray(column)
     column = pd.Series(column)
-    here = column.notna()
-    present = column[here].astype(object)
-    durations = present.map(lambda value: isinstance(value, datetime.timedelta))
-    if durations.any():
-        present[durations] = pd.to_timedelta(present[durations]) / pd.Timedelta(days=1)
-    converted = pd.to_numeric(present, errors="coerce")
-    # pandas would take a date for the number of nanoseconds since 1970.
-    date = present.map(lambda value: isinstance(value, datetime.date | np.datetime64 | pd.Period))
-    text = present.map(lambda value: isinstance(value, str))
-    wrong = np.zeros(len(column), dtype=bool)
-    wrong[here.to_numpy()] = (converted.isna() & (strict | ~text)) | date
-    refuse(wrong, column, "a number")
-    numbers = np.full(len(column), np.nan)
-    numbers[here.to_numpy()] = converted.to_numpy(dtype=np.float64)
+    numbers = np.array([_number(value) for value in column], dtype=np.float64)
+    text = np.array([isinstance(value, str) for value in column])
+    refuse(np.isnan(numbers) & column.notna().to_numpy() & (strict | ~text), column, "a number")
     return numbers
+
+
+def _number(value: Any) -> float:
+    """A Python object as a number, a duration as days; NaN for what is none."""
+    if isinstance(value, datetime.timedelta):
+        return value / datetime.timedelta(days=1)
+    try:
+        return math.nan if isinstance(value, np.datetime64) else float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def _object_dates(column: Any) -> NDArray[np.datetime64]:

@@ -113,11 +113,8 @@ class NumberEncoder:
     @property
     def suffixes(self) -> list[str]:
         """What is added to the name of the column, one entry per feature."""
-        names = [] if self.scale == 0.0 else ["", "__quantile"]
-        if not len(self.knots):
-            names = names[:1]
-        elif self.mode == "quantile":
-            names = names[1:]
+        names = [] if self.scale == 0.0 or (self.mode == "quantile" and len(self.knots)) else [""]
+        names += ["__quantile"] * bool(len(self.knots))
         names += [f"={level:g}" for level in self.levels]
         return names + ["__missing"] * self.indicator
 

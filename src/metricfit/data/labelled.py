@@ -36,7 +36,7 @@ _PROGRAM = 7.2e8
 """Bytes of the libraries and the network: what a training on 2,000 rows takes."""
 _SMALL = 2_000_000
 """Fewer values than this need too little memory to be worth a look at the first rows."""
-_SAMPLE_ROWS = 4096
+_SAMPLE_ROWS, _SAMPLE_COLUMNS = 4096, 200
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
@@ -85,17 +85,10 @@ class Roles:
 
 @dataclass
 class LabelledTable:
-    """A table ready for a classifier.
+    """A table ready for a classifier: the columns used, and the classes (rows,) or 0/1 labels (rows, labels).
 
-    Attributes:
-        X: The columns used.
-        y: Classes (rows,), or 0/1 labels (rows, labels).
-        groups: Group of each row, or None.
-        time: Time of each row as numbers that sort, or None.
-        weight: Weight of each row, or None.
-        formats: How each column was read.
-        choices: What was decided without asking.
-        labels: Names of the labels, if there are several.
+    ``groups``, ``time`` (numbers that sort) and ``weight`` have a value for each row, or are None. ``formats`` says how
+    each column was read, ``choices`` what was decided without asking; ``labels`` are the names of several labels.
     """
 
     X: pd.DataFrame
@@ -315,7 +308,7 @@ def read_classes(rows: Rows, name: str, task: str, choices: list[Choice]) -> tup
     found, counts = np.unique(y, return_counts=True)
     classes = found.tolist()
     if len(classes) < 2:
-        raise BadDataError(f"{column} holds only {classes[0]!r}; two classes at least.")
+        raise BadDataError(f"{column} holds only {repr(classes[0])[:200]}; two classes at least.")
     if y.dtype.kind == "f" or len(classes) > max(_MANY_CLASSES, len(y) // 5):
         raise BadDataError(
             f"{column} has {len(classes)} distinct values, such as {', '.join(map(repr, classes[:3]))}: a quantity or "
@@ -393,10 +386,9 @@ def _matched(rows: Rows, name: str, known: dict[str, Any], expected: str, exact:
     """What the values of a column stand for, None for gaps; unless exact, 1.0 is 1 and TRUE is true."""
     codes, values = pd.factorize(pd.Series(rows.column(name).to_pylist(), dtype=object))
     found: list[Any] = []
-    for code, text in enumerate(map(_label_text, values)):
-        label = known.get(text)
-        if label is None and not exact:
-            label = known.get(_number_text(text), known.get(text.lower()))
+    for code, value in enumerate(values):
+        text = _label_text(value)
+        label = known.get(text, None if exact else known.get(_label_text(text, numbers=True)))
         if label is None and text not in LABEL_GAPS:
             rows.refuse(name, codes == code, expected)
         found.append(label)
@@ -416,28 +408,18 @@ def positive_class(task: str, classes: list[Any], given: str | None) -> Any:
     return by_text[given]
 
 
-def _label_text(value: Any) -> str:
-    """A label as text: 1, 1.0 and " 1" are the same, and so are True and true."""
-    if isinstance(value, bool | np.bool_):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip()
-
-
-def _number_text(text: str) -> str:
-    try:
-        return _label_text(float(text))
-    except ValueError:
-        return text
+def _label_text(value: Any, numbers: bool = False) -> str:
+    """A label as text: 1, 1.0 and " 1" are the same, and so are True and true; with ``numbers`` "1.0", "TRUE" too."""
+    if isinstance(value, bool | np.bool_) or numbers:
+        value = str(value).lower()
+    if numbers:
+        with suppress(ValueError):
+            value = float(value)
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
 
 
 class NotEnoughMemoryError(MemoryError):
-    """Training requires more memory than there is.
-
-    Attributes:
-        max_rows: How many rows would fit.
-    """
+    """Training requires more memory than there is; ``max_rows`` would fit."""
 
     def __init__(self, message: str, max_rows: int) -> None:
         super().__init__(message)
@@ -447,13 +429,17 @@ class NotEnoughMemoryError(MemoryError):
 def check_memory(
     file: TableFile, columns: Sequence[str], rows: int, *, categorical: Sequence[str] = (), gaps: Sequence[str] = GAPS
 ) -> str:
-    """The memory that training on the rows requires, in words; an error if that is more than there is.
-
-    ``categorical`` and ``gaps`` are as for :meth:`Rows.formats`.
-    """
+    """The memory that training on so many rows requires, in words; an error if that is more than there is."""
     if rows * len(columns) < _SMALL:
         return ""
-    per_row = _bytes_per_row(file, columns, categorical, gaps)
+    some = columns[:: max(1, len(columns) // _SAMPLE_COLUMNS)]  # in a wide table they stand for all
+    first = next(file.batches(some)).slice(0, _SAMPLE_ROWS)
+    sample = Rows(file, pa.Table.from_batches([first]), np.arange(first.num_rows))
+    X = sample.frame(sample.formats(some, categorical=categorical, gaps=gaps), gaps)
+    features = TablePreprocessor(random_state=0).fit(X).transform(X[:1]).shape[1]
+    values = X.memory_usage(deep=True).sum() / len(X)
+    # The rows as the file has them, their values and features. The factors, for copies, are measured ones.
+    per_row = 1.1 * file.size / max(1, file.rows) + (1.9 * values + 1.15 * 4 * features) * len(columns) / len(some)
     needed = rows * per_row + _PROGRAM
     free = free_memory()
     shape = f"about {rows:,} rows × {len(columns)} columns"
@@ -467,16 +453,6 @@ def check_memory(
             most,
         )
     return f"{shape}; training needs about {needed / 1e9:.1f} GB of memory" if needed > 1e9 else ""
-
-
-def _bytes_per_row(file: TableFile, columns: Sequence[str], categorical: Sequence[str], gaps: Sequence[str]) -> float:
-    """The rows as the file has them, their values and features. The factors, for copies, are measured ones."""
-    first = next(file.batches(columns)).slice(0, _SAMPLE_ROWS)
-    sample = Rows(file, pa.Table.from_batches([first]), np.arange(first.num_rows))
-    X = sample.frame(sample.formats(columns, categorical=categorical, gaps=gaps), gaps)
-    features = TablePreprocessor(random_state=0).fit(X).transform(X[:1]).shape[1]
-    values = X.memory_usage(deep=True).sum() / len(X)
-    return float(1.1 * file.size / max(1, file.rows) + 1.9 * values + 1.15 * 4 * features)
 
 
 def free_memory() -> float | None:

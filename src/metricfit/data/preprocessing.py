@@ -156,11 +156,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ['float64', 'category']
         """
         table, positions = self._table(X)
-        found: dict[str, Any] = {}
-        for column, position in zip(self.columns_, positions, strict=True):
-            values = column.read(table.column(position))
-            found[column.name] = pd.Categorical.from_codes(*values) if isinstance(values, tuple) else values
-        return pd.DataFrame(found, copy=False)
+        found = {c.name: c.read(table.column(place)) for c, place in zip(self.columns_, positions, strict=True)}
+        categories = {n: pd.Categorical.from_codes(*v) for n, v in found.items() if isinstance(v, tuple)}
+        return pd.DataFrame(found | categories, copy=False)
 
     def _table(self, X: Any) -> tuple[Table, list[int]]:
         """A table, and where the columns of ``fit`` are in it."""

@@ -186,7 +186,7 @@ class TableFile:
             column_names=self.columns,
             skip_rows_after_names=1,
             encoding=self.encoding,
-            block_size=_BLOCK_BYTES,
+            block_size=max(_BLOCK_BYTES, _BLOCK_BYTES // 512 * len(self.columns)),  # some thousand rows of a wide table
             use_threads=False,  # threads read many blocks ahead: a third more memory for little time
         )
         parse = pa_csv.ParseOptions(delimiter=self.separator, newlines_in_values=True, invalid_row_handler=stop)

@@ -146,10 +146,6 @@ def _files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
     for path in given:
         if path.is_dir():
             found += sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES)
-        elif not path.exists():
-            raise FileNotFoundError(f"source: there is no file or folder {str(path)!r}.")
-        elif path.suffix.lower() not in _SUFFIXES:
-            raise ValueError(f"source: expected .parquet, .pq or .csv files, got {str(path)!r}.")
         else:
             found.append(path)
     if not found:

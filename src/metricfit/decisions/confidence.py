@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from scipy.stats import beta, binom
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import Goal, InfeasibleError, Samples
+from metricfit.decisions.rules import BestRule, DecisionRule
 from metricfit.metrics import Constraint
 from metricfit.metrics.base import ClassMetric
 
@@ -50,7 +51,6 @@ _SHARES: dict[str, Callable[[Any, Any, Any, Any], tuple[Any, Any]]] = {
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
-Rule = TypeVar("Rule")
 
 
 def lower_bound(successes: float, trials: float, alpha: float) -> float:
@@ -88,7 +88,7 @@ def check_confidence(
 def promised(constraint: Constraint, cm: ConfusionMatrix, alpha: float) -> tuple[float, bool]:
     """The value that a fixed rule's confusion matrix lets one promise, and whether that is enough."""
     kind, index = _share(constraint, cm)
-    hits, misses = _SHARES[kind](*(float(count) for count in cm.counts.of_class(index)))
+    hits, misses = _SHARES[kind](*(float(count[index]) for count in cm.counts))
     if constraint.operator == ">=":
         bound = lower_bound(hits, hits + misses, alpha)
         return bound, bound >= constraint.bound
@@ -254,46 +254,42 @@ def _not_promised(what: str, confidence: float, parts: list[str], reachable: dic
 
 def certified(
     goal: Goal, samples: Samples, confidence: float | None, rng: np.random.Generator,
-    propose: Callable[[Goal, Samples], Rule], confusion: Callable[[Samples, Rule], ConfusionMatrix],
-) -> tuple[Rule, tuple[float | None, ...]]:  # fmt: skip
-    """The best rule and what it promises of each constraint; without a confidence just the best rule.
+    propose: Callable[[Goal, Samples], DecisionRule],
+) -> BestRule:  # fmt: skip
+    """The best rule of several numbers, with what it promises of each constraint where a confidence is asked for.
 
     Learn then Test: rules are proposed on one half and tested in order on the other until the first failure. They do
     not depend on the testing half and are tested from cautious to bold, so the last one that passes keeps *all*
-    constraints with the probability asked for, with no correction for the number of tests.
-
-    Args:
-        goal: Objective and constraints.
-        samples: What the rule is chosen on.
-        confidence: The probability, or None.
-        rng: Deals the halves.
-        propose: The best rule for a goal on some samples.
-        confusion: The confusion matrix of a rule on some samples.
+    constraints with the probability asked for, with no correction for the number of tests. ``propose`` gives the best
+    rule for a goal on some samples, ``rng`` deals the halves.
     """
+    found: tuple[DecisionRule, list[float]] | None = None
     if confidence is None:
-        return propose(goal, samples), (None,) * len(goal.constraints)
-    alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
-    proposing, testing = (samples.take(rows) for rows in _halves(samples.target, rng))
-    found: tuple[Rule, tuple[float, ...]] | None = None
-    first: tuple[float, ...] = ()
-    for margin in _MARGINS:
-        try:
-            rule = propose(_tightened(goal, margin, len(proposing.target)), proposing)
-        except InfeasibleError:
-            if margin == 0 and not first:
-                raise
-            continue
-        results = [promised(c, confusion(testing, rule), alpha) for c in goal.constraints]
-        promises = tuple(value for value, _ in results)
-        first = first or promises
-        if not all(passed for _, passed in results):
-            break
-        found = (rule, promises)
-    if found is None:
-        best = dict(zip(goal.constraints, first, strict=False))
-        parts = [_best_promise(c, value) for c, value in best.items()]
-        raise _not_promised("rule", confidence, parts, {str(c): value for c, value in best.items()})
-    return found
+        found = propose(goal, samples), []
+    else:
+        alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
+        proposing, testing = (samples.take(rows) for rows in _halves(samples.target, rng))
+        first: list[float] = []
+        for margin in _MARGINS:
+            try:
+                rule = propose(_tightened(goal, margin, len(proposing.target)), proposing)
+            except InfeasibleError:
+                if margin == 0 and not first:
+                    raise
+                continue
+            cm = testing.confusion(rule.decide(testing.score))
+            results = [promised(c, cm, alpha) for c in goal.constraints]
+            promises = [value for value, _ in results]
+            first = first or promises
+            if not all(passed for _, passed in results):
+                break
+            found = rule, promises
+        if found is None:
+            best = dict(zip(goal.constraints, first, strict=False))
+            parts = [_best_promise(c, value) for c, value in best.items()]
+            raise _not_promised("rule", confidence, parts, {str(c): value for c, value in best.items()})
+    rule, promises = found
+    return BestRule.of(rule, goal, samples.confusion(rule.decide(samples.score)), promises, confidence=confidence)
 
 
 def _halves(target: NDArray[Any], rng: np.random.Generator) -> tuple[Indices, Indices]:

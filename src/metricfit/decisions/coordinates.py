@@ -92,22 +92,18 @@ def best_offsets(
             raise ValueError("confidence: class offsets have no promises at another prevalence; leave it out.")
         samples = samples.at_prevalence(prevalence)
     rng = np.random.default_rng(random_state)
-    offsets, promises = certified(
-        goal,
-        samples,
-        confidence,
-        rng,
-        propose=lambda g, some: _search(_Problem.of(some, g, strength, belief), int(restarts), rng),
-        confusion=_offset_confusion,
-    )
-    rule = DecisionRule.from_offsets(offsets.tolist(), samples.classes, metric=goal.spec)
-    plain = float(values_of(goal.metric, _offset_confusion(samples, 0 * offsets)))
+
+    def propose(goal_: Goal, some: Samples) -> DecisionRule:
+        offsets = _search(_Problem.of(some, goal_, strength, belief), int(restarts), rng)
+        return DecisionRule.from_offsets(offsets.tolist(), samples.classes, metric=goal.spec)
+
     again = partial(
         best_offsets, y_true, proba, metric, subject_to=subject_to, confidence=confidence, sample_weight=sample_weight,
         labels=labels, regularisation=regularisation, restarts=restarts, random_state=random_state, belief=belief,
     )  # fmt: skip
-    cm = _offset_confusion(samples, offsets)
-    return BestRule.of(rule, goal, cm, promises, confidence=confidence, argmax_value=plain, again=again)
+    found = certified(goal, samples, confidence, rng, propose)
+    plain = _confusion(samples, np.zeros(samples.score.shape[1]))
+    return replace(found, argmax_value=float(values_of(goal.metric, plain)), again=again)
 
 
 def best_label_thresholds(
@@ -151,19 +147,16 @@ def best_label_thresholds(
     check_belief(belief)
     samples = label_samples(y_true, score, sample_weight, labels=labels)
     rng = np.random.default_rng(random_state)
-    thresholds, promises = certified(
-        goal,
-        samples,
-        confidence,
-        rng,
-        propose=lambda g, some: _search_labels(some, g, how, default, restarts, rng, belief),
-        confusion=_label_confusion,
-    )
-    rule = DecisionRule.at_thresholds(thresholds.tolist(), samples.classes, metric=goal.spec)
-    cm = _label_confusion(samples, thresholds)
-    if how == "each":  # the constraints were met for each label on its own, and have no one value
-        return BestRule(rule, float(values_of(goal.metric, cm)), cm)
-    return BestRule.of(rule, goal, cm, promises, confidence=confidence)
+
+    def propose(goal_: Goal, some: Samples) -> DecisionRule:
+        thresholds = _search_labels(some, goal_, how, default, restarts, rng, belief)
+        return DecisionRule.at_thresholds(thresholds.tolist(), samples.classes, metric=goal.spec)
+
+    if how == "joint":
+        return certified(goal, samples, confidence, rng, propose)
+    rule = propose(goal, samples)  # the constraints were met for each label on its own, and have no one value
+    cm = samples.confusion(rule.decide(samples.score))
+    return BestRule(rule, float(values_of(goal.metric, cm)), cm)
 
 
 def _ascend(
@@ -229,7 +222,7 @@ class _Problem:
             believed = _View(None, np.ascontiguousarray(mixed.T) * weight)
             views = (*views, believed) if goal.constraints else (believed,)
         free = cls(samples, goal, log_proba, views, np.zeros(size), regularisation, belief)
-        to_gain = abs(float(goal.metric.distance(values_of(goal.metric, _offset_confusion(samples, np.zeros(size))))))
+        to_gain = abs(float(goal.metric.distance(values_of(goal.metric, _confusion(samples, np.zeros(size))))))
         support = np.maximum(np.bincount(samples.target, minlength=size), 1)
         to_gain = to_gain if math.isfinite(to_gain) else 1.0
         return replace(free, price=regularisation * to_gain / size / np.sqrt(support))
@@ -270,9 +263,8 @@ def _decide(samples: Samples, offsets: Array) -> Indices:
     return DecisionRule.from_offsets(offsets.tolist(), range(len(offsets))).decide(samples.score)
 
 
-def _offset_confusion(samples: Samples, offsets: Array) -> ConfusionMatrix:
-    decided = _decide(samples, offsets)
-    return ConfusionMatrix.from_codes(samples.target, decided, len(offsets), samples.weight, labels=samples.classes)
+def _confusion(samples: Samples, offsets: Array) -> ConfusionMatrix:
+    return samples.confusion(_decide(samples, offsets))
 
 
 def _search(problem: _Problem, restarts: int, rng: np.random.Generator) -> Array:
@@ -283,7 +275,7 @@ def _search(problem: _Problem, restarts: int, rng: np.random.Generator) -> Array
     def best(aim: Goal) -> float | None:
         on_labels = replace(problem, goal=aim, price=0 * problem.price, views=problem.views[:1])
         found, key = _best_of_starts(on_labels, restarts, rng)
-        return None if key[0] < 0 else float(values_of(aim.metric, _offset_confusion(problem.samples, found)))
+        return None if key[0] < 0 else float(values_of(aim.metric, _confusion(problem.samples, found)))
 
     raise problem.goal.infeasible(problem.goal.reachable(best), "class offsets")
 
@@ -446,9 +438,3 @@ def _counts(sweeps: Sequence[Sweep], cuts: Indices) -> Tensor:
 
 def _names_a_class(metric: object) -> bool:
     return "[" in str(metric) or str(metric).startswith("<")
-
-
-def _label_confusion(samples: Samples, thresholds: Array) -> ConfusionMatrix:
-    decided, names = samples.score >= thresholds.astype(samples.score.dtype), samples.classes
-    size = decided.shape[1]
-    return ConfusionMatrix.from_codes(samples.target, decided, size, samples.weight, task="multilabel", labels=names)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
+from metricfit.inputs import Task
 from metricfit.labels import as_label_array, checked_weights, class_labels, encode_labels
 from metricfit.metrics import ClassMetric, Constrained, Constraint, Metric, MetricLike
 
@@ -55,6 +56,12 @@ class Samples:
         """Some of the samples."""
         weight = None if self.weight is None else self.weight[rows]
         return Samples(self.target[rows], self.score[rows], weight, self.classes)
+
+    def confusion(self, decided: NDArray[Any]) -> ConfusionMatrix:
+        """The confusion matrix of decisions about several classes (n,) or labels (n, labels)."""
+        task: Task | None = "multilabel" if self.target.ndim == 2 else None
+        size = self.score.shape[1]
+        return ConfusionMatrix.from_codes(self.target, decided, size, self.weight, task=task, labels=self.classes)
 
     def at_prevalence(self, prevalence: Any) -> Samples:
         """The same samples, weighed so that the classes have these shares; the sum of the weights stays."""

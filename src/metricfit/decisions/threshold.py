@@ -62,10 +62,8 @@ class Sweep:
     ) -> Sweep:
         """Sort once, then add up from the highest score down.
 
-        Args:
-            samples: The samples.
-            believed: How positive each sample is for the objective, 0 to 1.
-            worth: What each sample is worth to the objective by truth and decision, (n, 2, 2).
+        For the objective, ``believed`` says how positive each sample is, 0 to 1; ``worth`` (n, 2, 2) what it is worth
+        by truth and decision.
         """
         order = np.argsort(samples.score)[::-1]
         ranked = samples.score[order]
@@ -157,12 +155,9 @@ class Sweep:
     def thresholds(self, indices: NDArray[np.intp], *, low: bool = False) -> NDArray[Any]:
         """The numbers t for which ``score >= t`` is exactly each of these cut-offs.
 
-        They lie midway between the two scores that they separate, or on the upper one where no number of the
-        scores' dtype lies between; for "everybody" on the lowest score, for "nobody" just above the highest.
-
-        Args:
-            indices: The cut-offs.
-            low: Place them just above the lower score instead.
+        They lie midway between the two scores that they separate (``low``: just above the lower one), or on the upper
+        one where no number of the scores' dtype lies between; for "everybody" on the lowest score, for "nobody" just
+        above the highest.
         """
         last = len(self.scores) - 1
         upper = self.scores[np.maximum(indices - 1, 0)]

@@ -29,6 +29,7 @@ from metricfit.distributed import sum_over_processes
 from metricfit.fast import blocks
 from metricfit.fast.blocks import Array, Derivative, Job, torch_pass
 from metricfit.fast.closed_form import ClosedForm, closed_form_of, loss_of_matrices, loss_of_sums
+from metricfit.inputs import WEIGHTS_FROM_TO
 from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN, Annealed, Linear, Step
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ MATRIX_UP_TO = 4096
 
 ROWS_FROM = 64
 """From this many classes on a row alone fills the vector registers."""
+
+LEAST, MOST = WEIGHTS_FROM_TO
 
 SERIAL_ELEMENTS = 2**16
 """Up to this many scores a hand-over to another thread takes longer than it saves."""
@@ -148,13 +151,14 @@ def _as_vector(weights: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 
 def _dense_logits(input: Tensor, is_binary: bool, members: int | None) -> Tensor:
-    """Logits (M · N, C, …) that lie side by side, if with channels last. A logit z becomes (0, z).
+    """Logits (M · N, C, …) that lie side by side, if with channels last. A logit z becomes (-z/2, z/2).
 
-    Two classes with these logits have the dynamic threshold 1/2.
+    Two classes with these logits have the dynamic threshold 1/2, and one is inf where z is not finite.
     """
     logits = input.detach()
     if is_binary:
-        logits = torch.stack([torch.zeros_like(logits), logits], dim=1 if members is None else 2)
+        half = logits * 0.5
+        logits = torch.stack([-half, half], dim=1 if members is None else 2)
     if members is not None:
         logits = logits.flatten(0, 1)
     if logits.is_contiguous() or (logits.ndim > 2 and logits.movedim(1, -1).is_contiguous()):
@@ -227,9 +231,14 @@ def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype:
     """The losses (M,), or a scalar, and the gradient of the logits; None where labels, weights or scores are wrong."""
     options, group = batch.options, batch.group
     skip_absent = options.absent == "skip"
+    is_plain = job.weight is None or job.class_weight is None  # else a product may have vanished
     is_compiled = job.logits.dtype is torch.float32 and job.logits.is_cpu and numba_is_here()
 
     def derivative(counts: Any) -> tuple[Any, Any] | None:
+        totals = counts[:, 1].sum(1) if job.by_class else counts.sum((1, 2))
+        is_usual = (totals >= LEAST) & (totals <= MOST) | ((totals == 0) & is_plain)
+        if job.may_wait and not is_usual.all():
+            return None
         if form is not None and job.by_class:
             losses, gradient = loss_of_sums(form, counts, skip_absent, is_compiled)
             return torch.from_numpy(losses).to(dtype), gradient
@@ -247,6 +256,10 @@ def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype:
         with torch.autocast(job.logits.device.type, enabled=False):
             return torch_pass(job, derivative)
     return compiled_pass(job, derivative, form if job.by_class else None, skip_absent)
+
+
+# Whether backward keeps its graph for another one. Not public in torch: a release without it always keeps.
+_keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
 
 class FastLoss(torch.autograd.Function):
@@ -268,9 +281,10 @@ class FastLoss(torch.autograd.Function):
             plain = ctx.batch.metric_alone(ctx.remembered, input)
             (result,) = torch.autograd.grad(plain, input, scale, create_graph=True)
             return result, None, None, None, None
-        result = ctx.gradient
-        if torch._C._autograd._get_current_graph_task_keep_graph():
-            result = result.clone()
+        if _keeps_graph():
+            result = ctx.gradient.clone()
+        else:  # given away, so that it need not be copied into a leaf
+            result, ctx.gradient = ctx.gradient, None
         if options.members is not None:
             result = result.unflatten(0, (options.members, -1))
             result.mul_(scale.reshape(-1, *[1] * (result.ndim - 1)))

@@ -55,34 +55,19 @@ def five_points(delta: float, factor: float) -> tuple[float, ...]:
 
 @dataclass(slots=True)
 class Job:
-    """A batch to be counted and, if ``wants_gradient``, differentiated.
+    """A batch of M members, N samples each, to be counted and differentiated."""
 
-    Attributes:
-        logits: (M · N, C, …), contiguous or with channels last.
-        target: Class indices int64 of the samples in order.
-        weight: Weights of the samples, or None.
-        class_weight: (C,), or None.
-        points: The step of each of the M members, (M, 5): see :func:`five_points`.
-        ignore: The label of samples that do not count.
-        is_fixed: Whether no gradient flows through the threshold.
-        wants_gradient: Whether the gradient of the logits is wanted.
-        by_class: Whether counts are hits, true and predicted weights (M, 3, C), else matrices (M, C, C).
-        by_vectors: Whether the gradient of the counts is columns and diagonal (M, 2, C) of the form
-            G[t, k] = columns[k] + (t = k) diagonal[k], else G (M, C, C).
-        may_wait: Whether values may be looked at, for which a device has to finish.
-    """
-
-    logits: Tensor
-    target: Tensor
-    weight: Tensor | None
-    class_weight: Tensor | None
-    points: Array
-    ignore: int
-    is_fixed: bool
-    wants_gradient: bool
-    by_class: bool
-    by_vectors: bool
-    may_wait: bool = True
+    logits: Tensor  # (M · N, C, …), contiguous or with channels last
+    target: Tensor  # class indices int64 of the samples in order
+    weight: Tensor | None  # of the samples
+    class_weight: Tensor | None  # (C,)
+    points: Array  # the step of each member, (M, 5): see five_points
+    ignore: int  # the label of samples that do not count
+    is_fixed: bool  # whether no gradient flows through the threshold
+    wants_gradient: bool  # of the logits
+    by_class: bool  # whether counts are hits, true and predicted weights (M, 3, C), else matrices (M, C, C)
+    by_vectors: bool  # whether their gradient G is columns and diagonal: G[t, k] = columns[k] + (t = k) diagonal[k]
+    may_wait: bool = True  # whether values may be looked at, for which a device has to finish
 
 
 @lru_cache(maxsize=64)

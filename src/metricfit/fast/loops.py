@@ -23,6 +23,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from metricfit.fast.closed_form import fraction, mcc
+from metricfit.inputs import WEIGHTS_FROM_TO
 
 __all__ = ["count_lanes", "count_rows", "losses_and_gradient", "losses_of_sums", "pull_back_lanes", "pull_back_rows"]
 
@@ -35,6 +36,8 @@ BLOCK = 8192
 
 FLUSH = 256
 """After so many rows sums in the dtype of the scores are added to those in float64."""
+
+LEAST, MOST = WEIGHTS_FROM_TO
 
 SUMS = {"reassoc", "nsz"}
 """Only sums may be reordered: NaN must stay NaN, and u - 1 be taken as written."""
@@ -593,6 +596,10 @@ def losses_and_gradient(
         scores, target, weight, class_weight, ignore, points, parts, 0, members, True, sums, wants_gradient, out, kept
     ):
         return 1
+    for member in range(members):
+        total = sums[member, 1].sum()
+        if not (LEAST <= total <= MOST or (total == 0 and not (len(weight) and len(class_weight)))):
+            return 1
     vectors = np.zeros((members, 2, classes))
     losses_of_sums(sums, form, label, skip_absent, losses, vectors)
     if wants_gradient:

@@ -133,10 +133,8 @@ class ConfusionMemory(nn.Module):
         blended = current.detach()
         if self.matrix.numel():
             if self.matrix.shape != shape:
-                raise ValueError(
-                    f"memory: remembers a matrix of shape {tuple(self.matrix.shape)}, got a batch of shape {shape}; "
-                    "call reset() before training on other classes."
-                )
+                kept = f"remembers a matrix of shape {tuple(self.matrix.shape)}, got a batch of shape {shape}"
+                raise ValueError(f"memory: {kept}; call reset() before training on other classes.")
             past = self.matrix.to(current.dtype)
             blended = self.decay * past + (1 - self.decay) * blended
             blended = torch.where(total > 0, blended, past)  # a batch where all is ignored teaches nothing

@@ -53,12 +53,9 @@ class LossOptions:
     threshold: InitVar[Any] = 0.5
     weight: InitVar[Any] = None
     prior: InitVar[Any] = None
-    grids: tuple[Grid, ...] = field(init=False)
-    """The threshold grids of the metric, sorted."""
-    decides: bool = field(init=False)
-    """Whether the metric is one of a single decision, without a grid, at the usual threshold."""
-    state: dict[str, Tensor | None] = field(init=False, repr=False, compare=False)
-    """The tensors that a loss starts with, by the names they have in :class:`Batch`."""
+    grids: tuple[Grid, ...] = field(init=False)  # of the metric's thresholds, sorted
+    decides: bool = field(init=False)  # whether the metric is of a single decision at the usual threshold
+    state: dict[str, Tensor | None] = field(init=False, repr=False, compare=False)  # the first tensors of a Batch
 
     def __post_init__(self, temperature: Any, threshold: Any, weight: Any, prior: Any) -> None:
         """Raise an error for options out of range, and for those that would have no effect."""
@@ -146,10 +143,8 @@ def _check_threshold_matters(metric: Metric, step: Step, task: Task, threshold: 
         fixed = f"{metric}, which has a grid of thresholds" if only_grids else fixed
         raise ValueError(f"threshold: has no effect with {fixed}.")
     if task == "multiclass" and isinstance(step, Amplifier):
-        raise ValueError(
-            "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach; use "
-            "step='sigmoid:k=73', or task='binary'."
-        )
+        fixed = "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach"
+        raise ValueError(f"{fixed}; use step='sigmoid:k=73', or task='binary'.")
     if detach_threshold and (only_grids or task != "multiclass" or not step.has_threshold):
         raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
 
@@ -229,25 +224,25 @@ class Batch:
             if fused is None:
                 statistics.extend(self.counts(samples, grid) for grid in options.grids)
             if cross_entropy:
-                from metricfit.losses import companions
+                from metricfit.losses.companions import cross_entropy_of_sums, cross_entropy_sums
 
-                statistics.append(
-                    companions.cross_entropy_sums(
-                        samples, task=options.task, balance=options.balance, weights=self.class_weights,
-                        from_probabilities=options.from_probabilities,
-                    )
-                )  # fmt: skip
+                how: Any = {"task": options.task, "from_probabilities": options.from_probabilities}
+                sums = cross_entropy_sums(samples, balance=options.balance, weights=self.class_weights, **how)
+                statistics.append(sums)
             weight, *statistics = sum_over_processes(statistics, self.group)
             companion = torch.zeros_like(weight)
             if cross_entropy:
-                mean = companions.cross_entropy_of_sums(statistics.pop(), options.balance, members=options.members)
-                companion = cross_entropy * mean
+                companion = cross_entropy_of_sums(statistics.pop(), options.balance, members=options.members)
+                if options.validate and values_can_be_inspected() and not bool(companion.isfinite().all()):
+                    raise ValueError(
+                        "input: a logit of -inf rules out the true class of a sample, so that its cross_entropy is "
+                        "infinite; leave the true class in, or set cross_entropy=0."
+                    )
             loss = fused if fused is not None else options.metric.loss(self.source(statistics))
             if loss.shape != weight.shape:
-                raise ValueError(
-                    f"metric: {options.metric} gives shape {tuple(loss.shape[weight.ndim :])}, a loss needs one number."
-                )
-            return torch.where(weight > 0, loss + companion, torch.zeros_like(loss))
+                shape = tuple(loss.shape[weight.ndim :])
+                raise ValueError(f"metric: {options.metric} gives shape {shape}, a loss needs one number.")
+            return torch.where(weight > 0, loss + cross_entropy * companion, torch.zeros_like(loss))
 
     def metric_alone(self, remembered: Sequence[Tensor], input: Tensor) -> Tensor:
         """The metric's part along the plain formulas, with the memories as they were then: for second derivatives."""
@@ -283,10 +278,9 @@ class Batch:
     def matrix(self, counts: Tensor, grid: Grid) -> ConfusionMatrix:
         """Counts as a confusion matrix of the task."""
         options = self.options
-        if options.task == "multiclass" and options.members is None and counts.ndim == 3 and grid is None:
-            # The counts of each class against the rest, as many labels.
-            return ConfusionMatrix(counts, "multilabel", options.labels, options.absent)
-        return as_confusion_matrix(counts, options.task, grid, options.labels, options.absent)
+        # Without the matrix of many classes: the counts of each class against the rest, as many labels.
+        each = options.task == "multiclass" and options.members is None and counts.ndim == 3
+        return as_confusion_matrix(counts, "multilabel" if each else options.task, grid, options.labels, options.absent)
 
     def source(self, counts: Sequence[Tensor]) -> MatrixSource:
         """The matrices of the metric, given the counts for each of its grids; the memories are used and updated."""
@@ -351,6 +345,8 @@ class MetricLoss(nn.Module):
             averaged over processes, as DistributedDataParallel does. Every process has to call the loss; its batch
             may be empty. A process group names other processes, in evaluation mode too; ``False`` is this one alone.
         validate: Look at the values (NaN, labels out of range), which waits for the device; shapes are always checked.
+            Of infinite logits only -inf beside a finite one, in a multiclass task, is legal: it rules a class out.
+            The weights of a batch must sum to 0 or to between 1e-18 and 1e18.
 
     >>> loss = MetricLoss("f1", average="macro")
     >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0]], requires_grad=True)

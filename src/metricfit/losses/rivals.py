@@ -51,7 +51,7 @@ class SampleLoss(nn.Module):
             wanted = " or ".join(map(repr, self.tasks))
             raise ValueError(f"task: {type(self).__name__} expects {wanted}, got {self.task!r}.")
         self.register_buffer("weight", options.pop("weight", None), persistent=False)
-        self.options = options
+        self.options, self._from_probabilities = options, options.get("from_probabilities", False)
 
     def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The loss of a batch, a scalar; 0 where everything is ignored."""
@@ -65,10 +65,6 @@ class SampleLoss(nn.Module):
     @abstractmethod
     def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
         """The formula, given the samples and their probabilities (…, n, d)."""
-
-    @property
-    def _from_probabilities(self) -> bool:
-        return self.options.get("from_probabilities", False)
 
 
 def _shares(samples: Samples, p: Tensor) -> tuple[Tensor, Tensor]:

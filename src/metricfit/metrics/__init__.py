@@ -3,9 +3,31 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from metricfit.metrics import rates
 from metricfit.metrics.base import AVERAGES, ClassMetric, Metric
 from metricfit.metrics.formula import FormulaMetric, Symbols, Term
+from metricfit.metrics.rates import accuracy as Accuracy
+from metricfit.metrics.rates import balanced_accuracy as BalancedAccuracy
+from metricfit.metrics.rates import cohen_kappa as CohenKappa
+from metricfit.metrics.rates import critical_success_index as CriticalSuccessIndex
+from metricfit.metrics.rates import expected_cost as ExpectedCost
+from metricfit.metrics.rates import f1 as F1
+from metricfit.metrics.rates import f_beta as FBeta
+from metricfit.metrics.rates import false_negative_rate as FalseNegativeRate
+from metricfit.metrics.rates import false_positive_rate as FalsePositiveRate
+from metricfit.metrics.rates import fowlkes_mallows as FowlkesMallows
+from metricfit.metrics.rates import g_mean as GMean
+from metricfit.metrics.rates import heidke_skill_score as HeidkeSkillScore
+from metricfit.metrics.rates import informedness as Informedness
+from metricfit.metrics.rates import jaccard as Jaccard
+from metricfit.metrics.rates import markedness as Markedness
+from metricfit.metrics.rates import mcc as MCC
+from metricfit.metrics.rates import negative_predictive_value as NegativePredictiveValue
+from metricfit.metrics.rates import precision as Precision
+from metricfit.metrics.rates import predicted_count as PredictedCount
+from metricfit.metrics.rates import predicted_share as PredictedShare
+from metricfit.metrics.rates import recall as Recall
+from metricfit.metrics.rates import specificity as Specificity
+from metricfit.metrics.rates import true_skill_statistic as TrueSkillStatistic
 from metricfit.metrics.registry import MetricLike, available, get, metric, metric_class, register, resolve, unregister
 
 if TYPE_CHECKING:
@@ -22,16 +44,6 @@ __all__ = [
     "TrueSkillStatistic", "available", "describe", "get", "metric", "metric_class", "reference_page", "register",
     "resolve", "unregister",
 ]  # fmt: skip
-
-Accuracy, BalancedAccuracy, CohenKappa = rates.accuracy, rates.balanced_accuracy, rates.cohen_kappa
-CriticalSuccessIndex, ExpectedCost, F1 = rates.critical_success_index, rates.expected_cost, rates.f1
-FBeta, FalseNegativeRate, FalsePositiveRate = rates.f_beta, rates.false_negative_rate, rates.false_positive_rate
-FowlkesMallows, GMean, HeidkeSkillScore = rates.fowlkes_mallows, rates.g_mean, rates.heidke_skill_score
-Informedness, Jaccard, Markedness, MCC = rates.informedness, rates.jaccard, rates.markedness, rates.mcc
-NegativePredictiveValue, Precision = rates.negative_predictive_value, rates.precision
-PredictedCount, PredictedShare = rates.predicted_count, rates.predicted_share
-Recall, Specificity = rates.recall, rates.specificity
-TrueSkillStatistic = rates.true_skill_statistic
 
 
 def __getattr__(name: str) -> Any:

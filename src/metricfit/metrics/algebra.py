@@ -88,10 +88,7 @@ class Combination(Metric):
             raise ValueError("metric: combine metrics first, then put the result under constraints with subject_to.")
         _ = self.greater_is_better
         if self.operator == "/" and self.right.perfect == 0:
-            raise ValueError(
-                f"metric: {self}: the best value of the denominator is 0, so the quotient has none; divide by "
-                "something that stays away from 0."
-            )
+            raise ValueError(f"metric: {self}: the best value of the denominator is 0; divide by what stays above 0.")
 
     @property
     def greater_is_better(self) -> bool | None:  # type: ignore[override]
@@ -108,10 +105,8 @@ class Combination(Metric):
             right = not right
         if left is not None and right is not None and left != right:
             verb = "multiplies" if self.operator == "*" else "adds up"
-            raise ValueError(
-                f"metric: {self}: {verb} a metric to be maximised and one to be minimised; turn the sign of one of "
-                "them, or take 1 minus it."
-            )
+            mixed = f"{verb} a metric to be maximised and one to be minimised"
+            raise ValueError(f"metric: {self}: {mixed}; turn the sign of one of them, or take 1 minus it.")
         return left if left is not None else right
 
     @property
@@ -175,12 +170,8 @@ class DerivedMetric(Metric):
 class Constraint:
     """``metric >= bound`` or ``metric <= bound``; of all rows, or in every group of a column.
 
-    Attributes:
-        metric: The metric.
-        operator: ">=" or "<=".
-        bound: The number.
-        within: The column whose groups it is about, or None.
-        spread: Whether it is about the difference between the highest and the lowest group.
+    ``within`` is the column whose groups it is about, or None; with ``spread`` it is about the difference between the
+    highest and the lowest group.
 
     >>> from metricfit import metrics
     >>> metrics.Recall(1) >= 0.9
@@ -264,10 +255,8 @@ class Constrained(DerivedMetric):
         """The violation of each constraint."""
         for c in self.constraints:
             if c.within is not None:
-                raise ValueError(
-                    f"{c}: is about groups of rows, which only a search for a decision rule sees; give their column: "
-                    f"decisions.best_threshold(…, groups={{{c.within!r}: values}})."
-                )
+                give = f"give their column: decisions.best_threshold(…, groups={{{c.within!r}: values}})"
+                raise ValueError(f"{c}: is about groups of rows, which only a search for a decision rule sees; {give}.")
         return [c.violation(c.metric.evaluate(source)) for c in self.constraints]
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:

@@ -124,10 +124,8 @@ class Metric(Operators, ABC):
         """
         grids = self.grids(exact=True)
         if len(grids) > 1:
-            raise ValueError(
-                f"{self}: combines metrics of scores with metrics of predicted labels (or two threshold grids); "
-                "score its parts one by one."
-            )
+            mixed = "combines metrics of scores with metrics of predicted labels (or two threshold grids)"
+            raise ValueError(f"{self}: {mixed}; score its parts one by one.")
         (grid,) = grids or {None}
         how: dict[str, Any] = {"labels": labels, "sample_weight": sample_weight}
         if grid is None:
@@ -152,10 +150,8 @@ class Metric(Operators, ABC):
     def check(self, labels: tuple[Any, ...], task: Task) -> None:
         """Compute it once, so that a class that does not exist is reported before training."""
         if len(self.grids()) > 1 and None in self.grids():
-            raise ValueError(
-                f"metric: {self} combines metrics of scores with metrics of decisions, and no prediction is judged by "
-                "both; choose one of them."
-            )
+            mixed = "combines metrics of scores with metrics of decisions, and no prediction is judged by both"
+            raise ValueError(f"metric: {self} {mixed}; choose one of them.")
         size = len(labels)
         cm = ConfusionMatrix(torch.ones((3, size, 2, 2) if task == "multilabel" else (3, size, size)), task, labels)
         values = self.evaluate(lambda grid: cm)

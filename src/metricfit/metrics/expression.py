@@ -136,10 +136,8 @@ class _Parser:
 
     def metric(self, name: str) -> Metric:
         if self.peek().text == "(":
-            raise ValueError(
-                f"metric: {self.text!r} calls {name!r}; expressions hold names, numbers and + - * / only. Pass a "
-                "Python function instead."
-            )
+            allowed = "expressions hold names, numbers and + - * / only. Pass a Python function instead"
+            raise ValueError(f"metric: {self.text!r} calls {name!r}; {allowed}.")
         parameters: dict[str, Any] = {}
         self.label(parameters)
         if self.take("symbol", ":"):

@@ -117,10 +117,8 @@ def trace(function: Callable[..., Any], parameters: tuple[str, ...] = ()) -> For
 
     shape: _Shape = Formula(term).replay(shape_of)
     if shape.whole is shape.varies:
-        raise ValueError(
-            f"{function.__name__}: expected one value, of a class or of the whole matrix; put every count of a "
-            "formula of the whole matrix under c.sum or c.mean."
-        )
+        advice = "put every count of a formula of the whole matrix under c.sum or c.mean"
+        raise ValueError(f"{function.__name__}: expected one value, of a class or of the whole matrix; {advice}.")
     scaled = not steps.isdisjoint({"product", "expected"})
     total = not shape.whole and (scaled or "n" in steps)
     return Formula(term, shape.whole, scaled, tuple(name for name in COUNTS if total or name in steps))

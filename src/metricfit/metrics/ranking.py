@@ -42,7 +42,10 @@ def _set_thresholds(metric: Metric, grid: int | Sequence[float]) -> None:
 
 @dataclass(frozen=True)
 class _AreaMetric(ClassMetric):
-    """An area under a curve of one-versus-rest counts at falling thresholds."""
+    """An area under a curve of one-versus-rest counts at falling thresholds.
+
+    ``grid`` is the number of thresholds inside (0, 1) for the loss, or the thresholds; ``score`` uses every cut-off.
+    """
 
     grid: int | Sequence[float] = field(default=99, kw_only=True)
 
@@ -57,10 +60,8 @@ class _AreaMetric(ClassMetric):
 
     def of_classes(self, cm: ConfusionMatrix) -> Tensor:
         if not cm.batch_shape:
-            raise ValueError(
-                f"{self.name}: needs a sweep of confusion matrices over thresholds, got a single one; predicted "
-                "labels have no curve, give the scores."
-            )
+            needs = "needs a sweep of confusion matrices over thresholds, got a single one"
+            raise ValueError(f"{self.name}: {needs}; predicted labels have no curve, give the scores.")
         # Areas are summed from few to many positive predictions, class by class: as thresholds rise, a binary
         # matrix predicts less and less of class 1, and more and more of class 0.
         predicted = cm.predicted.detach()
@@ -78,11 +79,7 @@ class _AreaMetric(ClassMetric):
 @register({"roc_auc": {}, "roc_auc_ovr": {"average": "macro"}, "roc_auc_ovr_weighted": {"average": "weighted"}})
 @dataclass(frozen=True)
 class AUROC(_AreaMetric):
-    """The area under the ROC curve by the trapezoidal rule.
-
-    Args:
-        grid: The number of thresholds inside (0, 1) for the loss, or the thresholds; ``score`` uses every cut-off.
-    """
+    """The area under the ROC curve by the trapezoidal rule; ``grid`` is the loss's thresholds, or their number."""
 
     name: ClassVar[str] = "auroc"
     title: ClassVar[str] = "AUROC"
@@ -101,11 +98,7 @@ class AUROC(_AreaMetric):
 @register(["average_precision"])
 @dataclass(frozen=True)
 class AUPRC(_AreaMetric):
-    """The area under the precision-recall curve as average precision: Σ (Rᵢ - Rᵢ₋₁) Pᵢ.
-
-    Args:
-        grid: The number of thresholds inside (0, 1) for the loss, or the thresholds; ``score`` uses every cut-off.
-    """
+    """The area under the precision-recall curve as average precision; ``grid`` as in :class:`AUROC`."""
 
     name: ClassVar[str] = "auprc"
     title: ClassVar[str] = "AUPRC"

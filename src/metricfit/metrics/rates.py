@@ -152,9 +152,7 @@ def _known_weights(kappa: Any) -> None:
     if kappa.weights not in ("none", "linear", "quadratic"):
         raise ValueError(f"weights: expected 'none', 'linear' or 'quadratic', got {kappa.weights!r}.")
     if kappa.weights != "none" and (kappa.average != "auto" or kappa.label is not None):
-        raise ValueError(
-            f"weights={kappa.weights!r} needs the order of all classes; it does not go with one class or an average."
-        )
+        raise ValueError(f"weights={kappa.weights!r} needs the order of all classes; give no class and no average.")
 
 
 @metric(

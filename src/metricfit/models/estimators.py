@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from contextlib import suppress
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+import pandas as pd
 import torch
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
@@ -61,14 +61,17 @@ def _named_estimator(name: str, folds: Folds, rows: int) -> Any:
             min_samples_leaf=leaf,
             categorical_features=folds.table.categories if folds.table.categories.any() else None,
         )
-    library = importlib.import_module(name)
+    library, threads = importlib.import_module(name), 1 if len(folds.splits) > 1 else -1  # folds run in parallel
+    categories = folds.table.categories
     if name == "catboost":
-        rounds = ROUNDS * 2 if stops else 300
-        return library.CatBoostClassifier(iterations=rounds, allow_writing_files=False, verbose=False)
-    common = {"n_estimators": ROUNDS * 4 if stops else 100, "learning_rate": 0.05}
+        rounds, columns = ROUNDS * 2 if stops else 300, np.flatnonzero(categories).tolist()
+        options = {"allow_writing_files": False, "verbose": False, "thread_count": threads, "random_state": 0}
+        return library.CatBoostClassifier(iterations=rounds, cat_features=columns or None, **options)
+    common = {"n_estimators": ROUNDS * 4 if stops else 100, "learning_rate": 0.05, "n_jobs": threads}
     if name == "lightgbm":
         return library.LGBMClassifier(**common, min_child_samples=leaf, verbose=-1)
-    return library.XGBClassifier(**common, **({"early_stopping_rounds": PATIENCE} if stops else {}))
+    kinds = np.where(categories, "c", "q").tolist() if categories.any() else None
+    return library.XGBClassifier(**common, enable_categorical=True, feature_types=kinds)
 
 
 def names_of(models: Any) -> list[tuple[str, Any]]:
@@ -168,7 +171,7 @@ class EstimatorModel(Model):
 
     def predict(self, table: Table) -> Array:
         """The mean of the folds."""
-        whole = getattr(table, self.form)
+        whole = self._rows(table)
 
         def one(fitted: list[Any]) -> Array:
             with threadpool_limits(1):
@@ -225,8 +228,15 @@ class EstimatorModel(Model):
         jobs = 1 if work < SMALL_WORK else effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)
         return Parallel(jobs, prefer="threads")
 
-    def _rows(self, table: Table, rows: NDArray[np.intp]) -> Any:
-        return _safe_indexing(getattr(table, self.form), rows)
+    def _rows(self, table: Table, rows: Any = slice(None)) -> Any:
+        """Rows in the form that the estimator takes."""
+        found = _safe_indexing(getattr(table, self.form), rows)
+        if self.name != "catboost" or self.estimator is not None or not table.categories.any():
+            return found
+        frame = pd.DataFrame(found)
+        for k in np.flatnonzero(table.categories):  # categories must be whole numbers, gaps too
+            frame[k] = np.nan_to_num(found[:, k], nan=-1.0).astype(np.int64)
+        return frame
 
     def _fit_fold(self, folds: Folds, split: Split, k: int) -> list[Any]:
         own = self.estimator is not None
@@ -234,48 +244,55 @@ class EstimatorModel(Model):
         seed = int(np.random.SeedSequence([folds.seed, k]).generate_state(1)[0] >> 1)
         seeded = {name: seed for name in estimator.get_params() if name.split("__")[-1] == "random_state"}
         estimator.set_params(**seeded)
-        if not self.several or get_tags(estimator).target_tags.multi_output:
+        together = get_tags(estimator).target_tags.multi_output and self.name not in BOOSTING_LIBRARIES
+        if not self.several or together:
             return [self._fit_one(estimator, folds, split, folds.codes)]
         return [self._fit_one(clone(estimator), folds, split, folds.codes[:, j]) for j in range(self.outputs)]
 
     def _fit_one(self, estimator: Any, folds: Folds, split: Split, codes: NDArray[np.int64]) -> Any:
         train = split.train[folds.weight[split.train] > 0]
         y, weight = codes[train], folds.weight[train].astype(np.float64)
-        if y.ndim == 1 and len(np.unique(y)) == 1:
+        seen, X = np.unique(y), self._rows(folds.table, train)
+        if y.ndim == 1 and len(seen) == 1:
             return int(y[0])  # most classifiers refuse a single class
-        X = self._rows(folds.table, train)
         fit_options: dict[str, Any] = {}
         if not (weight == weight[0]).all():
             last = estimator.steps[-1] if isinstance(estimator, Pipeline) else ("", estimator)
             if not has_fit_parameter(last[1], "sample_weight"):
                 raise ValueError(f"models: {self.name} takes no sample_weight; leave it out of models, or the weights.")
             fit_options[f"{last[0]}__sample_weight" if last[0] else "sample_weight"] = weight
-        fit_options |= self._stopping(estimator, folds, split, codes, np.unique(y))
-        return estimator.fit(X, y, **fit_options)
+        if self.estimator is not None or self.name in ("forest", "extra_trees"):
+            return estimator.fit(X, y, **fit_options)
+        held = split.validation[(folds.weight[split.validation] > 0) & np.isin(codes[split.validation], seen)]
+        y_held, renamed = codes[held], self.name == "xgboost" and len(seen) <= seen[-1]
+        if renamed:  # xgboost takes no other classes than 0, 1, …
+            y, y_held = np.searchsorted(seen, y), np.searchsorted(seen, y_held)
+        stop = self._stopping(estimator, folds, held, y_held)
+        estimator.fit(X, y, **fit_options, **stop)
+        return _SomeClasses(estimator, seen) if renamed else estimator
 
-    def _stopping(
-        self, estimator: Any, folds: Folds, split: Split, codes: NDArray[np.int64], seen: NDArray[np.int64]
-    ) -> dict[str, Any]:
-        """What a boosting model needs to stop on the validation rows; nothing for other models."""
-        if self.name not in ("boosting", *BOOSTING_LIBRARIES):
-            return {}
-        rows = split.validation[(folds.weight[split.validation] > 0) & np.isin(codes[split.validation], seen)]
-        categories = np.flatnonzero(folds.table.categories).tolist()
-        known = {"categorical_feature": categories} if self.name == "lightgbm" and categories else {}
-        if not len(rows):
-            with suppress(ValueError):
+    def _stopping(self, estimator: Any, folds: Folds, rows: NDArray[np.intp], y: NDArray[Any]) -> dict[str, Any]:
+        """What a boosting model needs to stop on validation rows."""
+        X, weight = self._rows(folds.table, rows), folds.weight[rows].astype(np.float64)
+        columns = np.flatnonzero(folds.table.categories).tolist()
+        known = {"categorical_feature": columns} if self.name == "lightgbm" and columns else {}
+        if not len(y):
+            if self.name == "boosting":
                 estimator.set_params(early_stopping=False)
             return known
-        X, y, weight = self._rows(folds.table, rows), codes[rows], folds.weight[rows].astype(np.float64)
         if self.name == "boosting":
             return {"X_val": X, "y_val": y, "sample_weight_val": weight}
-        given: dict[str, Any] = {**known, "eval_set": [(X, y)]}
+        library = importlib.import_module(self.name)
         if self.name == "lightgbm":
-            stop = importlib.import_module("lightgbm").early_stopping(PATIENCE, verbose=False)
-            return {**given, "eval_sample_weight": [weight], "callbacks": [stop]}
+            newer = has_fit_parameter(estimator, "eval_X")
+            given = {"eval_X": X, "eval_y": y} if newer else {"eval_set": [(X, y)]}
+            stop = library.early_stopping(PATIENCE, verbose=False)
+            return {**known, **given, "eval_sample_weight": [weight], "callbacks": [stop]}
         if self.name == "xgboost":
-            return {**given, "sample_weight_eval_set": [weight], "verbose": False}
-        return {**given, "early_stopping_rounds": PATIENCE}
+            estimator.set_params(early_stopping_rounds=PATIENCE)
+            return {"eval_set": [(X, y)], "sample_weight_eval_set": [weight], "verbose": False}
+        pool = library.Pool(X, y, cat_features=columns or None, weight=weight)
+        return {"eval_set": pool, "early_stopping_rounds": PATIENCE}
 
     def _of_fold(self, fitted: list[Any], X: Any) -> Array:
         """Probabilities of one fold's fit."""
@@ -288,6 +305,16 @@ class EstimatorModel(Model):
         if not self.several:
             return _all_classes(*found[0], self.outputs)
         return np.stack([_all_classes(*one, 2)[:, 1] for one in found], axis=1)
+
+
+class _SomeClasses(NamedTuple):
+    """A classifier of 0, 1, … as one of the classes that its rows have."""
+
+    estimator: Any
+    classes_: NDArray[np.int64]
+
+    def predict_proba(self, X: Any) -> Array:
+        return np.asarray(self.estimator.predict_proba(X))
 
 
 def _of_one(estimator: Any, X: Any) -> tuple[Array, Any]:

@@ -109,13 +109,12 @@ class NetworkModel(Model):
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Train the networks of all folds together; the mean of those that share a fold."""
 
-        def epoch_ended(event: EpochEnd) -> bool:
+        def epoch_ended(event: EpochEnd) -> None:
             value = event.record.hard_metric
             progress(event.record.epoch, event.epochs, "" if value != value else f"{value:.3f}")
-            return time.monotonic() >= until
 
         trainer = Trainer(folds, self.recipe, members=self.members, device=self.device, plain=self.plain)
-        result = trainer.run([epoch_ended, *self.callbacks], self.name, self.checkpoint)
+        result = trainer.run([epoch_ended, *self.callbacks], self.name, self.checkpoint, until)
         self.keep(result, folds.task)
         found = result.validation
         return [np.mean(found[k : k + self.members], axis=0) for k in range(0, len(found), self.members)]

@@ -184,11 +184,12 @@ def _put_in_place(new: Path, path: Path) -> None:
         return
     # Without an exchange in one step, the gap between two renames is as short as it can be.
     aside = new.with_suffix(".old")
-    os.rename(path, aside)
     try:
+        os.rename(path, aside)
         os.rename(new, path)
-    except OSError:
-        os.rename(aside, path)
+    except BaseException:  # Ctrl-C too
+        if not path.exists():
+            os.rename(aside, path)
         raise
     shutil.rmtree(aside, ignore_errors=True)
 

@@ -161,7 +161,11 @@ class Trainer:
         self.best = networks.BestMembers(self.objective.members, self.average.averaged)
 
     def run(
-        self, callbacks: Sequence[Callback] = (), name: str = "network", checkpoint: CheckpointFile | None = None
+        self,
+        callbacks: Sequence[Callback] = (),
+        name: str = "network",
+        checkpoint: CheckpointFile | None = None,
+        until: float = math.inf,
     ) -> TrainingResult:
         """Train to the end, from where the checkpoint stopped if there is one; Ctrl-C keeps the best weights so far.
 
@@ -169,16 +173,18 @@ class Trainer:
             callbacks: Called after every epoch.
             name: The run's name, for callbacks.
             checkpoint: Where to save and resume.
+            until: When to stop after an epoch, by ``time.monotonic()``; a run that is resumed goes on.
         """
         self.resume(checkpoint)
-        interrupted = False
+        interrupted = late = False
         try:
-            while not self.finished:
+            while not self.finished and not late:
                 event = EpochEnd(name, self.epoch(), self.epochs)
                 answers = [callback(event) for callback in callbacks]
                 self.stopped = bool(agreed(torch.tensor(any(answers)), self.group))
+                late = bool(agreed(torch.tensor(time.monotonic() >= until), self.group))
                 if checkpoint is not None and is_first_process():
-                    checkpoint.save(self.state_dict(), last=self.finished)
+                    checkpoint.save(self.state_dict(), last=self.finished or late)
         except KeyboardInterrupt:
             interrupted = True
             after = f"after {len(self.history)} of up to {self.epochs} epochs"

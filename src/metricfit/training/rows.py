@@ -345,7 +345,7 @@ class BatchOrder:
         """Index tensors (members, batch_size), one per step."""
         length = self.steps * self.batch_size
         orders = [member.draw(generator) for member in self._members]
-        filled = [order.repeat(-(-length // len(order)))[:length] for order in orders]
+        filled = [o if len(o) == length else o.repeat(-(-length // len(o)))[:length] for o in orders]
         return torch.stack(filled).reshape(-1, self.steps, self.batch_size).unbind(dim=1)
 
 
