@@ -221,7 +221,7 @@ def test_the_table_command_writes_page_and_picture(tmp_path: Path, capsys: pytes
     assert text in capsys.readouterr().out
     assert all(method.title in text for method in METHODS.values())
     assert {path.name for path in (tmp_path / "docs" / "images").iterdir()} == {"suite.png"}
-    assert "On 2 tables that no choice was made on" in text
+    assert "On 2 tables that the portfolio was not chosen on" in text
     gap = 50 * (len("portfolio") - len("catboost")) / 50
     assert f"{gap:+.1f} ± 0.0 F1" in text
 
