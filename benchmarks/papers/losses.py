@@ -107,7 +107,7 @@ def build(
         k: Steepness of the sigmoid step.
         beta: Of ``soft_fbeta``, ``surrogate_fbeta`` and ``surrogate_fbeta_q``.
         beta_of_class: Of the ``fbeta_…`` losses: β by class index, 1 for the classes that are not in it.
-        weighted: Weigh samples by n / (d n_c), c their class (btg §7.2, surrogate-fbeta eq. 2).
+        weighted: Weigh samples by n / (d n_c), c their class (btg §7.2); surrogate Fβ by n / n_c (its eq. 2).
         thresholds: With one output, the loss is the mean over these.
         average: Of F-scores with softmax; by default the positive class's for two classes, otherwise macro.
 

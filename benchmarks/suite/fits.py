@@ -97,7 +97,7 @@ class _Models(MetricClassifier):
 
     def probabilities(self, X: pd.DataFrame) -> tuple[Array, Array]:
         """Held out, and of new rows."""
-        return np.concatenate(self.fitted_[0].held_out), self.fitted_[0].model.predict(self._table(X))
+        return np.concatenate(self.fitted_[0].held_out), self.fitted_[0].predict(self._table(X))
 
 
 def _own(part: Part, model: Any, metric: str = "f1") -> tuple[Array, Array]:

@@ -137,6 +137,7 @@ def task(labels: tuple[int, ...]) -> Any:
 def held_out_scores(part: Part, made: dict[str, Prediction]) -> HeldOut:
     """Held-out probabilities of fits in the form that the package chooses weights and a rule from."""
     validation = [split.validation for split in part.folds]
-    ends = np.cumsum([len(rows) for rows in validation])[:-1]
-    parts = {name: np.split(one.held_out, ends) for name, one in made.items()}
-    return HeldOut.gather(validation, parts, part.y_train.astype(np.int64), np.ones(len(part.y_train)), part.labels)
+    rows = np.concatenate(validation)
+    fold = np.repeat(np.arange(len(validation)), [len(held) for held in validation])
+    proba = {name: one.held_out for name, one in made.items()}
+    return HeldOut(rows, fold, part.y_train[rows].astype(np.int64), np.ones(len(rows)), part.labels, proba)
