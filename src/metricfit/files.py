@@ -34,6 +34,8 @@ def locked(path: Path) -> Iterator[None]:
         try:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(file.fileno()), place.stat()):  # its holder has just removed the file
+                raise OSError(errno.EAGAIN, "removed", str(place))
         except OSError:
             file.seek(0)
             raise BusyError(f"process {file.read().strip() or '?'} is writing to {path}") from None
