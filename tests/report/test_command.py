@@ -91,13 +91,17 @@ def test_an_older_folder_without_scores_still_loads_and_is_told(program, model, 
 
 
 def test_wrong_calls(program, model, tmp_path):
-    program("report", tmp_path / "nothing", code=1)
+    program("report", tmp_path / "nothing", code=2)  # as for a missing file
     program("report", model, "--target", "churn", code=2)
     assert "--target: has no effect without DATA" in program.err
     program("report", model, "--out", tmp_path, code=2)
     program("tune", model, code=2)
     program("tune", model, "--threshold", 0.3, "--metric", "f1", code=2)
     assert "--metric: has no effect" in program.err
+    for impossible in (1.5, "nan"):
+        program("tune", model, "--threshold", impossible, code=2)
+        assert "--threshold: expected a probability from 0 to 1" in program.err
+    program("predict", tmp_path / "nothing", model / "model.json", code=2)
     program("tune", model, "--rule", "{}", code=2)
     program("tune", model, "--rule", '{"format": "metricfit.decision_rule", "version": 1, "kind": "threshold", '
             '"classes": ["a", "b"], "threshold": 0.3}', code=2)  # fmt: skip

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metricfit.cli.output import CommandError, Output, UsageError, wrong_use
+from metricfit.cli.output import Output, UsageError, wrong_use
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
@@ -47,11 +47,7 @@ def argument(metavar: str, help: str, default: Any = False) -> Any:
 def _existing(value: Any) -> Any:
     """Fail at once, before anything heavy is imported, if a file or folder is not there."""
     if value is not None and str(value) != "-" and not Path(value).exists():
-        raise (
-            CommandError(f"{value}: no such model folder.")
-            if isinstance(value, Path)
-            else UsageError(f"{value}: no such file.")
-        )
+        raise UsageError(f"{value}: no such {'model folder' if isinstance(value, Path) else 'file'}.")
     return value
 
 

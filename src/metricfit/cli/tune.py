@@ -55,6 +55,8 @@ def command(
     if out is not None:
         opt.check_free(out, overwrite)
     result: dict[str, Any] = {}
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise UsageError(f"--threshold: expected a probability from 0 to 1, got {threshold:g}.")
     if rule is not None or threshold is not None:
         for option, value in (("DATA", data), ("--metric", metric), ("--confidence", confidence),
                               ("--target", labels.target), ("--weight", labels.weight)):  # fmt: skip
