@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from metricfit.cli.output import Output, UsageError, wrong_use
+from metricfit.cli.command import REQUIRED, Command, UsageError, argument, option, switch, wrong_use
 
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
@@ -17,38 +18,17 @@ if TYPE_CHECKING:
     from metricfit.metrics import Metric
     from metricfit.store import SavedModel
 
-__all__ = [
-    "Data", "Labels", "Model", "Overwrite", "Reading", "Seed", "Training", "argument", "check_free", "checked_metric",
-    "columns_of", "hold", "option", "resolved", "seconds", "switch", "to_toml",
-]  # fmt: skip
-
 SPLITS, COLUMNS, RUN, _DATA = "Held-out data", "Columns", "The run", "Reading data"
 """Headings of the help."""
 
 _SWITCHES = ("config", "debug", "help")
 
 
-def option(help: str, metavar: str, panel: str | None = None, default: Any = False, **more: Any) -> Any:
-    """An option with a value; ``default`` is what the help shows as its default."""
-    return typer.Option(metavar=metavar, help=help, show_default=default, rich_help_panel=panel, **more)
-
-
-def switch(name: str, help: str, panel: str | None = None) -> Any:
-    """An option without a value."""
-    return typer.Option(name, help=help, rich_help_panel=panel)
-
-
-def argument(metavar: str, help: str, default: Any = False) -> Any:
-    """A word without an option's name; ``default`` is what the help shows as its default."""
-    check = {"DATA": _existing, "MODEL": _existing}.get(metavar)
-    return typer.Argument(metavar=metavar, help=help, show_default=default, callback=check)
-
-
-def _existing(value: Any) -> Any:
-    """Fail at once, before anything heavy is imported, if a file or folder is not there."""
-    if value is not None and str(value) != "-" and not Path(value).exists():
-        raise UsageError(f"{value}: no such {'model folder' if isinstance(value, Path) else 'file'}.")
-    return value
+a_table = partial(argument, "DATA", "A CSV, JSON Lines, Parquet or Excel file; - for standard input.")
+a_model = partial(argument, "MODEL", "A model folder that 'metricfit train' wrote.")
+a_seed = partial(option, "Seed of everything random.", "N", default=0, min=0)
+to_overwrite = partial(switch, "--overwrite", "Replace what is there.")
+"""Fields of several commands."""
 
 
 def from_file(context: typer.Context, path: Path | None) -> Path | None:
@@ -147,6 +127,12 @@ def resolved(metric: Metric, classifier: MetricClassifier) -> Metric:
         return metrics.resolve(metric, classes, classifier.task_)[0]
 
 
+def check_free_file(out: Path, overwrite: bool) -> None:
+    """Raise a usage error if no file may be written there."""
+    if out.exists() and not overwrite:
+        raise UsageError(f"--out: {out} exists; --overwrite replaces it.")
+
+
 def check_free(out: Path, overwrite: bool) -> None:
     """Raise a usage error if no model folder may be written there."""
     from metricfit.store.folder import check_replaceable
@@ -157,29 +143,12 @@ def check_free(out: Path, overwrite: bool) -> None:
         raise UsageError(f"--out: {str(error).removeprefix('folder: ')} (--overwrite replaces a model.)") from None
 
 
-def hold(out: Path, output: Output) -> None:
-    """Keep other runs from writing there until the command ends."""
-    from metricfit.files import BusyError, locked
-
-    try:
-        output.held.enter_context(locked(out))
-    except BusyError as error:
-        raise UsageError(f"--out: {error}; wait until it is done, or choose another folder.") from None
-
-
-Data = Annotated[str, argument("DATA", "A CSV, JSON Lines, Parquet or Excel file; - for standard input.")]
-Model = Annotated[Path, argument("MODEL", "A model folder that 'metricfit train' wrote.")]
-Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of everything random.")]
-Overwrite = Annotated[bool, switch("--overwrite", "Replace what is there.")]
-_CONFIG = "A TOML file with any of these options, such as the train.toml of a model folder; the command line wins."
-
-
 @dataclass(kw_only=True)
-class Reading:
-    """How a file is read. The fields of these classes are options of the commands that take them."""
+class Reading(Command):
+    """How a file is read."""
 
-    separator: Annotated[str | None, option("Character between a CSV file's fields.", "CHAR", _DATA, "detected")] = None
-    encoding: Annotated[str | None, option("Encoding of a CSV file, e.g. cp1252.", "NAME", _DATA, "detected")] = None
+    separator: str | None = option("Character between a CSV file's fields.", "CHAR", _DATA, shown="detected")
+    encoding: str | None = option("Encoding of a CSV file, e.g. cp1252.", "NAME", _DATA, shown="detected")
 
     def open(self, data: str) -> TableFile:
         """The file, or standard input."""
@@ -192,43 +161,40 @@ class Reading:
 class Labels(Reading):
     """How labelled rows are read for a model that is there."""
 
-    target: Annotated[
-        list[str] | None, option("The column of true labels, or columns.", "COL…", default="as in training")
-    ] = None
-    weight: Annotated[str | None, option("Weight of each row.", "COL", COLUMNS)] = None
+    target: list[str] | None = option("The column of true labels, or columns.", "COL…", shown="as in training")
+    weight: str | None = option("Weight of each row.", "COL", COLUMNS)
 
     def rows(self, model: SavedModel, data: str | TableFile) -> LabelledTable:
-        """The labelled rows of a file, read as in training."""
+        """The labelled rows of a file, read as in training; the choices are reported."""
         file = self.open(data) if isinstance(data, str) else data
-        return model.labelled_rows(file, target=columns_of(self.target, file.columns), weight=self.weight)
+        table = model.labelled_rows(file, target=columns_of(self.target, file.columns), weight=self.weight)
+        self.show_choices(table.choices)
+        return table
 
 
 @dataclass(kw_only=True)
 class Training(Reading):
     """Which rows and columns to train on, and for how long."""
 
-    target: Annotated[
-        list[str], option("The column to predict, or several 0/1 columns, each a label of its own.", "COL…")
-    ]
-    group: Annotated[
-        str | None, option("Never split rows with the same value, such as one patient's.", "COL", SPLITS)
-    ] = None
-    weight: Annotated[str | None, option("Weight of each row.", "COL", COLUMNS)] = None
-    ignore: Annotated[list[str] | None, option("Columns not to use.", "COL…", COLUMNS)] = None
-    use: Annotated[list[str] | None, option("Columns to use though they look like identifiers.", "COL…", COLUMNS)] = (
-        None
+    target: list[str] = option(
+        "The column to predict, or several 0/1 columns, each a label of its own.", "COL…", default=REQUIRED
     )
-    categorical: Annotated[list[str] | None, option("Columns of numbers that are only codes.", "COL…", COLUMNS)] = None
-    missing: Annotated[
-        list[str] | None, option("Further texts that mean 'missing', beside '', ?, NA, null.", "TEXT…", COLUMNS)
-    ] = None
-    positive: Annotated[str | None, option("The positive class of two.", "LABEL", COLUMNS, "second in order")] = None
-    max_rows: Annotated[int | None, option("Use at most this many rows, drawn at random.", "N", RUN, min=10)] = None
-    max_epochs: Annotated[
-        int | None, option("Train the networks for at most this many epochs.", "N", RUN, "by recipe", min=1)
-    ] = None
-    seed: Seed = 0
-    config: Annotated[Path | None, option(_CONFIG, "FILE", RUN, is_eager=True, callback=from_file)] = None
+    group: str | None = option("Never split rows with the same value, such as one patient's.", "COL", SPLITS)
+    weight: str | None = option("Weight of each row.", "COL", COLUMNS)
+    ignore: list[str] | None = option("Columns not to use.", "COL…", COLUMNS)
+    use: list[str] | None = option("Columns to use though they look like identifiers.", "COL…", COLUMNS)
+    categorical: list[str] | None = option("Columns of numbers that are only codes.", "COL…", COLUMNS)
+    missing: list[str] | None = option("Further texts that mean 'missing', beside '', ?, NA, null.", "TEXT…", COLUMNS)
+    positive: str | None = option("The positive class of two.", "LABEL", COLUMNS, shown="second in order")
+    max_rows: int | None = option("Use at most this many rows, drawn at random.", "N", RUN, min=10)
+    max_epochs: int | None = option(
+        "Train the networks for at most this many epochs.", "N", RUN, shown="by recipe", min=1
+    )
+    seed: int = a_seed()
+    config: Path | None = option(
+        "A TOML file with any of these options, such as the train.toml of a model folder; the command line wins.",
+        "FILE", RUN, is_eager=True, callback=from_file,
+    )  # fmt: skip
 
     def roles(self, file: TableFile, time: str | None = None) -> Roles:
         """Which column of the file is what."""
@@ -238,7 +204,7 @@ class Training(Reading):
         lists: dict[str, Any] = {name: columns_of(getattr(self, name), file.columns) for name in several}
         return Roles(**lists, group=self.group, time=time, weight=self.weight, missing=self.missing or [])
 
-    def metric(self, spec: Metric, table: LabelledTable) -> Metric:
+    def judged_by(self, spec: Metric, table: LabelledTable) -> Metric:
         """The metric with its class or average written out; the table's choices say which was taken."""
         from metricfit import metrics
         from metricfit.choices import Choice

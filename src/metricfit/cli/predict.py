@@ -7,34 +7,19 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from metricfit.cli import options as opt
-from metricfit.cli.output import Output, UsageError
+from metricfit.cli.command import UsageError, option, switch
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def command(
-    model: opt.Model,
-    data: opt.Data,
-    reading: opt.Reading,
-    output: Output,
-    out: Annotated[
-        Path | None,
-        opt.option("Write to this .csv, .csv.gz, .parquet or .jsonl file.", "FILE", default="standard output"),
-    ] = None,
-    keep: Annotated[
-        list[str] | None, opt.option("Columns to pass through: --keep id name, or --keep id,name.", "COL…")
-    ] = None,
-    raw: Annotated[bool, opt.switch("--raw", "Probabilities before the decision rule is folded in.")] = False,
-    escape: Annotated[
-        bool, opt.switch("--escape", "Put ' before CSV text that a spreadsheet takes for a formula.")
-    ] = False,
-    overwrite: opt.Overwrite = False,
-) -> None:
+@dataclass(kw_only=True)
+class Predict(opt.Reading):
     """Predict labels and probabilities for the rows of a table.
 
     The columns are found by name, in any order; further columns are ignored. The file is read, and the result
@@ -42,18 +27,28 @@ def command(
 
     Example: metricfit predict model new.csv --keep customer_id --out predictions.csv
     """
-    if out is not None and out.exists() and not overwrite:
-        raise UsageError(f"--out: {out} exists; --overwrite replaces it.")
-    from metricfit.store import open_model
 
-    loaded, file = open_model(model), reading.open(data)
-    count = 0
-    with _writer(out, lines=output.json, escape=escape) as write:
-        for frame in loaded.predictions(file, keep=opt.columns_of(keep, file.columns), raw=raw):
-            count += len(frame)
-            write(frame)
-    if out is not None:
-        output.note(f"{count:,} rows predicted: {out}")
+    model: Path = opt.a_model()
+    data: str = opt.a_table()
+    out: Path | None = option("Write to this .csv, .csv.gz, .parquet or .jsonl file.", "FILE", shown="standard output")
+    keep: list[str] | None = option("Columns to pass through: --keep id name, or --keep id,name.", "COL…")
+    raw: bool = switch("--raw", "Probabilities before the decision rule is folded in.")
+    escape: bool = switch("--escape", "Put ' before CSV text that a spreadsheet takes for a formula.")
+    overwrite: bool = opt.to_overwrite()
+
+    def run(self) -> None:
+        if self.out is not None:
+            opt.check_free_file(self.out, self.overwrite)
+        from metricfit.store import open_model
+
+        loaded, file = open_model(self.model), self.open(self.data)
+        count = 0
+        with _writer(self.out, lines=self.json, escape=self.escape) as write:
+            for frame in loaded.predictions(file, keep=opt.columns_of(self.keep, file.columns), raw=self.raw):
+                count += len(frame)
+                write(frame)
+        if self.out is not None:
+            self.note(f"{count:,} rows predicted: {self.out}")
 
 
 @contextmanager
