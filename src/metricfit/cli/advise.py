@@ -19,9 +19,7 @@ class Advise(Command):
 
     classes: int = option("Number of classes.", "D", default=REQUIRED, min=2)
     batch: int = option("Rows in a batch.", "N", default=REQUIRED, min=1)
-    positives: float = option(
-        "Rows of the rarest class in a batch, e.g. 20, or their share below 1, e.g. 0.02.", "P", default=REQUIRED
-    )
+    positives: float = option("Rows of the rarest class, e.g. 20, or their share, e.g. 0.02.", "P", default=REQUIRED)
     confidence: float = option("Probability that the bound holds.", "Q", default=0.95, min=0.5, max=0.999999)
 
     def run(self) -> None:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 REQUIRED = MISSING
 _WIDTH_OF_A_PIPE = 140
-_OPTIONS = {"folds": ("folds", "group", "time"), "unused": ("categorical", "ignore")}
-"""The options that change what a classifier chose, by topic."""
+_OPTIONS = {"folds": ("folds", "group", "time"), "unused": ("categorical", "ignore")}  # of a choice's topic
 
 
 def option(
@@ -79,6 +78,12 @@ class Command:
         """Do what the command is for."""
         raise NotImplementedError
 
+    def refuse(self, why: str, *options: str) -> None:
+        """Raise a usage error if one of these options was given, which has no effect here."""
+        for name in options:
+            if getattr(self, name) is not None:
+                raise UsageError(f"{'DATA' if name == 'data' else f'--{name}'}: has no effect {why}.")
+
     def note(self, text: str) -> None:
         """Write progress or an explanation, unless quiet."""
         if not self.quiet:
@@ -126,20 +131,12 @@ class Command:
 
 
 def number(value: float | None) -> str:
-    """Four digits, or a dash.
-
-    >>> number(0.5), number(float("nan"))
-    ('0.5000', '–')
-    """
+    """Four digits, or a dash."""
     return "–" if value is None or math.isnan(value) else f"{value:.4f}"
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """An interval, or a dash.
-
-    >>> interval(0.1, 0.2)
-    '0.1000 to 0.2000'
-    """
+    """An interval, or a dash."""
     return "–" if low is None or math.isnan(low) else f"{number(low)} to {number(high)}"
 
 

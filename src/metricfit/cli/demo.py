@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from metricfit.cli import options as opt
 from metricfit.cli.command import Command, UsageError, option
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MAX_EPOCHS: int | None = None
 
@@ -28,6 +24,8 @@ class Demo(Command):
     overwrite: bool = opt.to_overwrite()
 
     def run(self) -> None:
+        import numpy as np
+        from sklearn.datasets import load_digits
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
         from metricfit.cli.train import Train
@@ -36,7 +34,10 @@ class Demo(Command):
         if (table.exists() or model.exists()) and not self.overwrite:
             raise UsageError(f"--out: {self.out} holds an earlier demo; --overwrite replaces it.")
         self.out.mkdir(parents=True, exist_ok=True)
-        digits = _rare_digits()
+        digits = load_digits(as_frame=True).frame.rename(columns={"target": "digit"}).astype(int)
+        digit, random = digits["digit"].to_numpy(), np.random.default_rng(0)
+        kept = [random.permutation(np.flatnonzero(digit == k))[: int(170 * 0.7**k) + 6] for k in range(10)]
+        digits = digits.iloc[np.sort(np.concatenate(kept))]  # digit k keeps about 0.7^k
         digits.to_csv(table, index=False)
         counts = digits["digit"].value_counts()
         self.note(
@@ -52,16 +53,3 @@ class Demo(Command):
         # So small a network gains nothing by threads, and on a busy machine they wait for each other.
         with train.held, threadpool_limits(1):
             train.run()
-
-
-def _rare_digits() -> pd.DataFrame:
-    """Scikit-learn's digits, one column per pixel, of which digit k keeps about 0.7^k."""
-    import numpy as np
-    from sklearn.datasets import load_digits
-
-    frame = load_digits(as_frame=True).frame.rename(columns={"target": "digit"}).astype(int)
-    digit = frame["digit"].to_numpy()
-    random = np.random.default_rng(0)
-    kept = [random.permutation(np.flatnonzero(digit == k))[: int(170 * 0.7**k) + 6] for k in range(10)]
-    rare: pd.DataFrame = frame.iloc[np.sort(np.concatenate(kept))]
-    return rare

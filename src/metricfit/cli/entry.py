@@ -14,8 +14,6 @@ from typer.core import TyperCommand, TyperGroup
 from metricfit.cli import advise, compare, demo, evaluate, export, importance, metrics, predict, report, train, tune
 from metricfit.cli.command import Command, CommandError, Interrupted, options_of
 
-__all__ = ["app", "main", "spread"]
-
 
 class _Plain:
     """A command or program whose help shows no type where a switch takes no value."""
@@ -156,7 +154,10 @@ def _explained(error: Exception) -> tuple[int, str]:
     if isinstance(error, CommandError):
         return error.exit_code, str(error)
     from metricfit.data import BadArgumentError, BadDataError, NotEnoughMemoryError
+    from metricfit.files import BusyError
 
+    if isinstance(error, BusyError):
+        return 2, f"--out: {error}; wait until it is done, or choose another folder."
     if isinstance(error, BadArgumentError):
         option = "" if error.argument == "path" else f"--{error.argument.replace('_', '-')}: "
         return 2, f"{option}{error.problem}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 
 _USUAL = ("accuracy", "balanced_accuracy", "mcc", "precision", "recall", "f1", "auroc")
 _OF_CLASSES = ("precision", "recall", "f1")
-_SHOWN = 12
-"""Classes of which the matrix still fits a terminal."""
+_SHOWN = 12  # classes of which the matrix still fits a terminal
 
 
 @dataclass(kw_only=True)
@@ -87,8 +87,6 @@ def _metrics(classifier: Any, *, every: bool) -> list[Metric]:
 
     found = []
     for name in metrics.available() if every else _USUAL:
-        try:
+        with suppress(TypeError, UsageError):  # a cost matrix and a mean over thresholds have no default
             found.append(opt.resolved(metrics.get(name), classifier))
-        except (TypeError, UsageError):
-            continue  # a cost matrix and a mean over thresholds have no default
     return found

@@ -28,7 +28,8 @@ class Export(Command):
         if self.format != "onnx":
             raise UsageError(f"--format: expected onnx, got {self.format!r}.")
         target = self.out or self.model.absolute().parent / f"{self.model.absolute().name}.onnx"
-        opt.check_free_file(target, self.overwrite)
+        if target.exists() and not self.overwrite:
+            raise UsageError(f"--out: {target} exists; --overwrite replaces it.")
         from metricfit.store import load
         from metricfit.store.onnx import to_onnx
 

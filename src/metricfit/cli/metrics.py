@@ -24,7 +24,7 @@ class Metrics(Command):
 
         if self.name is None:
             found = [metrics.describe(name) for name in metrics.available()]
-            rows = [[m["name"], m["summary"], _range(m), _better(m)] for m in found]
+            rows = [[m["name"], m["summary"], *_range(m)] for m in found]
             self.table(f"{len(found)} metrics", ["name", "what it is", "range", "better"], rows, left=2)
             self.result(found)
             return
@@ -34,7 +34,7 @@ class Metrics(Command):
             raise UsageError(str(error)) from None
         about = {
             "formula": shown["formula"],
-            "range": f"{_range(shown)}, {_better(shown)} is better",
+            "range": "{}, {} is better".format(*_range(shown)),
             "parameters": ", ".join(f"{k}={v}" for k, v in shown["parameters"].items()),
             "also": ", ".join(shown["aliases"]),
             "reference": shown["reference"] or "–",
@@ -44,10 +44,6 @@ class Metrics(Command):
         self.result(shown)
 
 
-def _better(metric: dict[str, Any]) -> str:
-    return "higher" if metric["greater_is_better"] else "lower"
-
-
-def _range(metric: dict[str, Any]) -> str:
+def _range(metric: dict[str, Any]) -> tuple[str, str]:
     low, high = metric["range"]
-    return f"{low:g} to {high:g}".replace("inf", "∞")
+    return f"{low:g} to {high:g}".replace("inf", "∞"), "higher" if metric["greater_is_better"] else "lower"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,10 +20,8 @@ if TYPE_CHECKING:
     from metricfit.store import SavedModel
 
 SPLITS, COLUMNS, RUN, _DATA = "Held-out data", "Columns", "The run", "Reading data"
-"""Headings of the help."""
-
+_CONFIG = "A TOML file with any of these options, such as the train.toml of a model folder; the command line wins."
 _SWITCHES = ("config", "debug", "help")
-
 
 a_table = partial(argument, "DATA", "A CSV, JSON Lines, Parquet or Excel file; - for standard input.")
 a_model = partial(argument, "MODEL", "A model folder that 'metricfit train' wrote.")
@@ -39,10 +38,9 @@ def from_file(context: typer.Context, path: Path | None) -> Path | None:
 
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise typer.BadParameter(f"{path}: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{path}: not valid TOML: {error}.") from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else f"not valid TOML: {error}"
+        raise typer.BadParameter(f"{path}: {why}.") from None
     known = {p.name: p for p in context.command.params if p.name and p.name not in _SWITCHES}
     values = {key.replace("-", "_"): value for key, value in found.items()}
     for key, value in values.items():
@@ -57,13 +55,7 @@ def from_file(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def to_toml(options: dict[str, Any]) -> str:
-    """Options as TOML; those that were not given are left out.
-
-    >>> print(to_toml({"data": "a b.csv", "seed": 0, "time": None, "ignore": ["id"]}), end="")
-    data = "a b.csv"
-    seed = 0
-    ignore = ["id"]
-    """
+    """Options as TOML; those that were not given are left out."""
     lines = [f"{key} = {_value(value)}" for key, value in options.items() if value is not None and value != []]
     return "\n".join(lines) + "\n"
 
@@ -78,11 +70,7 @@ def _value(value: Any) -> str:
 
 
 def columns_of(given: list[str] | None, known: list[str]) -> list[str]:
-    """Column names of a repeated option; a text that is no column is divided at its commas.
-
-    >>> columns_of(["a,b", "c, d"], ["a", "b", "c, d"])
-    ['a', 'b', 'c, d']
-    """
+    """Column names of a repeated option; a text that is no column is divided at its commas."""
     names: list[str] = []
     for text in given or []:
         names += [text] if text in known else [part.strip() for part in text.split(",")]
@@ -90,21 +78,13 @@ def columns_of(given: list[str] | None, known: list[str]) -> list[str]:
 
 
 def seconds(text: str | None) -> float | None:
-    """A length of time such as 90, 90s, 15m or 2h, in seconds.
-
-    >>> seconds("1.5m")
-    90.0
-    """
+    """A length of time such as 90, 90s, 15m or 2h, in seconds."""
     if text is None:
         return None
-    unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:].lower())
-    try:
-        value = float(text if unit is None else text[:-1]) * (unit or 1.0)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
+    found = re.fullmatch(r"(\d*\.?\d+)([smh]?)", text.lower())
+    if not found or float(found[1]) == 0:
         raise UsageError(f"--time-limit: expected a time such as 90s, 15m or 2h, got {text!r}.")
-    return value
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def checked_metric(spec: str) -> Metric:
@@ -125,12 +105,6 @@ def resolved(metric: Metric, classifier: MetricClassifier) -> Metric:
         classes = classes[::-1]
     with wrong_use():
         return metrics.resolve(metric, classes, classifier.task_)[0]
-
-
-def check_free_file(out: Path, overwrite: bool) -> None:
-    """Raise a usage error if no file may be written there."""
-    if out.exists() and not overwrite:
-        raise UsageError(f"--out: {out} exists; --overwrite replaces it.")
 
 
 def check_free(out: Path, overwrite: bool) -> None:
@@ -176,9 +150,7 @@ class Labels(Reading):
 class Training(Reading):
     """Which rows and columns to train on, and for how long."""
 
-    target: list[str] = option(
-        "The column to predict, or several 0/1 columns, each a label of its own.", "COL…", default=REQUIRED
-    )
+    target: list[str] = option("The column to predict, or several 0/1 columns of labels.", "COL…", default=REQUIRED)
     group: str | None = option("Never split rows with the same value, such as one patient's.", "COL", SPLITS)
     weight: str | None = option("Weight of each row.", "COL", COLUMNS)
     ignore: list[str] | None = option("Columns not to use.", "COL…", COLUMNS)
@@ -187,14 +159,9 @@ class Training(Reading):
     missing: list[str] | None = option("Further texts that mean 'missing', beside '', ?, NA, null.", "TEXT…", COLUMNS)
     positive: str | None = option("The positive class of two.", "LABEL", COLUMNS, shown="second in order")
     max_rows: int | None = option("Use at most this many rows, drawn at random.", "N", RUN, min=10)
-    max_epochs: int | None = option(
-        "Train the networks for at most this many epochs.", "N", RUN, shown="by recipe", min=1
-    )
+    max_epochs: int | None = option("Most epochs of the networks' training.", "N", RUN, shown="by recipe", min=1)
     seed: int = a_seed()
-    config: Path | None = option(
-        "A TOML file with any of these options, such as the train.toml of a model folder; the command line wins.",
-        "FILE", RUN, is_eager=True, callback=from_file,
-    )  # fmt: skip
+    config: Path | None = option(_CONFIG, "FILE", RUN, is_eager=True, callback=from_file)
 
     def roles(self, file: TableFile, time: str | None = None) -> Roles:
         """Which column of the file is what."""
@@ -212,10 +179,8 @@ class Training(Reading):
 
         classes = table.classes.tolist()
         wanted = positive_class(table.task, classes, self.positive)
-        if wanted is not None:
-            classes = [label for label in classes if label != wanted] + [wanted]
         with wrong_use():
-            metric, why = metrics.resolve(spec, tuple(classes), table.task)
+            metric, why = metrics.resolve(spec, tuple(sorted(classes, key=lambda c: c == wanted)), table.task)
         if wanted is not None:
             changed = f"metric {metric}: the positive class is {wanted!r}, as --positive says"
             unchanged = f"--positive changes nothing: {metric} names its class, or treats all classes alike"

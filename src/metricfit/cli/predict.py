@@ -9,13 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from metricfit.cli import options as opt
 from metricfit.cli.command import UsageError, option, switch
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 
 @dataclass(kw_only=True)
@@ -37,8 +34,8 @@ class Predict(opt.Reading):
     overwrite: bool = opt.to_overwrite()
 
     def run(self) -> None:
-        if self.out is not None:
-            opt.check_free_file(self.out, self.overwrite)
+        if self.out is not None and self.out.exists() and not self.overwrite:
+            raise UsageError(f"--out: {self.out} exists; --overwrite replaces it.")
         from metricfit.store import open_model
 
         loaded, file = open_model(self.model), self.open(self.data)
@@ -52,7 +49,7 @@ class Predict(opt.Reading):
 
 
 @contextmanager
-def _writer(out: Path | None, *, lines: bool, escape: bool) -> Iterator[Callable[[DataFrame], None]]:
+def _writer(out: Path | None, *, lines: bool, escape: bool) -> Iterator[Callable[[Any], None]]:
     """A function that writes frames one after another to one file, or to standard output."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -70,7 +67,7 @@ def _writer(out: Path | None, *, lines: bool, escape: bool) -> Iterator[Callable
             opener: Any = gzip.open if suffix == ".gz" else open
             stream = opened.enter_context(opener(path, "wt", encoding="utf-8", newline=""))
 
-        def write(frame: DataFrame) -> None:
+        def write(frame: Any) -> None:
             if suffix == ".parquet":
                 texts = {name: str for name in frame.columns if frame[name].dtype == object}
                 table = pa.Table.from_pandas(frame.astype(texts), preserve_index=False)

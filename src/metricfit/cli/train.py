@@ -49,23 +49,13 @@ class Train(opt.Training):
     )  # fmt: skip
     out: Path = option("The model folder to write.", "DIR", default=REQUIRED)
     validation: str | None = option("Measure on this file's rows.", "FILE", opt.SPLITS)
-    time: str | None = option(
-        "Hold out the latest fifth of the rows, and validate on spans of time.", "COL", opt.SPLITS
-    )
+    time: str | None = option("Hold out the latest fifth of the rows; validate on spans of time.", "COL", opt.SPLITS)
     folds: int | None = option("Members of the ensemble.", "N", opt.SPLITS, shown="by size", min=2)
-    baseline: bool = switch(
-        "--baseline/--no-baseline", "Train the same network with cross-entropy for comparison.", opt.SPLITS, True
-    )
+    baseline: bool = switch("--baseline/--no-baseline", "Train with cross-entropy too, to compare.", opt.SPLITS, True)
     task: str = option("auto, binary, multiclass or multilabel.", "TASK", opt.COLUMNS, "auto")
     recipe: str = option("default, east, log_loss, surrogate_fbeta or anyloss.", "NAME", opt.RUN, "default")
-    step: str | None = option(
-        "Approximation of the step function, such as linear:delta=0.1 or sigmoid:k=10.", "STEP", opt.RUN,
-        shown="by recipe",
-    )  # fmt: skip
-    models: str = option(
-        "auto for the portfolio, network for the networks alone, or names such as network,boosting.", "NAMES", opt.RUN,
-        "auto",
-    )  # fmt: skip
+    step: str | None = option("The loss's step: linear:delta=0.1, sigmoid:k=10, …", "STEP", opt.RUN, shown="by recipe")
+    models: str = option("auto for the portfolio, or names such as network,boosting.", "NAMES", opt.RUN, "auto")
     quick: bool = switch("--quick", "A first answer: trees alone, not compared with cross-entropy.", opt.RUN)
     time_limit: str | None = option("Stop training after 90s, 15m or 2h and keep the best so far.", "TIME", opt.RUN)
     resume: bool = switch("--resume", "Go on with a run that was stopped.", opt.RUN)
@@ -80,9 +70,11 @@ class Train(opt.Training):
         if not first:
             self.json, self.quiet = False, True
         spec, limit = opt.checked_metric(self.metric), opt.seconds(self.time_limit)
+        from metricfit import save
         from metricfit.assess import scores_of
         from metricfit.classifier import MetricClassifier
-        from metricfit.data import BadDataError
+        from metricfit.data import BadDataError, describe_table
+        from metricfit.files import locked
         from metricfit.models import names_of
         from metricfit.training.recipes import Recipe
 
@@ -98,7 +90,7 @@ class Train(opt.Training):
             names_of(names)
         opt.check_free(self.out, self.overwrite)
         if first:
-            self._hold()
+            self.held.enter_context(locked(self.out))  # until the command ends
         checkpoint = self.out.absolute().parent / f"{self.out.name}.checkpoint"
         going_on = self._goes_on(checkpoint, settings)
 
@@ -106,8 +98,11 @@ class Train(opt.Training):
         judged = self.judged_by(spec, table)
         groups, folds = table.fold_groups(self.folds)
         choices = self.show_choices(table.choices)
-        time_taken = _expected(table) if names == "auto" and baseline else ""
-        self.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {judged}.{time_taken}")
+        expected = ""
+        if names == "auto" and baseline and table.X.size <= 200_000:  # fitted to tables of 2,000 to 50,000 cells
+            seconds = 12 + 2.2e-4 * table.X.size * (1 + len(table.classes) / 15)
+            expected = f" Expect about {seconds:.0f} s of CPU time."
+        self.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {judged}.{expected}")
 
         # Measured on other rows, cross-entropy is a run of its own.
         share = None if limit is None else limit / (2 if baseline and held is not None else 1)
@@ -139,20 +134,18 @@ class Train(opt.Training):
             source = f"rows that are the latest by {self.time}; nothing was trained on them"
             source = source if self.validation is None else f"rows of {Path(self.validation).name}"
             classifier.held_out_ = scores_of(classifier, held.X, held.y, held.weight, source=source, baseline=usual)
-        if first:
-            verdict = self._judge(classifier, anew=held is not None)
-            self._save(classifier, table, roles, choices, settings)
-            shutil.rmtree(checkpoint, ignore_errors=True)
-            self._show(classifier, verdict, choices)
-
-    def _hold(self) -> None:
-        """Keep other runs from writing there until the command ends."""
-        from metricfit.files import BusyError, locked
-
-        try:
-            self.held.enter_context(locked(self.out))
-        except BusyError as error:
-            raise UsageError(f"--out: {error}; wait until it is done, or choose another folder.") from None
+        if not first:
+            return
+        verdict = self._judge(classifier, anew=held is not None)
+        notes: dict[str, Any] = {
+            "choices": choices,
+            "target": roles.target if table.labels else roles.target[0],
+            "input": {"formats": {name: asdict(how) for name, how in table.formats.items()}, "missing": roles.missing},
+            "data": describe_table(table.X),
+        }
+        save(classifier, self.out, overwrite=self.overwrite, notes=notes, files={_SETTINGS: settings.encode()})
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        self._show(classifier, verdict, choices)
 
     def _goes_on(self, path: Path, settings: str) -> bool:
         """Whether there is a stopped run to go on with; an error if it is another one, or in the way."""
@@ -182,8 +175,7 @@ class Train(opt.Training):
         roles = self.roles(file, self.time)
         table = read_labelled(file, roles, max_rows=self.max_rows, seed=self.seed, task=self.task, note=self.note)
         if self.validation is not None:
-            if self.time is not None:
-                raise UsageError("--time: has no effect with --validation; give one of them.")
+            self.refuse("with --validation; give one of them", "time")
             held = read_labelled_like(self.open(self.validation), roles, table.formats, table.classes)
             table.choices += held.choices
             return table, held, roles
@@ -207,21 +199,6 @@ class Train(opt.Training):
         said = "" if held_out.baseline is None else verdicts[-1].sentence("--models {}")
         return "" if said in warned else said
 
-    def _save(
-        self, classifier: MetricClassifier, table: LabelledTable, roles: Roles, choices: list[str], settings: str
-    ) -> None:
-        from metricfit import save
-        from metricfit.data import describe_table
-
-        formats = {name: asdict(form) for name, form in table.formats.items()}
-        notes: dict[str, Any] = {
-            "choices": choices,
-            "target": roles.target if table.labels else roles.target[0],
-            "input": {"formats": formats, "missing": roles.missing},
-            "data": describe_table(table.X),
-        }
-        save(classifier, self.out, overwrite=self.overwrite, notes=notes, files={_SETTINGS: settings.encode()})
-
     def _show(self, classifier: MetricClassifier, verdict: str, choices: list[str]) -> None:
         report = classifier.validation_report_.dropna(subset=["value"]).drop(columns="gain")
         rows: list[Any] = report.to_dict(orient="records")
@@ -243,13 +220,6 @@ class Train(opt.Training):
         })  # fmt: skip
 
 
-def _expected(table: LabelledTable) -> str:
-    """A rough guess of the time, fitted to tables of 2,000 to 50,000 cells; nothing for much larger ones."""
-    if table.X.size > 200_000:
-        return ""
-    return f" Expect about {12 + 2.2e-4 * table.X.size * (1 + len(table.classes) / 15):.0f} s of CPU time."
-
-
 @contextmanager
 def _stoppable(checkpoint: Path, first: bool) -> Iterator[None]:
     """Ctrl-C ends the run at once and says how to go on; the first process cleans up."""
@@ -264,11 +234,9 @@ def _stoppable(checkpoint: Path, first: bool) -> Iterator[None]:
             raise
         if empty:
             raise Interrupted("Stopped before the first epoch was done; nothing was written.") from None
-        arguments = [a for a in sys.argv[1:] if a not in ("--resume", "--overwrite")]
-        raise Interrupted(
-            f"Stopped. What was trained so far is kept in {checkpoint}; go on with\n  metricfit "
-            f"{shlex.join([*arguments, '--resume'])}"
-        ) from None
+        again = shlex.join([*(a for a in sys.argv[1:] if a not in ("--resume", "--overwrite")), "--resume"])
+        kept = f"Stopped. What was trained so far is kept in {checkpoint}; go on with"
+        raise Interrupted(f"{kept}\n  metricfit {again}") from None
 
 
 @contextmanager

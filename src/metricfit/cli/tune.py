@@ -29,9 +29,7 @@ class Tune(opt.Labels):
 
     model: Path = opt.a_model()
     data: str | None = argument("DATA", "Labelled rows, as CSV, CSV.gz or Parquet; - for standard input.", None)
-    metric: str | None = option(
-        "What to decide for, e.g. mcc or 'precision\\[yes] subject to recall\\[yes] >= 0.9'.", "M"
-    )
+    metric: str | None = option("What to decide for, e.g. 'precision\\[yes] subject to recall\\[yes] >= 0.9'.", "M")
     threshold: float | None = option("Take this threshold of the second class instead, without DATA.", "P")
     rule: str | None = option("Take this rule instead, without DATA: JSON text, or a file with it.", "JSON")
     out: Path | None = option("Write the changed model here.", "DIR", shown="MODEL itself")
@@ -49,11 +47,7 @@ class Tune(opt.Labels):
             raise UsageError(f"--threshold: expected a probability from 0 to 1, got {self.threshold:g}.")
         given = self.rule is not None or self.threshold is not None
         if given:
-            unused = {"DATA": self.data, "--metric": self.metric, "--confidence": self.confidence,
-                      "--target": self.target, "--weight": self.weight}  # fmt: skip
-            for option, value in unused.items():
-                if value is not None:
-                    raise UsageError(f"{option}: has no effect with a rule that is given.")
+            self.refuse("with a rule that is given", "data", "metric", "confidence", "target", "weight")
         elif self.data is None or self.metric is None:
             raise UsageError("give DATA and --metric to choose a rule, or the rule itself with --threshold or --rule.")
         asked = None if self.metric is None else opt.checked_metric(self.metric)
