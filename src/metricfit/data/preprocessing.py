@@ -63,8 +63,6 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Seed of the quantile sample (more than 100,000 rows) and of the folds of the target rates.
 
     Attributes:
-        n_features_in_: Number of columns seen in ``fit``.
-        feature_names_in_: Their names, if they were text.
         columns_: What each column holds, why, and what became of it, as :class:`FittedColumn`.
 
     Example:
@@ -110,21 +108,11 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self._write(X, None)
 
     def tree_features(self, X: Any) -> NDArray[np.float32]:
-        """The columns as trees take them, shape (n, tree columns), float32: no scaling, no indicators.
+        """The columns that are used as trees take them, shape (n, tree columns), float32: no scaling, no indicators.
 
         Numbers, truth values (0 and 1) and the calendar parts of dates are numbers, categories are codes (the most
         frequent is 0; at most 254 in a column, the rest share one). Gaps are NaN, and so are unknown categories, unless
-        rare ones shared a code in training: then they have it too. Columns that :meth:`transform` leaves out are left
-        out. ``tree_categories_`` says which of them are categories.
-
-        >>> import pandas as pd
-        >>> X = pd.DataFrame({"age": [20.0, 30.0, None, 50.0], "city": ["Rome", "Oslo", "Rome", "Oslo"]})
-        >>> features = TablePreprocessor().fit(X)
-        >>> features.tree_features(pd.DataFrame({"age": [40.0, None], "city": ["Rome", "Bonn"]}))
-        array([[40.,  1.],
-               [nan, nan]], dtype=float32)
-        >>> features.tree_categories_
-        array([False,  True])
+        rare ones shared a code in training: then they have it too.
         """
         rows, used = self.read(X)
         out = np.empty((rows, len(self.tree_categories_)), dtype=np.float32)
@@ -158,12 +146,6 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         columns = zip(_check_feature_names_in(self, input_features), self.columns_, strict=True)
         features = [f"{name}{suffix}" for name, c in columns for suffix in c.suffixes]
         return np.array(features or ["constant"], dtype=object)
-
-    @property
-    def formats_(self) -> dict[str, ColumnFormat]:
-        """What each column holds and how its text is read."""
-        check_is_fitted(self)
-        return {c.name: c.format for c in self.columns_}
 
     def _fit(self, X: Any, y: ArrayLike | None) -> Folds | None:
         if self.numeric not in get_args(NumericMode):

@@ -181,7 +181,7 @@ def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]
         if isinstance(values, tuple):
             found[column.name] = np.append(values[1], "")[values[0]][:, None]
         else:
-            days = calendar_parts(values)["days"] if column.kind == "date" else values
+            days = calendar_parts(values)["days"] if column.format.kind == "date" else values
             found[column.name] = np.asarray(days, dtype=float)[:, None]
     return found
 
