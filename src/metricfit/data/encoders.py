@@ -312,13 +312,9 @@ class FittedColumn:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the features made from it."""
-        return tuple(f"{self.name}{suffix}" for suffix in self.suffixes)
-
-    @property
-    def suffixes(self) -> list[str]:
-        """What is added to its name, one entry per feature; an indicator of gaps is the last."""
-        return [*self.encoder.suffixes, *["__missing"] * self.encoder.indicator]
+        """Names of the features made from it; an indicator of gaps is the last."""
+        suffixes = [*self.encoder.suffixes, *["__missing"] * self.encoder.indicator]
+        return tuple(f"{self.name}{suffix}" for suffix in suffixes)
 
     def write(self, values: Any, out: NDArray[np.float32], folds: Folds | None = None) -> None:
         """Write the features of what :meth:`read` returned into the columns of ``out``."""

@@ -9,7 +9,6 @@ import csv
 import difflib
 import gzip
 import io
-import itertools
 import lzma
 import os
 import shutil
@@ -150,7 +149,13 @@ class TableFile:
         """The line on which a data record (from 0) starts, header and quoted line breaks counted."""
         if self.kind != "csv":
             return record + 1
-        return next((line for line, _ in itertools.islice(self._records(), record + 1, None)), record + 2)
+        with _opened(self.path) as raw, _text(raw, self.encoding, "strict") as text:
+            reader, line, seen = csv.reader(text, delimiter=self.separator), 1, -1
+            for fields in reader:
+                if fields and seen == record:
+                    return line
+                line, seen = reader.line_num + 1, seen + bool(fields)
+        return record + 2
 
     def _parquet_batches(self, columns: list[str], group: int | None) -> Iterator[pa.RecordBatch]:
         try:
@@ -195,15 +200,6 @@ class TableFile:
             f"header, found {found} field{'s' if found != 1 else ''} (it differs after column {last!r}); correct the "
             f"line, or quote a field that holds the separator {self.separator!r}."
         )
-
-    def _records(self) -> Iterator[tuple[int, list[str]]]:
-        with _opened(self.path) as raw, _text(raw, self.encoding, "strict") as text:
-            line = 1
-            reader = csv.reader(text, delimiter=self.separator)
-            for fields in reader:
-                if fields:
-                    yield line, fields
-                line = reader.line_num + 1
 
 
 @dataclass

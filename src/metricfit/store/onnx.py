@@ -200,7 +200,7 @@ def _features(graph: _Graph, classifier: MetricClassifier) -> dict[str, _Value]:
     trees: list[_Value] = []
     for column in preprocessor.columns_:
         encoder = column.encoder
-        if not column.suffixes:
+        if not column.features:
             continue
         if isinstance(encoder, CategoryEncoder):
             features, code = _category(graph.input(column.name, "text"), column)
@@ -225,7 +225,7 @@ def _category(text: _Value, column: FittedColumn) -> tuple[_Value, _Value]:
     """The features of a level, and its code for trees, are rows of a table: levels, then unknown ones, then gaps."""
     levels = column.encoder.levels.tolist()
     size = len(levels)
-    rows = np.empty((size + 2, len(column.suffixes)), dtype=np.float32)
+    rows = np.empty((size + 2, len(column.features)), dtype=np.float32)
     # "\0" cannot be a level: no text file holds it.
     each = np.append(np.arange(size + 1), -1), np.array([*levels, "\0"], dtype=object)
     column.write(each, rows)
