@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.problem import Goal, check_probabilities, score_array, values_of
+from metricfit.decisions.problem import Goal, check_probabilities, values_of
+from metricfit.labels import score_array
 from metricfit.metrics import Constraint, ExpectedCost
 
 __all__ = ["BestRule", "ConstraintValue", "DecisionRule", "argmax_rule", "bayes_rule"]

@@ -20,10 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.problem import ConstraintLike, Goal, InfeasibleError, UntunableError, goal_of, score_array
+from metricfit.decisions.problem import ConstraintLike, Goal, InfeasibleError, UntunableError, goal_of
 from metricfit.decisions.rules import BestRule, DecisionRule
 from metricfit.decisions.threshold import CHUNK, Cut, Sweep, best_cut
-from metricfit.labels import as_label_array, checked_weights, encode_labels
+from metricfit.labels import as_label_array, checked_weights, encode_labels, score_array
 
 __all__ = ["AreaBounds", "area_of_chunks", "best_threshold_of_chunks", "confusion_of_chunks"]
 
@@ -53,7 +53,7 @@ def best_threshold_of_chunks(
     Args:
         chunks: Called once for each pass (3 for float32, up to 5 for float64 scores); gives chunks ``(y_true, score)``
             or ``(y_true, score, sample_weight)``, always the same rows.
-        metric: As for ``best_threshold``.
+        metric: As for :func:`best_threshold`.
         subject_to: Constraints.
         labels: The two classes, negative first.
 
@@ -109,8 +109,7 @@ def area_of_chunks(
     which memory may grow with the number of different scores.
 
     Args:
-        chunks: Called once for each pass; gives chunks ``(y_true, score)`` or ``(y_true, score, sample_weight)``,
-            always the same rows.
+        chunks: As for :func:`best_threshold_of_chunks`.
         metric: ``"auroc"`` or ``"auprc"``.
         tolerance: How far the value may be from the exact one.
         labels: The two classes, negative first.
@@ -149,10 +148,7 @@ def area_of_chunks(
 def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRule) -> ConfusionMatrix:
     """The confusion matrix of a rule's decisions over chunks, in one pass: any metric of it is exact, as counts add up.
 
-    Args:
-        chunks: Gives chunks ``(y_true, score)`` or ``(y_true, score, sample_weight)``; scores as for
-            :meth:`DecisionRule.apply`.
-        rule: The rule.
+    The scores of the chunks are those that :meth:`DecisionRule.apply` takes.
 
     >>> from metricfit import metrics
     >>> from metricfit.decisions import DecisionRule
@@ -342,12 +338,10 @@ def _of_roc(above: Array, inside: Array, shift: float) -> tuple[Array, Array, Ar
 
 
 def _of_precision(above: Array, inside: Array, shift: float) -> tuple[Array, Array, Array]:
-    """The sum of precisions over a bin's positives: at least, at most, and if all its scores are equal.
-
-    At most: all positives come first and together. At least: last and one by one, the sum of t / (t + negatives) at the
-    end of each; it is an increasing, concave function, and the integral is less, for positives of weight 1 even from
-    the middle of one to the middle of the next.
-    """
+    """The sum of precisions over a bin's positives: at least, at most, and if all its scores are equal."""
+    # At most: all positives come first and together. At least: last and one by one, the sum of t / (t + negatives) at
+    # the end of each; it is an increasing, concave function, and the integral is less, for positives of weight 1 even
+    # from the middle of one to the middle of the next.
     positives = inside[:, 0]
     negatives = above[:, 1] + inside[:, 1]
     through = above[:, 0] + positives
