@@ -1,7 +1,4 @@
-"""A table's columns: from any table or file, what each holds, and its values.
-
-Typed columns (numbers, truth values, dates, categories) are believed. Text is typed by its content.
-"""
+"""A table's columns: what each holds, and its values. Typed columns are believed, text is typed by its content."""
 
 from __future__ import annotations
 
@@ -23,8 +20,8 @@ from sklearn.utils.validation import check_array
 from metricfit.labels import repeated
 
 __all__ = [
-    "GAPS", "LABEL_GAPS", "BadValueError", "ColumnFormat", "Keyed", "Kind", "Table", "find_format", "identifier_reason",
-    "is_frame", "labels_of", "read_column", "refuse", "typed",
+    "GAPS", "LABEL_GAPS", "BadValueError", "ColumnFormat", "Keyed", "Kind", "columns_of", "find_format",
+    "identifier_reason", "is_frame", "labels_of", "read_column", "refuse", "typed",
 ]  # fmt: skip
 
 Keyed = tuple[NDArray[np.intp], NDArray[Any]]
@@ -72,46 +69,30 @@ class BadValueError(ValueError):
         self.row, self.value = row, value
 
 
-class Table:
-    """Columns of an array, list, frame or sparse matrix by position; ``names`` is None if it has none.
-
-    Nothing is copied here: a column is a view wherever its type allows that.
-    """
-
-    def __init__(self, X: Any) -> None:
-        if not is_frame(X):
-            if isinstance(X, list | tuple) and np.asarray(X).dtype.kind in "US":
-                # NumPy would turn the numbers of a mixed list into text.
-                X = np.array(X, dtype=object)
-            X = check_array(X, accept_sparse="csc", dtype=None, ensure_all_finite=False)
-        elif not hasattr(X, "shape"):
-            raise TypeError("X: expected a polars DataFrame, got a LazyFrame; call .collect() first.")
-        self._data: Any = X
-        self.rows, self.columns = X.shape
-        self.names: list[Any] | None = list(X.columns) if is_frame(X) else None
-        if self.rows == 0 or self.columns == 0:
-            what = "sample(s)" if self.rows == 0 else "feature(s)"
-            raise ValueError(f"X: found 0 {what} (shape={X.shape}) while a minimum of 1 is required.")
-        if twice := repeated(self.names or []):
-            raise ValueError(f"X: column names must be distinct, got {twice[0]!r} twice; rename one of them.")
-
-    def column(self, position: int) -> Any:
-        """One column, as :func:`read_column` takes it."""
-        if isinstance(self._data, pd.DataFrame):
-            return self._data.iloc[:, position]
-        sparse = hasattr(self._data, "toarray")
-        column = self._data[:, [position]].toarray()[:, 0] if sparse else self._data[:, position]
-        return column if isinstance(column, np.ndarray) else pa.chunked_array([column.to_arrow()])
-
-    def positions(self, names: list[str]) -> list[int]:
-        """Where the named columns are; the order in the frame does not matter, further columns are ignored."""
-        where = {name: i for i, name in enumerate(self.names or [])}
-        if missing := [repr(name) for name in names if name not in where]:
-            raise ValueError(
-                f"X: columns seen in fit are missing: {', '.join(missing[:10])}"
-                f"{' and more' if len(missing) > 10 else ''}; got {list(where)[:20]}."
-            )
-        return [where[name] for name in names]
+def columns_of(X: Any, names: Sequence[str] | None = None) -> list[Any]:
+    """The columns of an array, list, frame or sparse matrix, not copied; of a frame those named, if names are given."""
+    if isinstance(X, list | tuple) and np.asarray(X).dtype.kind in "US":
+        X = np.array(X, dtype=object)  # NumPy would turn the numbers of a mixed list into text
+    if not is_frame(X):
+        X = check_array(X, accept_sparse="coo", dtype=None, ensure_all_finite=False)  # coo: repeated entries add up
+        sparse: Any = pd.DataFrame.sparse
+        X = sparse.from_spmatrix(X) if hasattr(X, "toarray") else pd.DataFrame(X, copy=False)
+    if not hasattr(X, "shape"):
+        raise TypeError("X: expected a polars DataFrame, got a LazyFrame; call .collect() first.")
+    if 0 in X.shape:
+        what = "sample(s)" if len(X) == 0 else "feature(s)"
+        raise ValueError(f"X: found 0 {what} (shape={X.shape}) while a minimum of 1 is required.")
+    if twice := repeated(X.columns):
+        raise ValueError(f"X: column names must be distinct, got {twice[0]!r} twice; rename one of them.")
+    found = [X.iloc[:, i] for i in range(X.shape[1])] if isinstance(X, pd.DataFrame) else X.to_arrow().columns
+    if names is None:
+        return list(found)
+    by_name = dict(zip(X.columns, found, strict=True))
+    if missing := [repr(name) for name in names if name not in by_name]:
+        more = " and more" if len(missing) > 10 else ""
+        shown = f"{', '.join(missing[:10])}{more}; got {list(by_name)[:20]}"
+        raise ValueError(f"X: columns seen in fit are missing: {shown}.")
+    return [by_name[name] for name in names]
 
 
 def is_frame(X: Any) -> bool:
@@ -141,13 +122,7 @@ class ColumnFormat:
 
 
 def find_format(values: Any, gaps: Sequence[str] = GAPS) -> ColumnFormat:
-    """What a column (an array, a pandas Series or an Arrow array) holds, from all of its values.
-
-    >>> find_format(pd.Series(["1,5", "?", "2,25"])).style
-    'decimal_comma'
-    >>> find_format(pd.Series(["2024-05-01", None])).kind
-    'date'
-    """
+    """What a column (an array, a pandas Series or an Arrow array) holds, from all of its values."""
     column = _plain(values)
     if isinstance(column, pa.ChunkedArray):
         kind, style, reason = _text_format(_without_gaps(column, gaps).drop_null())
@@ -167,23 +142,7 @@ def find_format(values: Any, gaps: Sequence[str] = GAPS) -> ColumnFormat:
 def read_column(values: Any, how: ColumnFormat, gaps: Sequence[str] = GAPS, *, strict: bool = True) -> Any:
     """The values of a column: numbers (NaN for gaps; truth values, or 0 and 1), dates (NaT), or :data:`Keyed`.
 
-    Dates are in local wall-clock time. A whole number has the same key whatever its type: 1, 1.0 and "1" are one
-    category, because a gap elsewhere in the column turns integers into floats.
-
-    Args:
-        values: An array, a pandas Series or an Arrow array.
-        how: What it holds.
-        gaps: Texts that stand for a missing value.
-        strict: Whether text that does not go with the format is an error, not a gap.
-
-    Raises:
-        BadValueError: For the first value that does not go with the format.
-
-    >>> read_column(pd.Series(["1,5", "?"]), ColumnFormat("number", "decimal_comma"))
-    array([1.5, nan])
-    >>> codes, keys = read_column(np.array([1.0, np.nan, 2.5]), ColumnFormat("category"))
-    >>> codes.tolist(), keys.tolist()
-    ([0, -1, 1], ['1', '2.5'])
+    Text that does not go with the format is a gap, or, if ``strict``, a :class:`BadValueError`.
     """
     column = _plain(values)
     text = isinstance(column, pa.ChunkedArray)
@@ -207,17 +166,12 @@ def refuse(wrong: NDArray[np.bool_], values: Any, expected: str) -> None:
     """Raise :class:`BadValueError` for the first value that is wrong, if there is one."""
     if wrong.any():
         row = int(np.argmax(wrong))
-        value = (
-            values[row].as_py() if isinstance(values, pa.ChunkedArray) else pd.Series(values).iloc[[row]].tolist()[0]
-        )
-        raise BadValueError(row, value, expected)
+        one = values[row : row + 1]
+        raise BadValueError(row, one.to_pylist()[0] if isinstance(one, pa.ChunkedArray) else one.tolist()[0], expected)
 
 
 def typed(values: Any, how: ColumnFormat) -> Any:
-    """What :func:`read_column` returned as a column of a frame: typed again, it gives the same.
-
-    Numbers that were text become integers if they are whole and none is missing.
-    """
+    """What :func:`read_column` returned as a column of a frame, which is typed in the same way again."""
     if isinstance(values, tuple):
         return pd.Series(pd.Categorical.from_codes(values[0], pd.Index(values[1], dtype=object)))
     if how.kind == "date":
@@ -232,17 +186,9 @@ def typed(values: Any, how: ColumnFormat) -> Any:
 
 
 def identifier_reason(values: NDArray[Any], name: str, *, written: bool = False) -> str:
-    """Why a column of numbers is an identifier and not a quantity; empty if it is none.
-
-    Only whole numbers are looked at. Floating-point numbers are believed to be quantities unless they were written
-    as text.
-
-    >>> identifier_reason(np.arange(100), "customer")
-    'it counts the rows'
-    """
-    if not (values.dtype.kind in "iu" or (written and values.dtype.kind == "f")) or len(values) < _FEWEST_IDENTIFIERS:
-        return ""
-    if values.dtype.kind == "f" and not (values == np.round(values)).all():
+    """Why a column of whole numbers, integers or ``written`` as text, only names the rows; empty if it does not."""
+    whole = values.dtype.kind in "iu" or (written and values.dtype.kind == "f" and (values == np.round(values)).all())
+    if not whole or len(values) < _FEWEST_IDENTIFIERS:
         return ""
     if (np.diff(values) == 1).all():
         return "it counts the rows"
@@ -251,11 +197,7 @@ def identifier_reason(values: NDArray[Any], name: str, *, written: bool = False)
 
 
 def labels_of(values: pa.ChunkedArray, how: ColumnFormat | None = None) -> pd.Series[Any]:
-    """The labels in a column of a file: whole numbers, truth values, numbers or text; None or NaN where there is none.
-
-    >>> labels_of(pa.chunked_array([["1", "0", ""]])).tolist()
-    [1, 0, None]
-    """
+    """The labels in a column of a file: whole numbers, truth values, numbers or text; None or NaN for gaps."""
     how = how or find_format(values, LABEL_GAPS)
     if not how.text:
         labels = values.to_pandas()
@@ -270,10 +212,7 @@ def labels_of(values: pa.ChunkedArray, how: ColumnFormat | None = None) -> pd.Se
 
 
 def _plain(values: Any) -> Any:
-    """A column in one of few forms: an array of numbers, truth values or dates, Arrow text, else a pandas Series.
-
-    Gaps among numbers are NaN. Durations become days, dates with a time zone local wall-clock time.
-    """
+    """A column as numbers (durations in days), truth values, local dates, Arrow text, or else as a pandas Series."""
     if isinstance(values, pa.ChunkedArray):
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             return values
@@ -322,20 +261,16 @@ def _without_gaps(text: pa.ChunkedArray, gaps: Sequence[str]) -> pa.ChunkedArray
 
 
 def _keys(column: Any) -> Keyed:
+    """1, 1.0 and "1" are one category: a gap elsewhere in a column turns integers into floats."""
     distinct: Any
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes, distinct = column.cat.codes.to_numpy(), column.cat.categories
     else:
         codes, distinct = pd.factorize(column)
-    merged, keys = pd.factorize(np.array([_key(value) for value in distinct], dtype=object))
+    whole = (int(v) if isinstance(v, float | np.floating) and float(v).is_integer() else v for v in distinct)
+    merged, keys = pd.factorize(np.array([str(value) for value in whole], dtype=object))
     # Code -1 picks the appended last entry.
     return np.append(merged, -1)[codes].astype(np.intp), np.asarray(keys, dtype=object)
-
-
-def _key(value: Any) -> str:
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value)
 
 
 def _object_numbers(column: Any, strict: bool) -> NDArray[Any]:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from metricfit.choices import Choice
 from metricfit.data import encoders
-from metricfit.data.columns import ColumnFormat, Table, find_format, identifier_reason, is_frame
+from metricfit.data.columns import ColumnFormat, columns_of, find_format, identifier_reason, is_frame
 from metricfit.data.encoders import FittedColumn, Folds, NumericMode
 from metricfit.data.reader import close_to
 
@@ -99,18 +99,17 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Learn the features of a table (n, columns); ``y``, for target rates only, are classes or 0/1 labels."""
-        self._fit(Table(X), X, y)
+        self._fit(X, columns_of(X), y)
         return self
 
     def fit_transform(self, X: Any, y: ArrayLike | None = None) -> NDArray[np.float32]:
         """Learn the features and return those of the training rows, with cross-fitted target rates."""
-        table = Table(X)
-        folds = self._fit(table, X, y)
-        return self._write(table, list(range(table.columns)), folds)
+        columns = columns_of(X)
+        return self._write(columns, self._fit(X, columns, y))
 
     def transform(self, X: Any) -> NDArray[np.float32]:
         """The features of new rows, shape (n, features), float32 and C-contiguous."""
-        return self._write(*self._table(X), None)
+        return self._write(self._columns(X), None)
 
     def tree_features(self, X: Any) -> NDArray[np.float32]:
         """The columns as trees take them, shape (n, tree columns), float32: no scaling, no indicators.
@@ -129,13 +128,11 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         >>> features.tree_categories_
         array([False,  True])
         """
-        table, positions = self._table(X)
-        out = np.empty((table.rows, len(self.tree_categories_)), dtype=np.float32)
-        place = 0
-        for column, position in zip(self.columns_, positions, strict=True):
-            for part in column.encoder.tree(column.read(table.column(position))) if column.encoder.suffixes else ():
-                out[:, place] = part
-                place += 1
+        columns = self._columns(X)
+        out = np.empty((len(columns[0]), len(self.tree_categories_)), dtype=np.float32)
+        used = ((c, values) for c, values in zip(self.columns_, columns, strict=True) if c.suffixes)
+        for place, part in enumerate(part for c, values in used for part in c.encoder.tree(c.read(values))):
+            out[:, place] = part
         return out
 
     @property
@@ -143,7 +140,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Which columns of :meth:`tree_features` are categories, shape (tree columns,)."""
         check_is_fitted(self)
         found: list[bool] = []
-        for encoder in (column.encoder for column in self.columns_ if column.encoder.suffixes):
+        for encoder in (column.encoder for column in self.columns_ if column.suffixes):
             found += [isinstance(encoder, encoders.CategoryEncoder)] * (len(getattr(encoder, "parts", [0])) or 1)
         return np.array(found, dtype=bool)
 
@@ -155,26 +152,25 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         >>> TablePreprocessor().fit(text).typed_frame(text).dtypes.astype(str).tolist()
         ['float64', 'category']
         """
-        table, positions = self._table(X)
-        found = {c.name: c.read(table.column(place)) for c, place in zip(self.columns_, positions, strict=True)}
+        found = {c.name: c.read(values) for c, values in zip(self.columns_, self._columns(X), strict=True)}
         categories = {n: pd.Categorical.from_codes(*v) for n, v in found.items() if isinstance(v, tuple)}
         return pd.DataFrame(found | categories, copy=False)
 
-    def _table(self, X: Any) -> tuple[Table, list[int]]:
-        """A table, and where the columns of ``fit`` are in it."""
+    def _columns(self, X: Any) -> list[Any]:
+        """The columns of ``fit`` in a table."""
         check_is_fitted(self)
-        table = Table(X)
         if is_frame(X) and hasattr(self, "feature_names_in_"):
-            return table, table.positions(list(self.feature_names_in_))
+            return columns_of(X, self.feature_names_in_)
+        columns = columns_of(X)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return table, list(range(table.columns))
+        return columns
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Names of the features, e.g. ``age``, ``age__quantile``, ``city=Rome``, ``city__missing``."""
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)
         columns = zip(names, self.columns_, strict=True)
-        features = [f"{name}{suffix}" for name, c in columns for suffix in c.encoder.suffixes]
+        features = [f"{name}{suffix}" for name, c in columns for suffix in c.suffixes]
         return np.array(features or ["constant"], dtype=object)
 
     @property
@@ -183,18 +179,19 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return {c.name: c.format for c in self.columns_}
 
-    def _fit(self, table: Table, X: Any, y: ArrayLike | None) -> Folds | None:
+    def _fit(self, X: Any, columns: list[Any], y: ArrayLike | None) -> Folds | None:
         self._check_parameters()
         validate_data(self, X, skip_check_array=True)
         random = check_random_state(self.random_state)
-        sample = None
-        if table.rows > _QUANTILE_ROWS:
-            sample = np.sort(random.choice(table.rows, _QUANTILE_ROWS, replace=False))
-        folds = _folds(y, table.rows, random) if y is not None and self.target_encoding else None
+        sample, rows = None, len(columns[0])
+        if rows > _QUANTILE_ROWS:
+            sample = np.sort(random.choice(rows, _QUANTILE_ROWS, replace=False))
+        folds = _folds(y, rows, random) if y is not None and self.target_encoding else None
         names = [str(name) for name in _check_feature_names_in(self)]
         categories = self._categorical_positions(names)
         self.columns_ = [
-            self._fit_column(name, table.column(i), i in categories, sample, folds) for i, name in enumerate(names)
+            self._fit_column(name, values, i in categories, sample, folds)
+            for i, (name, values) in enumerate(zip(names, columns, strict=True))
         ]
         return folds
 
@@ -206,7 +203,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             how = ColumnFormat("category", reason="named in categorical_features")
         column = FittedColumn(name, how)
         found: Any = column.read(values)
-        gap = found[0] < 0 if how.kind == "category" else pd.isna(found)
+        gap = encoders.gaps_of(found)
         column.gaps = int(gap.sum())
         details: dict[str, Any] = {"mode": self.numeric, "integer_levels": self.integer_levels}
         if column.gaps == len(gap):
@@ -222,21 +219,17 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             column.dropped = f"an identifier: {why}"
         else:
             column.encoder = encoders.NumberEncoder.fit(found, sample, **details)
-        if not column.dropped and len(column.encoder.suffixes) == column.encoder.indicator:
+        if not column.dropped and not column.encoder.suffixes:
             column.dropped = _FREE_TEXT if (column.levels or 0) > 1 else "constant"
         return column
 
-    def _write(self, table: Table, positions: list[int], folds: Folds | None) -> NDArray[np.float32]:
-        widths = [len(column.encoder.suffixes) for column in self.columns_]
-        if not sum(widths):
-            # A network needs at least one input, though this one says nothing.
-            return np.zeros((table.rows, 1), dtype=np.float32)
-        out = np.empty((table.rows, sum(widths)), dtype=np.float32)
-        stop = 0
-        for column, position, width in zip(self.columns_, positions, widths, strict=True):
-            start, stop = stop, stop + width
-            if width:
-                column.encoder.write(column.read(table.column(position)), out[:, start:stop], folds)
+    def _write(self, columns: list[Any], folds: Folds | None) -> NDArray[np.float32]:
+        ends = np.cumsum([len(column.suffixes) for column in self.columns_])
+        # A network needs at least one input, though this one says nothing.
+        out = np.zeros((len(columns[0]), max(1, ends[-1])), dtype=np.float32)
+        for column, values, start, end in zip(self.columns_, columns, [0, *ends], ends, strict=False):
+            if end > start:
+                column.write(column.read(values), out[:, start:end], folds)
         return out
 
     def _check_parameters(self) -> None:
@@ -306,15 +299,7 @@ class UnusedColumnsWarning(UserWarning):
 
 
 def column_choices(preprocessor: Any, *, stacklevel: int = 2) -> list[Choice]:
-    """What was decided about columns without asking; nothing for other preprocessors than the built-in one.
-
-    Warns of text that was dropped, and of a table of which nothing is left.
-
-    >>> for choice in column_choices(TablePreprocessor().fit([["1.5", 0], ["2.5", 0], ["3.5", 0]])):
-    ...     print(choice)
-    column 'x0' written as text was read as numbers
-    column 'x1' not used: constant
-    """
+    """What the built-in preprocessor decided about columns; warns of text that was dropped, and if nothing is left."""
     if not isinstance(preprocessor, TablePreprocessor):
         return []
     columns, advice = preprocessor.columns_, "turn the rest into numbers, dates or categories that repeat."
@@ -323,7 +308,7 @@ def column_choices(preprocessor: Any, *, stacklevel: int = 2) -> list[Choice]:
     for column in columns:
         dropped.setdefault(column.dropped, []).append(column.name)
     unused = [f"{_named(names)} not used: {reason}" for reason, names in dropped.items() if reason]
-    if not any(c.encoder.suffixes for c in columns):
+    if not any(c.suffixes for c in columns):
         shown = f"X: no column can be used, so every row will get the same probabilities ({'; '.join(unused)})."
         warnings.warn(f"{shown} Give columns that vary; {advice}", UnusedColumnsWarning, stacklevel=stacklevel + 1)
     elif _FREE_TEXT in dropped:

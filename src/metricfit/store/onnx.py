@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from metricfit.classifier import MetricClassifier
-from metricfit.data import TablePreprocessor
+from metricfit.data import FittedColumn, TablePreprocessor
 from metricfit.data.encoders import STANDARD_LIMIT, CategoryEncoder, DateEncoder, NumberEncoder, calendar_parts
 from metricfit.decisions import DecisionRule
 from metricfit.files import written_whole
@@ -183,7 +183,7 @@ def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]
             values = values.astype(object).fillna("").to_numpy(object)
         elif isinstance(column.encoder, DateEncoder):
             values = calendar_parts(values.to_numpy())["days"]
-        if column.encoder.suffixes:
+        if column.suffixes:
             found[column.name] = np.asarray(values, dtype=None if values.dtype == object else float)[:, None]
     return found
 
@@ -202,10 +202,10 @@ def _features(graph: _Graph, classifier: MetricClassifier) -> dict[str, _Value]:
     trees: list[_Value] = []
     for column in preprocessor.columns_:
         encoder = column.encoder
-        if not encoder.suffixes:
+        if not column.suffixes:
             continue
         if isinstance(encoder, CategoryEncoder):
-            features, code = _category(graph.input(column.name, "text"), encoder)
+            features, code = _category(graph.input(column.name, "text"), column)
             dense.append(features)
             trees.append(code)
         elif isinstance(encoder, DateEncoder):
@@ -223,15 +223,15 @@ def _features(graph: _Graph, classifier: MetricClassifier) -> dict[str, _Value]:
     return {name: graph.node("Concat", *parts, axis=1) for name, parts in (("dense", dense), ("trees", trees))}
 
 
-def _category(text: _Value, encoder: CategoryEncoder) -> tuple[_Value, _Value]:
+def _category(text: _Value, column: FittedColumn) -> tuple[_Value, _Value]:
     """The features of a level, and its code for trees, are rows of a table: levels, then unknown ones, then gaps."""
-    levels = encoder.levels.tolist()
+    levels = column.encoder.levels.tolist()
     size = len(levels)
-    rows = np.empty((size + 2, len(encoder.suffixes)), dtype=np.float32)
+    rows = np.empty((size + 2, len(column.suffixes)), dtype=np.float32)
     # "\0" cannot be a level: no text file holds it.
     each = np.append(np.arange(size + 1), -1), np.array([*levels, "\0"], dtype=object)
-    encoder.write(each, rows)
-    codes = np.stack(encoder.tree(each), axis=1).astype(np.float32)
+    column.write(each, rows)
+    codes = np.stack(column.encoder.tree(each), axis=1).astype(np.float32)
     position = text.to(
         "LabelEncoder", domain="ai.onnx.ml", keys_strings=[*levels, ""], values_int64s=[*range(size), size + 1],
         default_int64=size,
@@ -245,7 +245,7 @@ def _number(x: _Value, encoder: NumberEncoder) -> list[_Value]:
     gap = x.to("IsNaN")
     x = gap.to("Where", encoder.fill, x)
     parts = []
-    if encoder.scale > 0 and not (encoder.mode == "quantile" and len(encoder.knots)):
+    if encoder.standardised:
         scaled = x / encoder.scale - encoder.centre / encoder.scale
         parts.append(scaled.clip(-STANDARD_LIMIT, STANDARD_LIMIT))
     if len(encoder.knots):
