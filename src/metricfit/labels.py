@@ -106,7 +106,7 @@ def score_array(values: ArrayLike, name: str) -> NDArray[Any]:
     if array.dtype.kind != "f":
         raise TypeError(f"{name}: expected numbers, got {array.dtype}.")
     if array.ndim == 0 or len(array) == 0:
-        raise ValueError(f"{name}: expected at least one sample, got shape {array.shape}.")
+        raise ValueError(f"{name}: expected scores of at least one sample, got {array.shape}.")
     if not np.isfinite(array).all():
         raise ValueError(
             f"{name}: expected finite numbers, got NaN or infinity in {int((~np.isfinite(array)).sum())} places; drop "

@@ -221,11 +221,12 @@ def mixed_labels(samples: Samples, belief: float) -> Array | None:
         return None
     target, score, weight = samples.target, samples.score, samples.weight
     if target.dtype != bool:
-        believed = calibrated(np.log(score.clip(min=least(score))), target, weight)
-        return (1 - belief) * np.eye(score.shape[1])[target] + belief * believed
+        known: Array = np.eye(score.shape[1])[target]
+        return (1 - belief) * known + belief * calibrated(np.log(score.clip(min=least(score))), target, weight)
     columns = zip(np.atleast_2d(target.T), np.atleast_2d(score.T), strict=True)
     positive: Array = np.stack([_positive(hit, column, weight) for hit, column in columns], axis=1)
-    return (1 - belief) * target + belief * positive.reshape(target.shape)
+    mixed: Array = (1 - belief) * target + belief * positive.reshape(target.shape)
+    return mixed
 
 
 def _positive(target: NDArray[np.bool_], score: NDArray[Any], weight: Array | None) -> Array:

@@ -139,7 +139,7 @@ class _CutTest:
 def certify_cuts(
     sweep: Sweep, constraints: Sequence[Constraint], alpha: float
 ) -> tuple[Mask, Callable[[int], list[float]]]:
-    """The cut-offs at which all constraints hold on new data, each at its part of ``alpha``, and the promises at one."""
+    """The cut-offs at which all constraints hold on new data, each at its part of ``alpha``; and the promises there."""
     about = [(c, group) for c in constraints for group in (sweep.parts[c.within] if c.within else [None])]
     tests = [_cut_test(sweep, c, alpha / len(about), group) for c, group in about]
     masks = [test.passes() for test in tests]
@@ -246,8 +246,8 @@ def certified(
 ) -> BestRule:  # fmt: skip
     """The best rule of several numbers, with what it promises of each constraint where a confidence is asked for.
 
-    Rules that ``propose`` finds on one half are tested on the other, from cautious to bold, until the first failure: the
-    last one that passes keeps *all* constraints with that probability, with no correction for the number of tests.
+    Rules that ``propose`` finds on one half are tested on the other, from cautious to bold, until the first failure.
+    The last that passes keeps *all* constraints with that probability, with no correction for the number of tests.
     """
     if confidence is None:
         rule, promises = propose(goal, samples), list[float]()

@@ -1,4 +1,4 @@
-"""What a search is given: labels, scores and weights, checked and encoded; a metric and its constraints."""
+"""What a search is given: labels, scores, weights and gains, checked and encoded; a metric and its constraints."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from metricfit.labels import as_label_array, as_numpy, checked_weights, class_la
 from metricfit.metrics import ClassMetric, Constrained, Constraint, Metric, MetricLike
 
 __all__ = [
-    "ConstraintLike", "Goal", "Groups", "InfeasibleError", "Samples", "UntunableError", "binary_samples",
-    "check_decides", "check_probabilities", "class_samples", "computed", "goal_of", "label_samples", "of_groups",
-    "reached", "values_of",
+    "ConstraintLike", "Goal", "Groups", "InfeasibleError", "Samples", "TotalGain", "UntunableError", "binary_samples",
+    "check_decides", "check_probabilities", "class_samples", "computed", "expected_gain", "gain_table", "goal_of",
+    "label_samples", "of_groups", "reached", "values_of",
 ]  # fmt: skip
 
+Array = NDArray[np.float64]
 ConstraintLike = Constraint | str
-Groups = Callable[[str], ConfusionMatrix]
-"""Gives the matrices of all groups of a column, (groups, …)."""
+Groups = Callable[[str], ConfusionMatrix]  # gives the matrices of all groups of a column, (groups, …)
 Labels = Sequence[Hashable] | None
 Weights = ArrayLike | None
 
@@ -42,7 +42,7 @@ class Samples:
 
     target: NDArray[Any]  # positive or not, (n,) or (n, labels); or class codes (n,)
     score: NDArray[Any]  # one each, higher ones mean positive; or probabilities (n, classes)
-    weight: NDArray[np.float64] | None
+    weight: Array | None
     classes: Any = None  # a tuple of the classes, negative first, or of the labels' names, if they have any
 
     def take(self, rows: Any) -> Samples:
@@ -169,12 +169,7 @@ def check_probabilities(values: NDArray[Any], name: str) -> None:
 
 
 class InfeasibleError(ValueError):
-    """No decision rule meets the constraints on these data.
-
-    Attributes:
-        reachable: For each constraint (as text) the best value that a rule can reach; with ``confidence`` the best
-            value that can be promised.
-    """
+    """No decision rule meets the constraints; ``reachable`` has the best value (or promise) for each, by its text."""
 
     def __init__(self, message: str, reachable: dict[str, float]) -> None:
         super().__init__(message)
@@ -310,3 +305,60 @@ def check_decides(metric: Metric) -> None:
         )
     if metric.greater_is_better is None:
         raise ValueError(f"metric: {metric} is a constant; there is nothing to search for.")
+
+
+class TotalGain(Metric):
+    """The sum of a matrix whose cells hold money instead of counts."""
+
+    range = (-math.inf, math.inf)
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        """The sum of all cells."""
+        return cm.matrix.sum(dim=(-2, -1))
+
+    def __str__(self) -> str:
+        return "total gain"
+
+
+def gain_table(gain: Sequence[ArrayLike], n: int) -> Array:
+    """Gains (tp, fp, fn, tn) as an array (n, 2, 2): what row i is worth, by its truth and by its decision."""
+    if isinstance(gain, str) or len(gain) != 4:
+        raise ValueError(f"gain: expected four numbers or arrays (tp, fp, fn, tn), got {len(gain)} of them.")
+    table = np.empty((n, 4))
+    for column, (name, worth) in enumerate(zip(("tp", "fp", "fn", "tn"), gain, strict=True)):
+        try:
+            values = np.asarray(worth, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"gain: expected numbers for {name}, got {worth!r}.") from None
+        if values.shape not in ((), (n,)):
+            raise ValueError(f"gain: expected one number or shape ({n},) for {name}, got {values.shape}.")
+        if not np.isfinite(values).all():
+            raise ValueError(f"gain: expected finite numbers for {name}; fill the gaps first.")
+        table[:, column] = values
+    tp, fp, fn, tn = table.T
+    if (tp <= fn).all() and (fp <= tn).all():
+        raise ValueError(
+            "gain: a positive decision never pays: tp <= fn and fp <= tn on every row. A cost is a negative gain, such "
+            "as fp=-5 and fn=-amount."
+        )
+    return np.stack([tn, fp, fn, tp], axis=1).reshape(n, 2, 2)
+
+
+def expected_gain(proba: ArrayLike, gain: Sequence[ArrayLike]) -> Array:
+    """What calling a row positive is expected to bring more than not: the score to cut where amounts are known.
+
+    Where the amount of a row is known before its truth, p (tp - fn) + (1 - p) (fp - tn) ranks rows by money. With
+    probabilities that can be trusted, call all rows above 0; :func:`best_threshold` finds the cut-off for others.
+
+    Args:
+        proba: Probabilities of the positive class, (n,).
+        gain: What a true positive, a false positive, a false negative and a true negative are worth, numbers or (n,).
+
+    >>> expected_gain([0.1, 0.1], (np.array([95, 20]), -5, 0, 0))
+    array([ 5. , -2.5])
+    """
+    p = np.asarray(proba, dtype=np.float64)
+    if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
+        raise ValueError(f"proba: expected probabilities of the positive class, shape (n,), got shape {p.shape}.")
+    (tn, fp), (fn, tp) = gain_table(gain, len(p)).transpose(1, 2, 0)
+    return np.asarray(p * (tp - fn) + (1 - p) * (fp - tn))

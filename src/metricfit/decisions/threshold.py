@@ -16,7 +16,6 @@ from torch import Tensor
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import problem
 from metricfit.decisions.calibration import check_belief, mixed_labels
-from metricfit.decisions.money import TotalGain, gain_table
 from metricfit.decisions.problem import ConstraintLike, Goal, Groups, InfeasibleError, Samples, goal_of, values_of
 from metricfit.decisions.rules import BestRule, ConstraintValue, DecisionRule, argmax_rule, bayes_rule
 from metricfit.labels import as_label_array, as_numpy
@@ -240,10 +239,10 @@ def best_threshold(
     """
     if (metric is None) == (gain is None):
         raise TypeError("metric: expected either a metric or gain=(tp, fp, fn, tn), got both or neither.")
-    goal = goal_of(TotalGain() if metric is None else metric, subject_to, groups)
+    goal = goal_of(problem.TotalGain() if metric is None else metric, subject_to, groups)
     check_belief(belief)
     samples = problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
-    worth = None if gain is None else gain_table(gain, len(samples.target))
+    worth = None if gain is None else problem.gain_table(gain, len(samples.target))
     seen = samples if prevalence is None else samples.at_prevalence(prevalence)
     sweep = Sweep.of(seen, mixed_labels(seen, belief), worth).with_groups(seen, goal, groups)
     allowed, promise = None, None
