@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self, get_args
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -99,17 +98,16 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Learn the features of a table (n, columns); ``y``, for target rates only, are classes or 0/1 labels."""
-        self._fit(X, columns_of(X), y)
+        self._fit(X, y)
         return self
 
     def fit_transform(self, X: Any, y: ArrayLike | None = None) -> NDArray[np.float32]:
         """Learn the features and return those of the training rows, with cross-fitted target rates."""
-        columns = columns_of(X)
-        return self._write(columns, self._fit(X, columns, y))
+        return self._write(X, self._fit(X, y))
 
     def transform(self, X: Any) -> NDArray[np.float32]:
         """The features of new rows, shape (n, features), float32 and C-contiguous."""
-        return self._write(self._columns(X), None)
+        return self._write(X, None)
 
     def tree_features(self, X: Any) -> NDArray[np.float32]:
         """The columns as trees take them, shape (n, tree columns), float32: no scaling, no indicators.
@@ -128,10 +126,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         >>> features.tree_categories_
         array([False,  True])
         """
-        columns = self._columns(X)
-        out = np.empty((len(columns[0]), len(self.tree_categories_)), dtype=np.float32)
-        used = ((c, values) for c, values in zip(self.columns_, columns, strict=True) if c.suffixes)
-        for place, part in enumerate(part for c, values in used for part in c.encoder.tree(c.read(values))):
+        rows, used = self.read(X)
+        out = np.empty((rows, len(self.tree_categories_)), dtype=np.float32)
+        for place, part in enumerate(part for column, values in used for part in column.encoder.tree(values)):
             out[:, place] = part
         return out
 
@@ -144,32 +141,21 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             found += [isinstance(encoder, encoders.CategoryEncoder)] * (len(getattr(encoder, "parts", [0])) or 1)
         return np.array(found, dtype=bool)
 
-    def typed_frame(self, X: Any) -> pd.DataFrame:
-        """The columns as they were typed in ``fit``, before encoding: numbers, dates and categories, none left out.
-
-        >>> import pandas as pd
-        >>> text = pd.DataFrame({"size": ["1,5", "?", "2,25"], "kind": ["a", "b", "a"]})
-        >>> TablePreprocessor().fit(text).typed_frame(text).dtypes.astype(str).tolist()
-        ['float64', 'category']
-        """
-        found = {c.name: c.read(values) for c, values in zip(self.columns_, self._columns(X), strict=True)}
-        categories = {n: pd.Categorical.from_codes(*v) for n, v in found.items() if isinstance(v, tuple)}
-        return pd.DataFrame(found | categories, copy=False)
-
-    def _columns(self, X: Any) -> list[Any]:
-        """The columns of ``fit`` in a table."""
+    def read(self, X: Any) -> tuple[int, Iterator[tuple[FittedColumn, Any]]]:
+        """The rows of a table, and each column that is used with its values as :meth:`FittedColumn.read` gives them."""
         check_is_fitted(self)
         if is_frame(X) and hasattr(self, "feature_names_in_"):
-            return columns_of(X, self.feature_names_in_)
-        columns = columns_of(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return columns
+            columns = columns_of(X, self.feature_names_in_)
+        else:
+            columns = columns_of(X)
+            validate_data(self, X, reset=False, skip_check_array=True)
+        used = ((c, values) for c, values in zip(self.columns_, columns, strict=True) if c.suffixes)
+        return len(columns[0]), ((c, c.read(values)) for c, values in used)
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Names of the features, e.g. ``age``, ``age__quantile``, ``city=Rome``, ``city__missing``."""
         check_is_fitted(self)
-        names = _check_feature_names_in(self, input_features)
-        columns = zip(names, self.columns_, strict=True)
+        columns = zip(_check_feature_names_in(self, input_features), self.columns_, strict=True)
         features = [f"{name}{suffix}" for name, c in columns for suffix in c.suffixes]
         return np.array(features or ["constant"], dtype=object)
 
@@ -179,8 +165,14 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return {c.name: c.format for c in self.columns_}
 
-    def _fit(self, X: Any, columns: list[Any], y: ArrayLike | None) -> Folds | None:
-        self._check_parameters()
+    def _fit(self, X: Any, y: ArrayLike | None) -> Folds | None:
+        if self.numeric not in get_args(NumericMode):
+            raise ValueError(f"numeric: expected one of {get_args(NumericMode)}, got {self.numeric!r}.")
+        for parameter, least in (("max_one_hot", 2), ("min_frequency", 1), ("integer_levels", 0)):
+            value = getattr(self, parameter)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{parameter}: expected a whole number >= {least}, got {value!r}.")
+        columns = columns_of(X)
         validate_data(self, X, skip_check_array=True)
         random = check_random_state(self.random_state)
         sample, rows = None, len(columns[0])
@@ -223,22 +215,15 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             column.dropped = _FREE_TEXT if (column.levels or 0) > 1 else "constant"
         return column
 
-    def _write(self, columns: list[Any], folds: Folds | None) -> NDArray[np.float32]:
-        ends = np.cumsum([len(column.suffixes) for column in self.columns_])
+    def _write(self, X: Any, folds: Folds | None) -> NDArray[np.float32]:
+        rows, used = self.read(X)
         # A network needs at least one input, though this one says nothing.
-        out = np.zeros((len(columns[0]), max(1, ends[-1])), dtype=np.float32)
-        for column, values, start, end in zip(self.columns_, columns, [0, *ends], ends, strict=False):
-            if end > start:
-                column.write(column.read(values), out[:, start:end], folds)
+        out = np.zeros((rows, max(1, sum(len(column.suffixes) for column in self.columns_))), dtype=np.float32)
+        end = 0
+        for column, values in used:
+            start, end = end, end + len(column.suffixes)
+            column.write(values, out[:, start:end], folds)
         return out
-
-    def _check_parameters(self) -> None:
-        if self.numeric not in get_args(NumericMode):
-            raise ValueError(f"numeric: expected one of {get_args(NumericMode)}, got {self.numeric!r}.")
-        for parameter, least in (("max_one_hot", 2), ("min_frequency", 1), ("integer_levels", 0)):
-            value = getattr(self, parameter)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{parameter}: expected a whole number >= {least}, got {value!r}.")
 
     def _categorical_positions(self, names: list[str]) -> set[int]:
         given = [] if self.categorical_features is None else list(self.categorical_features)
@@ -275,23 +260,19 @@ def _folds(y: ArrayLike, rows: int, random: np.random.RandomState) -> Folds:
     target = np.asarray(y)
     if len(target) != rows:
         raise ValueError(f"y: expected one label per row of X, {rows}, got {len(target)}.")
-    if target.ndim == 2 and target.shape[1] > 1:
-        positive = target.astype(bool)
-        frequent = _most_frequent(positive.sum(axis=0))
-        indicator, names = positive[:, frequent], [str(i) for i in frequent]
+    several = target.ndim == 2 and target.shape[1] > 1
+    if several:
+        classes, codes = np.arange(target.shape[1]), target.astype(bool)
     else:
         labels = target.ravel().astype(str) if target.dtype == object else target.ravel()
         classes, codes = np.unique(labels, return_inverse=True)
-        frequent = _most_frequent(np.bincount(codes))
-        if len(classes) == 2:
-            frequent = np.array([1])
-        indicator, names = codes[:, None] == frequent, [str(classes[i]) for i in frequent]
+    counts = codes.sum(axis=0) if several else np.bincount(codes)
+    frequent = np.sort(np.argsort(-counts, kind="stable")[:_TARGET_CLASSES])
+    if not several and len(classes) == 2:
+        frequent = np.array([1])
+    indicator = codes[:, frequent] if several else codes[:, None] == frequent
     fold = random.permutation(rows) % _TARGET_FOLDS
-    return Folds(indicator, names, fold.astype(np.int8), _TARGET_FOLDS)
-
-
-def _most_frequent(counts: NDArray[Any]) -> NDArray[np.intp]:
-    return np.sort(np.argsort(-counts, kind="stable")[:_TARGET_CLASSES])
+    return Folds(indicator, [str(classes[i]) for i in frequent], fold.astype(np.int8), _TARGET_FOLDS)
 
 
 class UnusedColumnsWarning(UserWarning):
@@ -308,12 +289,16 @@ def column_choices(preprocessor: Any, *, stacklevel: int = 2) -> list[Choice]:
     for column in columns:
         dropped.setdefault(column.dropped, []).append(column.name)
     unused = [f"{_named(names)} not used: {reason}" for reason, names in dropped.items() if reason]
+    shown = ""
     if not any(c.suffixes for c in columns):
-        shown = f"X: no column can be used, so every row will get the same probabilities ({'; '.join(unused)})."
-        warnings.warn(f"{shown} Give columns that vary; {advice}", UnusedColumnsWarning, stacklevel=stacklevel + 1)
+        shown = (
+            f"no column can be used, so every row will get the same probabilities ({'; '.join(unused)}). Give columns"
+        )
+        shown += " that vary;"
     elif _FREE_TEXT in dropped:
-        shown = f"X: {_named(dropped[_FREE_TEXT])} not used: {_FREE_TEXT}. Leave out of X what says nothing; {advice}"
-        warnings.warn(shown, UnusedColumnsWarning, stacklevel=stacklevel + 1)
+        shown = f"{_named(dropped[_FREE_TEXT])} not used: {_FREE_TEXT}. Leave out of X what says nothing;"
+    if shown:
+        warnings.warn(f"X: {shown} {advice}", UnusedColumnsWarning, stacklevel=stacklevel + 1)
     were = "was" if len(read) == 1 else "were"
     found = [Choice("columns", f"{_named(read)} written as text {were} read as numbers")] if read else []
     return found + [Choice("unused", text) for text in unused]

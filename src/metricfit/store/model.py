@@ -123,7 +123,7 @@ class SavedModel:
         for X, rows in file.frames(self.formats, keep, (*GAPS, *self.missing)):
             proba = classifier.predict_raw_proba(X)
             folded = proba if rule.kind == "argmax" else rule.fold(proba)
-            found = {name: rows.column(name).to_pandas() for name in keep}
+            found = {name: rows.table[name].to_pandas() for name in keep}
             if several:
                 found |= dict(zip(decided, (folded > 0.5).astype(np.int64).T, strict=True))
             else:

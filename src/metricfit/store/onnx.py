@@ -176,15 +176,13 @@ def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]
     preprocessor = classifier.preprocessor_
     if preprocessor is None:
         return {"X": np.asarray(X, dtype=np.float32)}
-    frame, found = preprocessor.typed_frame(X), {}
-    for column in preprocessor.columns_:
-        values: Any = frame[column.name]
-        if isinstance(column.encoder, CategoryEncoder):
-            values = values.astype(object).fillna("").to_numpy(object)
-        elif isinstance(column.encoder, DateEncoder):
-            values = calendar_parts(values.to_numpy())["days"]
-        if column.suffixes:
-            found[column.name] = np.asarray(values, dtype=None if values.dtype == object else float)[:, None]
+    found = {}
+    for column, values in preprocessor.read(X)[1]:
+        if isinstance(values, tuple):
+            found[column.name] = np.append(values[1], "")[values[0]][:, None]
+        else:
+            days = calendar_parts(values)["days"] if column.kind == "date" else values
+            found[column.name] = np.asarray(days, dtype=float)[:, None]
     return found
 
 
