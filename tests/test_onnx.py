@@ -120,14 +120,16 @@ def test_calendar_of_every_day_of_four_centuries(tmp_path):
 
 @pytest.mark.parametrize("knots", [[3.0], [3.0, 5.0], [-1e308, -2.0, 0.0, 0.5, 1e308], []])
 def test_numbers_of_any_size_with_any_number_of_knots(tmp_path, knots):
+    from metricfit.data import ColumnFormat, FittedColumn
     from metricfit.data.encoders import NumberEncoder
     from metricfit.store.onnx import _Graph, _number
 
     scores = np.linspace(-3.0, 3.0, len(knots)) if len(knots) > 1 else np.zeros(len(knots))
     encoder = NumberEncoder("both", 1.0, 2.0, 0.25, np.array(knots), scores, np.array([0.0, 3.0]), True)
     x = np.array([np.nan, -1.7e308, -7.0, -2.0, 0.0, 0.25, 3.0, 4.9, 5.0, 1e40, 1.7e308])
-    expected = np.empty((len(x), len(encoder.suffixes)), dtype=np.float32)
-    encoder.write(x, expected)
+    column = FittedColumn("x", ColumnFormat("number"), encoder=encoder)
+    expected = np.empty((len(x), len(column.features)), dtype=np.float32)
+    column.write(x, expected)
     graph = _Graph()
     first, *others = _number(graph.input("x", "double"), encoder)
     graph.output("features", first.beside(*others), "float", ["rows", expected.shape[1]])

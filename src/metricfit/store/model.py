@@ -102,7 +102,8 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
         description, contents = model_folder.read_folder(path)
         classifier, given = _rebuild(description, contents), description["notes"].get("input", {})
         preprocessor = classifier.preprocessor_
-        formats = preprocessor.formats_ if isinstance(preprocessor, TablePreprocessor) else {}
+        columns = preprocessor.columns_ if isinstance(preprocessor, TablePreprocessor) else []
+        formats = {column.name: column.format for column in columns}
         if "formats" in given:
             formats = {name: ColumnFormat(**how) for name, how in given["formats"].items()}
         used = {name: formats.get(name, ColumnFormat("number")) for name in description["columns"]["names"] or ()}
@@ -188,10 +189,10 @@ class SavedModel:
         if clash := [name for name in keep if name in (*decided, *probable)]:
             raise BadArgumentError("keep", f"{clash[0]!r} is the name of a result; rename the column.")
         frame = None
-        for X, rows in file.frames(self.formats, keep, (*tables.GAPS, *self.missing)):
+        for X, rows in file.frames(self.formats, keep, gaps=(*tables.GAPS, *self.missing)):
             proba = classifier.predict_raw_proba(X)
             folded = proba if rule.kind == "argmax" else rule.fold(proba)
-            found = {name: rows.column(name).to_pandas() for name in keep}
+            found = {name: rows.table[name].to_pandas() for name in keep}
             if several:
                 found |= dict(zip(decided, (folded > 0.5).astype(np.int64).T, strict=True))
             else:
@@ -233,9 +234,10 @@ def description_of(classifier: MetricClassifier, notes: dict[str, Any] | None = 
     """What ``model.json`` of a fitted classifier will hold, without its checksums; an error if it cannot be saved."""
     check_is_fitted(classifier)
     names = [str(name) for name in getattr(classifier, "feature_names_in_", ())] or None
-    kinds, kept = None, ("name", "kind", "reason", "dropped")
+    kinds = None
     if isinstance(classifier.preprocessor_, TablePreprocessor):
-        kinds = [{name: getattr(c, name) for name in kept} for c in classifier.preprocessor_.columns_]
+        found = [(c.name, c.format.kind, c.format.reason, c.dropped) for c in classifier.preprocessor_.columns_]
+        kinds = [dict(zip(("name", "kind", "reason", "dropped"), each, strict=True)) for each in found]
     return {
         "metric": _spec(classifier.metric_),
         "task": classifier.task_,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from metricfit.classifier import MetricClassifier
-from metricfit.data import TablePreprocessor
+from metricfit.data import FittedColumn, TablePreprocessor
 from metricfit.data.encoders import STANDARD_LIMIT, CategoryEncoder, DateEncoder, NumberEncoder, calendar_parts
 from metricfit.decisions import DecisionRule
 from metricfit.files import written_whole
@@ -167,15 +167,13 @@ def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]
     preprocessor = classifier.preprocessor_
     if preprocessor is None:
         return {"X": np.asarray(X, dtype=np.float32)}
-    frame, found = preprocessor.typed_frame(X), {}
-    for column in preprocessor.columns_:
-        values: Any = frame[column.name]
-        if isinstance(column.encoder, CategoryEncoder):
-            values = values.astype(object).fillna("").to_numpy(object)
-        elif isinstance(column.encoder, DateEncoder):
-            values = calendar_parts(values.to_numpy())["days"]
-        if column.encoder.suffixes:
-            found[column.name] = np.asarray(values, dtype=None if values.dtype == object else float)[:, None]
+    found = {}
+    for column, values in preprocessor.read(X)[1]:
+        if isinstance(values, tuple):
+            found[column.name] = np.append(values[1], "")[values[0]][:, None]
+        else:
+            days = calendar_parts(values)["days"] if column.format.kind == "date" else values
+            found[column.name] = np.asarray(days, dtype=float)[:, None]
     return found
 
 
@@ -193,11 +191,11 @@ def _features(graph: _Graph, classifier: MetricClassifier) -> dict[str, _Value]:
     trees: list[_Value] = []
     for column in preprocessor.columns_:
         encoder = column.encoder
-        if not encoder.suffixes:
+        if not column.features:
             continue
         x = graph.input(column.name, "text" if isinstance(encoder, CategoryEncoder) else "double")
         if isinstance(encoder, CategoryEncoder):
-            features, code = _category(x, encoder)
+            features, code = _category(x, column)
             dense.append(features)
             trees.append(code)
         elif isinstance(encoder, DateEncoder):
@@ -213,16 +211,16 @@ def _features(graph: _Graph, classifier: MetricClassifier) -> dict[str, _Value]:
     return {"dense": dense[0].beside(*dense[1:]), "trees": trees[0].beside(*trees[1:])}
 
 
-def _category(text: _Value, encoder: CategoryEncoder) -> tuple[_Value, _Value]:
+def _category(text: _Value, column: FittedColumn) -> tuple[_Value, _Value]:
     """The features of a level, and its code for trees, are rows of a table: levels, then unknown ones, then gaps."""
-    levels, size = encoder.levels.tolist(), len(encoder.levels)
-    rows = np.empty((size + 2, len(encoder.suffixes)), dtype=np.float32)
+    levels, size = column.encoder.levels.tolist(), len(column.encoder.levels)
+    rows = np.empty((size + 2, len(column.features)), dtype=np.float32)
     # "\0" cannot be a level: no text file holds it.
     each = np.append(np.arange(size + 1), -1), np.array([*levels, "\0"], dtype=object)
-    encoder.write(each, rows)
+    column.write(each, rows)
     places = {"keys_strings": [*levels, ""], "values_int64s": [*range(size), size + 1], "default_int64": size}
     place = text.to("LabelEncoder", domain="ai.onnx.ml", **places).to("Squeeze", np.array([1]))
-    return place.row_of(rows), place.row_of(np.stack(encoder.tree(each), axis=1).astype(np.float32))
+    return place.row_of(rows), place.row_of(np.stack(column.encoder.tree(each), axis=1).astype(np.float32))
 
 
 def _number(x: _Value, encoder: NumberEncoder) -> list[_Value]:
@@ -230,7 +228,7 @@ def _number(x: _Value, encoder: NumberEncoder) -> list[_Value]:
     gap = x.to("IsNaN")
     x = gap.to("Where", encoder.fill, x)
     parts = []
-    if encoder.scale > 0 and not (encoder.mode == "quantile" and len(encoder.knots)):
+    if encoder.standardised:
         scaled = x / encoder.scale - encoder.centre / encoder.scale
         parts.append(scaled.clip(-STANDARD_LIMIT, STANDARD_LIMIT))
     if len(knots := encoder.knots):  # numpy.interp: from each knot by its slope, beyond the ends as at the ends

@@ -20,10 +20,9 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from metricfit.annealing import TemperatureAnnealer
-from metricfit.distributed import group_of
 from metricfit.processes import agreed, average_gradients, is_first_process, share_of_batch
 from metricfit.training import networks
-from metricfit.training.checkpoint import CheckpointFile
+from metricfit.training.checkpoint import CheckpointFile, Resumable
 from metricfit.training.objective import MemberObjective, Scores, Validation
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import BatchOrder, Folds, TrainingData, strata, take_rows
@@ -78,19 +77,12 @@ Callback = Callable[[EpochEnd], bool | None]
 
 
 def callback_list(callbacks: Any) -> list[Callback]:
-    """One callback, several or None as a list.
-
-    >>> len(callback_list(print))
-    1
-    """
-    if callable(callbacks):
-        return [callbacks]
-    if callbacks is None:
-        return []
-    found = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
-    wrong = [each for each in found if not callable(each)]
-    if wrong:
-        raise TypeError(f"callbacks: expected functions of an EpochEnd, in a list, got {type(wrong[0]).__name__}.")
+    """One callback, several or None as a list."""
+    several = isinstance(callbacks, Iterable) and not callable(callbacks)
+    found = [] if callbacks is None else list(callbacks) if several else [callbacks]
+    for each in found:
+        if not callable(each):
+            raise TypeError(f"callbacks: expected functions of an EpochEnd, in a list, got {type(each).__name__}.")
     return found
 
 
@@ -125,6 +117,8 @@ class Trainer:
         plain: Whether to train on the sample weights alone, without class weights.
     """
 
+    RESUMED = ("average", "optimiser", "objective", "best", "stopping", "validation")
+
     def __init__(
         self, folds: Folds, recipe: Recipe, *, members: int = 1, device: torch.device | str = "cpu", plain: bool = False
     ) -> None:
@@ -141,19 +135,16 @@ class Trainer:
         self.optimiser = networks.make_optimiser(self.network, recipe)
         self.parameters = list(self.network.parameters())
         prior = self.data.shares(folds.task, len(folds.labels)) if folds.shares is None else folds.shares
-        self.objective = MemberObjective(
-            recipe, folds.metric, folds.task, len(splits), prior=prior, labels=folds.labels
-        ).to(device)
+        known = (recipe, folds.metric, folds.task, len(splits))
+        self.objective = MemberObjective(*known, prior=prior, labels=folds.labels).to(device)
         self.average_over(recipe.averaging * self.batches.steps)
         self.stopping = Stopping(recipe, self.objective)
         self.history: list[EpochRecord] = []
         self.stopped = False
         lower = recipe.mixed_precision and device.type == "cuda" and torch.cuda.is_bf16_supported()
         self.precision = torch.bfloat16 if lower else torch.float32
-        self.group = group_of("auto", training=True)
+        self.group = self.objective.group
         self.part = share_of_batch(self.batches.batch_size, self.group)
-        if self.group is not None:
-            self.objective.share_with(self.group)
 
     def average_over(self, steps: float) -> None:
         """Average the weights over so many steps, from now on."""
@@ -169,11 +160,7 @@ class Trainer:
     ) -> TrainingResult:
         """Train to the end, from where the checkpoint stopped if there is one; Ctrl-C keeps the best weights so far.
 
-        Args:
-            callbacks: Called after every epoch.
-            name: The run's name, for callbacks.
-            checkpoint: Where to save and resume.
-            until: When to stop after an epoch, by ``time.monotonic()``; a run that is resumed goes on.
+        Callbacks get the run's ``name``. After ``until``, by ``time.monotonic()``, no further epoch is begun.
         """
         self.resume(checkpoint)
         interrupted = late = False
@@ -299,33 +286,22 @@ class Trainer:
                 self.validation.score(self.network, self.objective, missing)
         self.best.update(torch.zeros(len(missing)), len(self.history), state, missing)
 
-    def _parts(self) -> dict[str, Any]:
-        """What has a state; random numbers are drawn from the seed and the epoch alone."""
-        names = ("average", "optimiser", "objective", "best", "stopping", "validation")
-        return {name: getattr(self, name) for name in names}
-
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next epoch depends on."""
-        parts = {name: part.state_dict() for name, part in self._parts().items()}
+        """Everything that the next epoch depends on; random numbers are drawn from the seed and the epoch alone."""
+        parts = {name: getattr(self, name).state_dict() for name in self.RESUMED}
         return {"seed": self.seed, "history": list(map(list, self.history)), "stopped": self.stopped, **parts}
 
     def resume(self, checkpoint: CheckpointFile | None) -> None:
         """Go on where the checkpoint stopped, if there is one."""
-        state = None if checkpoint is None else checkpoint.load()
-        if state is None:
-            return
-        for name, part in self._parts().items():
-            part.load_state_dict(state[name])
-        self.history = [EpochRecord(*values) for values in state["history"]]
-        self.stopped = state["stopped"]
+        if checkpoint is not None and (state := checkpoint.load()) is not None:
+            for name in self.RESUMED:
+                getattr(self, name).load_state_dict(state[name])
+            self.history = [EpochRecord(*values) for values in state["history"]]
+            self.stopped = state["stopped"]
 
 
 def learning_rate_at(step: int, steps: int, recipe: Recipe) -> float:
-    """The learning rate of a step, counted from 0: a linear rise, then the schedule.
-
-    >>> learning_rate_at(0, 100, Recipe(learning_rate=1.0, warm_up_updates=4).complete())
-    0.25
-    """
+    """The learning rate of a step, counted from 0: a linear rise, then the schedule."""
     if step < recipe.warm_up_updates:
         return recipe.learning_rate * (step + 1) / recipe.warm_up_updates
     if recipe.schedule == "constant":
@@ -334,8 +310,10 @@ def learning_rate_at(step: int, steps: int, recipe: Recipe) -> float:
     return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * share))
 
 
-class Stopping:
+class Stopping(Resumable):
     """Annealing and early stopping of each member by itself, as the recipe says."""
+
+    kept = ("active", "waited", "best")
 
     def __init__(self, recipe: Recipe, objective: MemberObjective) -> None:
         self.recipe, members = recipe, objective.members
@@ -374,13 +352,12 @@ class Stopping:
         self.active &= loss.isfinite().cpu()
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        annealers = [annealer.state_dict() for annealer in self.annealers]
-        return {"active": self.active, "waited": self.waited, "best": self.best, "annealers": annealers}
+        """The tensors that are kept, and the annealers."""
+        return {**super().state_dict(), "annealers": [annealer.state_dict() for annealer in self.annealers]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """From a checkpoint."""
-        self.active, self.waited, self.best = state["active"], state["waited"], state["best"]
+        """Go on from a :meth:`state_dict`."""
+        super().load_state_dict(state)
         for annealer, saved in zip(self.annealers, state["annealers"], strict=True):
             annealer.load_state_dict(saved)
 
@@ -391,22 +368,17 @@ def _epoch_seed(seed: int, epoch: int) -> int:
 
 def as_device(device: str | torch.device) -> torch.device:
     """The device, and for ``"auto"`` the GPU of this process, or the CPU."""
-    if device != "auto":
-        return torch.device(device)
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    # torchrun gives each process of a machine a number: one GPU each.
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    if device == "auto":  # torchrun gives each process of a machine a number: one GPU each
+        device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu"
+    return torch.device(device)
 
 
 def draw_seed(random_state: Any) -> tuple[int, bool]:
     """A seed, and whether it follows from ``random_state`` alone; global generators are left alone."""
-    if random_state is None:
-        return int(np.random.default_rng().integers(2**31)), False
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1)), False
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31)), False
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return int(np.random.default_rng(random_state).integers(2**31)), False
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and 0 <= random_state < 2**32:
         return int(random_state), True
     raise ValueError(f"random_state: expected None, a seed from 0 to 2**32 - 1 or a generator, got {random_state!r}.")
@@ -415,20 +387,15 @@ def draw_seed(random_state: Any) -> tuple[int, bool]:
 Progress = Callable[[int, int, str], None]
 """Called with how much is done, of how much, and the value so far as text."""
 
-
-SECONDS_BETWEEN_LINES = 5.0
-"""How often progress is written where there is no terminal."""
+SECONDS_BETWEEN_LINES = 5.0  # where there is no terminal
 
 
 @contextlib.contextmanager
 def progress_bar(enabled: bool, label: str, console: Console | None = None) -> Iterator[Progress]:
     """A progress bar on stderr, or another console, as a function to call; off a terminal a line every few seconds."""
     console = console or Console(stderr=True)
-    if not enabled:
-        yield lambda done, total, value: None
-        return
-    if not console.is_terminal:
-        due = time.monotonic()
+    if not enabled or not console.is_terminal:
+        due = time.monotonic() if enabled else math.inf
 
         def line(done: int, total: int, value: str) -> None:
             nonlocal due

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from metricfit.confusion import ConfusionMatrix, Grid, as_confusion_matrix, count_samples, hard_matrix
-from metricfit.distributed import sum_over_processes
+from metricfit.distributed import group_of, sum_over_processes
 from metricfit.inputs import Samples, Task, safe_divide
 from metricfit.losses.companions import ConfusionMemory, class_weights, cross_entropy_of_sums, cross_entropy_sums
 from metricfit.losses.metric_loss import MetricLoss
@@ -23,6 +23,7 @@ from metricfit.metrics.base import MatrixSource
 from metricfit.steps import Amplifier, Annealed, Sigmoid, Step
 from metricfit.steps import get as get_step
 from metricfit.training import networks
+from metricfit.training.checkpoint import Resumable
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import TrainingData, strata, take_rows
 
@@ -33,7 +34,8 @@ class MemberObjective(nn.Module):
     """The loss of every member of an ensemble, as the recipe says; its state goes into checkpoints.
 
     A network for two classes has two logits: to :class:`metricfit.MetricLoss` that is a problem of two classes. The
-    prior, for class weights, are class shares (d,), or (L, 2) shares of negatives and positives.
+    prior, for class weights, are class shares (d,), or (L, 2) shares of negatives and positives. Where several
+    processes train together, each gives a part of every batch: their statistics are added up.
     """
 
     class_weights: Tensor | None
@@ -42,11 +44,10 @@ class MemberObjective(nn.Module):
         self, recipe: Recipe, metric: Metric, task: Task, members: int, *, prior: Tensor, labels: tuple[Hashable, ...]
     ) -> None:
         super().__init__()
-        self.recipe, self.members, self.labels = recipe, members, labels
+        self.recipe, self.members, self.labels, self.warming = recipe, members, labels, False
+        self.group = group_of("auto", training=True)
         self.metric = metric.resolve(labels, task)
         self.task: Task = "multilabel" if task == "multilabel" else "multiclass"
-        self.warming = False
-        self.group: Any = None
         step = get_step(recipe.step)
         if isinstance(step, Amplifier) and task != "multilabel":
             if task == "multiclass":
@@ -56,7 +57,9 @@ class MemberObjective(nn.Module):
                 )
             step = Sigmoid(step.sharpness)  # the same at the threshold 1/2, which is that of two classes
         self.multipliers = None
-        judge, names = _with_numbers(self.metric, labels)
+        judge, by_number = self.metric, False
+        if isinstance(judge, ClassMetric) and judge.label in labels:  # by its number a class has a closed form
+            judge, by_number = replace(judge, label=labels.index(judge.label)), True
         if recipe.objective == "metric" and isinstance(self.metric, Constrained):
             self.multipliers = Multipliers(self.metric, members)
             judge = _Lagrangian(self.metric.objective, self.metric.constraints, multipliers=self.multipliers)
@@ -72,8 +75,8 @@ class MemberObjective(nn.Module):
             # cost more precision at a given recall than the memory gained.
             memory=recipe.memory if remembers else 0.0,
             members=members,
-            labels=names,
-            sync=False,
+            labels=None if by_number else labels,
+            sync=False if self.group is None else self.group,
             validate=False,
             **({"temperature": recipe.temperature} if isinstance(step, Annealed) else {"step": step}),
         )
@@ -83,18 +86,14 @@ class MemberObjective(nn.Module):
         self._positive = 1 if getattr(self.metric, "label", None) != labels[0] else 0
         share = prior[:, 1] if task == "multilabel" else prior[self._positive]
         self.surrogate_loss = _surrogate(recipe, self.metric, task, members, share)
+        if self.surrogate_loss is not None:
+            self.surrogate_loss.group = self.group
 
     @property
     def temperature(self) -> Tensor:
         """T of each member, (members,)."""
         found = self.loss.temperature
         return torch.full((self.members,), self.recipe.temperature) if found is None else found
-
-    def share_with(self, group: Any) -> None:
-        """Each process of this group gives a part of every batch: their statistics are added up."""
-        self.group = self.loss.sync = group
-        if self.surrogate_loss is not None:
-            self.surrogate_loss.group = group
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """Losses (members,) of logits (members, n, d), target (members, n) or (members, n, L), weight (members, n)."""
@@ -139,8 +138,7 @@ class Multipliers(nn.Module):
     """Training under constraints: one multiplier per member and constraint, moved by the exact violation.
 
     The two-player scheme of Cotter et al. (2019): the network sees differentiable (soft) constraint values, the
-    multipliers rise and fall with the hard ones. The update is a projected gradient ascent of three lines on a
-    (members, constraints) tensor; a library that owns one model and one optimiser could not batch the members.
+    multipliers rise and fall with the hard ones, by projected gradient ascent on a (members, constraints) tensor.
     Violations are taken from a memory of the hard matrix. Multipliers do not rise above the ceiling, so that a
     constraint nobody can meet does not drown the objective.
     """
@@ -193,13 +191,6 @@ class _Lagrangian(Constrained):
         return value
 
 
-def _with_numbers(metric: Metric, labels: tuple[Hashable, ...]) -> tuple[Metric, tuple[Hashable, ...] | None]:
-    """A metric of one class with the class's number in place of its name, which has a closed form."""
-    if isinstance(metric, ClassMetric) and metric.label in labels:
-        return replace(metric, label=labels.index(metric.label)), None
-    return metric, labels
-
-
 def _surrogate(
     recipe: Recipe, metric: Metric, task: Task, members: int, positive_share: Tensor
 ) -> SurrogateFBetaLoss | None:
@@ -227,23 +218,22 @@ class Scores(NamedTuple):
     loss: Tensor  # as trained, at the current temperature
 
 
-class Validation:
+class Validation(Resumable):
     """The validation rows of every member, padded to one length with rows of weight 0.
 
     Weights that were picked on some rows look better on them than they are. The rows are therefore dealt into two
     halves, and ``held_out`` keeps for each half the probabilities at the checkpoint that the *other* half would pick.
     """
 
+    kept = ("held_out", "half_keys")
+
     def __init__(self, data: TrainingData, rows: Sequence[NDArray[np.intp]], outputs: int) -> None:
         longest = max(len(r) for r in rows)
         padded = np.stack([np.pad(r, (0, longest - len(r))) for r in rows])
         device = data.features.device
-        self.data, self.rows = data, rows
-        self._index = torch.from_numpy(padded).to(device)
-        half = torch.from_numpy(np.stack([_halves(r, data.target, longest) for r in rows])).to(device)
-        weight = data.weight[self._index]
-        self._weights = torch.stack([weight * (half == 0), weight * (half == 1)])
-        self._half = half
+        self.data, self.rows, self._index = data, rows, torch.from_numpy(padded).to(device)
+        self._half = torch.from_numpy(np.stack([_halves(r, data.target, longest) for r in rows])).to(device)
+        self._weights = torch.stack([data.weight[self._index] * (self._half == k) for k in (0, 1)])
         self.held_out = torch.zeros(*padded.shape, outputs)
         self.half_keys = torch.full((2, len(rows)), -torch.inf, dtype=torch.float64)
 
@@ -284,14 +274,6 @@ class Validation:
         together = self.held_out.double().numpy()
         return [together[k, : len(rows)] for k, rows in enumerate(self.rows)]
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """For a checkpoint."""
-        return {"held_out": self.held_out, "half_keys": self.half_keys}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """From a checkpoint."""
-        self.held_out, self.half_keys = state["held_out"], state["half_keys"]
-
 
 class _Sums:
     """What the scores of both halves are made of, added up over blocks of rows."""
@@ -321,36 +303,27 @@ class _Sums:
 
     def scores(self) -> Scores:
         """The scores of the first half, the second and all rows, (3, members): a metric is asked once for all three."""
-        sums = {name: torch.stack([a, b, a + b], dim=_leading(name)) for name, (a, b) in self.sums.items()}
+        # A matrix of many thresholds has their dimension before the members'.
+        after = {name: int(isinstance(name, tuple) and name[1] is not None) for name in self.sums}
+        sums = {name: torch.stack([a, b, a + b], dim=after[name]) for name, (a, b) in self.sums.items()}
         metric, recipe = self.objective.metric, self.objective.recipe
         soft, hard, now = (partial(self._matrix, sums, kind) for kind in ("soft", "hard", "loss"))
         log_loss = safe_divide(sums["log_loss"], sums["mass"])
-        soft_value, hard_value = metric.evaluate(soft), metric.evaluate(hard)
         if recipe.objective == "metric":
             loss = metric.loss(now) + recipe.cross_entropy * log_loss
         else:
             loss = safe_divide(sums["surrogate"], sums["mass"]) if "surrogate" in sums else log_loss
         key = {
-            "soft": lambda: -_distance(metric, soft, soft_value),
-            "hard": lambda: -_distance(metric, hard, hard_value),
+            "soft": lambda: -metric.loss(soft),
+            "hard": lambda: -metric.loss(hard),
             "log_loss": lambda: -log_loss,
             "objective": lambda: -loss,
             "last": lambda: torch.zeros_like(loss),
         }[recipe.selection]()
-        return Scores(soft_value, hard_value, log_loss, key, loss)
+        return Scores(metric.evaluate(soft), metric.evaluate(hard), log_loss, key, loss)
 
     def _matrix(self, sums: Mapping[Any, Tensor], kind: str, grid: Grid) -> ConfusionMatrix:
         return as_confusion_matrix(sums[kind, grid], self.objective.task, grid, self.objective.labels, "skip")
-
-
-def _leading(name: Any) -> int:
-    """How many dimensions come before the members': one of the thresholds, where a matrix is of many."""
-    return int(isinstance(name, tuple) and name[1] is not None)
-
-
-def _distance(metric: Metric, source: MatrixSource, value: Tensor) -> Tensor:
-    """The metric's loss, from its value where that is enough."""
-    return metric.loss(source) if isinstance(metric, Constrained) else metric.distance(value)
 
 
 def _halves(rows: NDArray[np.intp], target: Tensor, length: int) -> NDArray[np.int8]:

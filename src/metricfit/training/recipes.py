@@ -128,31 +128,19 @@ class Recipe:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def with_parts(self, parts: Mapping[str, Any]) -> Self:
-        """The same recipe with other parts.
-
-        >>> Recipe("east").with_parts({"patience": 5})
-        Recipe('east', patience=5)
-        """
+        """The same recipe with other parts."""
         if unknown := sorted(set(parts) - set(self.parts())):
             raise ValueError(f"recipe: has no part {unknown[0]!r}; the parts are {', '.join(sorted(self.parts()))}.")
         return replace(self, **parts)
 
     def complete(self) -> Recipe:
-        """The recipe with every part filled in and checked.
-
-        >>> Recipe("log_loss", rule="tuned").complete().selection
-        'log_loss'
-        >>> Recipe("easy").complete()
-        Traceback (most recent call last):
-            ...
-        ValueError: recipe: unknown name 'easy'; did you mean 'east'? The recipes are default, east, log_loss, ...
-        """
+        """The recipe with every part filled in and checked."""
         if self.name not in RECIPES:
             close = difflib.get_close_matches(str(self.name), RECIPES, n=1, cutoff=0.5)
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise ValueError(f"recipe: unknown name {self.name!r}; {hint}The recipes are {', '.join(RECIPES)}.")
         usual = RECIPES["default"] | RECIPES[self.name]
-        given = {part: value for part, value in self.parts().items() if value is not None and part != "name"}
+        given = self._given()
         filled = {part: _plain(part, value, usual[part]) for part, value in (usual | given).items()}
         step = get_step(filled["step"])
         if isinstance(step, Annealed):  # its temperature has a part of its own, since it is cooled
@@ -173,8 +161,11 @@ class Recipe:
 
     def __repr__(self) -> str:
         """The name and the parts that are given."""
-        given = [f"{part}={value!r}" for part, value in self.parts().items() if value is not None and part != "name"]
+        given = [f"{part}={value!r}" for part, value in self._given().items()]
         return f"Recipe({', '.join([repr(self.name), *given])})"
+
+    def _given(self) -> dict[str, Any]:
+        return {part: value for part, value in self.parts().items() if value is not None and part != "name"}
 
 
 AT_LEAST = {
@@ -204,10 +195,8 @@ def _check(recipe: Recipe) -> None:
         raise ValueError("cross_entropy: its weight is 0 and objective='log_loss': nothing would be trained.")
     anneals = recipe.objective == "metric" and isinstance(get_step(recipe.step), Annealed)
     if recipe.annealing != "none" and not anneals:
-        raise ValueError(
-            f"annealing: has no effect with objective={recipe.objective!r} and step={recipe.step!r}; only the metric's "
-            "annealed step has a temperature."
-        )
+        given = f"objective={recipe.objective!r} and step={recipe.step!r}"
+        raise ValueError(f"annealing: has no effect with {given}; only the metric's annealed step has a temperature.")
     if recipe.annealing == "plateau" and not recipe.patience:
         raise ValueError("patience: annealing='plateau' needs a patience of at least 1 epoch, got 0.")
 
@@ -224,7 +213,7 @@ def _plain(part: str, value: Any, default: Any) -> Any:
         sizes = tuple(value)
         if any(not _is_number(size) or int(size) != size or size < 1 for size in sizes):
             raise ValueError(f"{part}: expected widths >= 1, whole numbers, got {sizes}.")
-        return tuple(int(size) for size in sizes)
+        return tuple(map(int, sizes))
     if isinstance(default, int | float):
         if not _is_number(value):
             bound = f" >= {AT_LEAST[part]}" if part in AT_LEAST else ""

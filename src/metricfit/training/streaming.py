@@ -1,8 +1,4 @@
-"""Train and evaluate on tables that do not fit into memory.
-
-What is held at any time are a shuffling buffer, the validation rows and a sample that the preprocessing is learned
-from; none of them grows with the table.
-"""
+"""Train and evaluate on tables that do not fit into memory: a buffer, validation rows and a sample are all it holds."""
 
 from __future__ import annotations
 
@@ -23,6 +19,7 @@ from metricfit.data.preprocessing import column_choices
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, share_of_rows
 from metricfit.inputs import Task
 from metricfit.metrics import resolve
+from metricfit.models import NetworkModel
 from metricfit.processes import agreed, is_first_process, join_processes
 from metricfit.training import loop
 from metricfit.training.rows import BatchOrder, Folds, Split, Table, TrainingData
@@ -54,8 +51,10 @@ def fit_shards(
     So an "epoch" of ``history_`` is one buffer. The recipe's ``max_epochs``, ``min_updates`` and ``max_updates`` have
     no effect, and neither have ``cv``, ``n_members``, ``baseline``, ``class_weight`` and ``checkpoint_dir``.
 
+    Under ``torchrun`` every process reads all rows and trains on its part of each batch.
+
     Args:
-        classifier: Its metric, recipe, network and seed are used; fitted in place.
+        classifier: Its metric, recipe, network and seed are used; fitted in place, and returned.
         source: A folder, a file or files, as for :class:`metricfit.data.shards.Shards`.
         target: The column with the labels, two classes or more.
         columns: Columns to learn from; all others by default.
@@ -63,14 +62,9 @@ def fit_shards(
         buffer_rows: Rows in the shuffling buffer.
         validation_rows: Rows held out, at most (and at most a fifth).
         sample_rows: Rows that the preprocessing is learned from, at most.
-
-    Under ``torchrun`` every process reads all rows and trains on its part of each batch.
-
-    Returns:
-        The classifier.
     """
-    numbers = {"buffer_rows": buffer_rows, "validation_rows": validation_rows, "sample_rows": sample_rows}
-    for name, value in {**numbers, "passes": passes}.items():
+    names = ("buffer_rows", "validation_rows", "sample_rows", "passes")
+    for name, value in zip(names, (buffer_rows, validation_rows, sample_rows, passes), strict=True):
         if not value > 0:
             raise ValueError(f"{name}: expected a number > 0, got {value}.")
     if classifier.models not in ("auto", "network"):
@@ -92,19 +86,15 @@ def fit_shards(
     dense, codes, weight = (part.numpy() for part in _joined(stream.tensors(held), next(buffers)))
     split = Split(np.arange(len(held), len(held) + rows), np.arange(len(held)))
     counts = torch.tensor(list(stream.counts.values()), dtype=torch.float64)
-    shares, table = (counts / counts.sum()).float(), Table.of_numbers(dense)
-    known = ([split], classifier.metric_, stream.task, stream.labels, seed, shares)
-    folds = Folds(table, codes, weight, weight, *known)
-    trainer = _StreamTrainer(folds, recipe, device=loop.as_device(classifier.device))
+    known = ([split], classifier.metric_, stream.task, stream.labels, seed, (counts / counts.sum()).float())
+    folds = Folds(Table.of_numbers(dense), codes, weight, weight, *known)
+    device = loop.as_device(classifier.device)
+    trainer = _StreamTrainer(folds, recipe, device=device)
     trainer.take(buffers, max(1, round(passes * (stream.rows - len(held)) / rows)), len(held))
-    shown = classifier.verbose and is_first_process()
-    with loop.progress_bar(shown, f"{recipe.name} ({classifier.metric_})") as bar:
-
-        def show(event: loop.EpochEnd) -> None:
-            bar(event.record.epoch, event.epochs, f"{event.record.hard_metric:.3f}")
-
-        result = trainer.run([show, *loop.callback_list(classifier.callbacks)])
-    classifier._keep_network(folds, result)
+    model = NetworkModel("network", recipe, device=device, callbacks=loop.callback_list(classifier.callbacks))
+    with loop.progress_bar(classifier.verbose and is_first_process(), f"{recipe.name} ({classifier.metric_})") as bar:
+        model.held_out = model.train(trainer, bar, stream.task)
+    classifier._keep(folds, [model], ["network"])
     return classifier
 
 
@@ -179,10 +169,10 @@ class _Stream:
         """Training rows in random order of pieces, again and again, for buffers of so many rows."""
         random = np.random.default_rng(self.seed)
         few = min(ROWS_AT_ONCE, max(1, buffer // (4 * OPEN_PIECES)))  # so that every buffer meets all open pieces
+        how: dict[str, Any] = {"target": self.target, "open_pieces": OPEN_PIECES, "rows": few}
         while True:
             order = random.permutation(len(self.shards.pieces)).tolist()
-            which: dict[str, Any] = {"columns": [*self.columns, self.target], "target": self.target, "order": order}
-            for chunk in self.shards.chunks(**which, open_pieces=OPEN_PIECES, rows=few):
+            for chunk in self.shards.chunks(columns=[*self.columns, self.target], order=order, **how):
                 kept = chunk.rows[~share_of_rows(chunk, self.held_out, self.seed)]
                 if len(kept):
                     yield kept
@@ -195,7 +185,7 @@ class _Stream:
             waiting.append(self.tensors(frame))
             number += len(frame)
             while number >= rows:
-                whole = waiting[0] if len(waiting) == 1 else _joined(*waiting)
+                whole = _joined(*waiting)
                 yield TrainingData(*(part[:rows] for part in whole))
                 waiting = [TrainingData(*(part[rows:].clone() for part in whole))]
                 del whole
