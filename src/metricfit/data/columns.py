@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 import re
 import sys
 from collections.abc import Sequence
@@ -45,10 +44,13 @@ _KIND_OF_OBJECTS: dict[str, Kind] = {
 }  # fmt: skip
 _ISO_DATE = r"^\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?$"
 _UTC_OFFSET = r"([T ]\d{2}[\d:.,]*) ?(?:Z|[+-]\d{2}(?::?\d{2})?)$"
-_DECIMAL_COMMA = r"^[+-]?\d*(,\d+)?([eE][+-]?\d+)?$"
 _GROUPED = r"^[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?$"
-_THOUSANDS = rf"{_GROUPED}|^[+-]?\d{{1,3}}(\.\d+)?$"
-_POINTS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})*(,\d+)?$|^[+-]?0(,\d+)?$"
+# "1,234" could be either: thousands if every comma has three digits behind it and longer numbers have commas.
+_NUMBERS = {
+    "thousands": (rf"{_GROUPED}|^[+-]?\d{{1,3}}(\.\d+)?$", "numbers with commas between thousands"),
+    "decimal_comma": (r"^[+-]?\d*(,\d+)?([eE][+-]?\d+)?$", "numbers with a decimal comma"),
+    "points": (r"^[+-]?[1-9]\d{0,2}(\.\d{3})*(,\d+)?$|^[+-]?0(,\d+)?$", "numbers with points between thousands"),
+}
 _POINT_OR_DECIMAL = r"^[+-]?[1-9]\d{0,2}(\.\d{3})?$"
 _CODE = r"^0\d+$"
 _FLAG = r"(?i)^(true|false)$"
@@ -56,6 +58,7 @@ _LENIENT_SHARE, _LENIENT_DISTINCT = 0.9, 20
 _DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
 _TIMES = ("", " %H:%M", " %H:%M:%S")
 _LOOKED_AT = 1000
+_DAY = datetime.timedelta(days=1)
 _ID_NAME = re.compile(r"(^|[\W_])(id|index|uuid|rownum|row_number)$|^unnamed|[a-z]I[Dd]$|^column_1$", re.IGNORECASE)
 _FEWEST_IDENTIFIERS = 20
 
@@ -123,9 +126,9 @@ class ColumnFormat:
 
 def find_format(values: Any, gaps: Sequence[str] = GAPS) -> ColumnFormat:
     """What a column (an array, a pandas Series or an Arrow array) holds, from all of its values."""
-    column = _plain(values)
+    column = _plain(values, gaps)
     if isinstance(column, pa.ChunkedArray):
-        kind, style, reason = _text_format(_without_gaps(column, gaps).drop_null())
+        kind, style, reason = _text_format(column.drop_null())
         return ColumnFormat(kind, style, True, reason)
     if column.dtype.kind in "iuf":
         return ColumnFormat("number", reason=f"numbers ({column.dtype})")
@@ -144,17 +147,20 @@ def read_column(values: Any, how: ColumnFormat, gaps: Sequence[str] = GAPS, *, s
 
     Text that does not go with the format is a gap, or, if ``strict``, a :class:`BadValueError`.
     """
-    column = _plain(values)
+    column = _plain(values, gaps)
     text = isinstance(column, pa.ChunkedArray)
-    if text:
-        column = _without_gaps(column, gaps)
     if how.kind == "empty":
         return np.full(len(column), np.nan)
     if how.kind == "category":
         return _keys(pd.Series(pc.dictionary_encode(column).to_pandas()) if text else column)
     if not text:
         return _object_dates(column) if how.kind == "date" else _object_numbers(column, strict)
-    found = _text_values(column, how)
+    found: NDArray[Any]
+    if how.kind == "flag":
+        words = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
+        found = np.asarray(pc.utf8_lower(column).to_pandas().map(words), dtype=np.float64)
+    else:
+        found = _text_dates(column, how.style) if how.kind == "date" else _text_numbers(column, how.style)
     if strict:
         date = f"a date written as {how.style or 'in ISO 8601, YYYY-MM-DD'}"
         expected = {"flag": "true or false", "date": date}.get(how.kind, "a number")
@@ -203,7 +209,7 @@ def labels_of(values: pa.ChunkedArray, how: ColumnFormat | None = None) -> pd.Se
         labels = values.to_pandas()
         labels = labels.astype(object) if isinstance(labels.dtype, pd.CategoricalDtype) else labels
     elif how.kind not in ("number", "flag") or how.style not in ("", "point"):
-        return pd.Series(_without_gaps(values, LABEL_GAPS).to_pandas(), dtype=object)
+        return pd.Series(_plain(values, LABEL_GAPS).to_pandas(), dtype=object)
     else:
         labels = pd.Series(typed(read_column(values, how, LABEL_GAPS), how))
     present = labels.dropna()
@@ -211,11 +217,16 @@ def labels_of(values: pa.ChunkedArray, how: ColumnFormat | None = None) -> pd.Se
     return pd.Series([None if pd.isna(v) else int(v) for v in labels], dtype=object) if whole else labels
 
 
-def _plain(values: Any) -> Any:
-    """A column as numbers (durations in days), truth values, local dates, Arrow text, or else as a pandas Series."""
+def _plain(values: Any, gaps: Sequence[str]) -> Any:
+    """A column as numbers (durations in days), truth values, local dates, Arrow text, or else as a pandas Series.
+
+    Text is stripped, and null where it stands for a missing value.
+    """
     if isinstance(values, pa.ChunkedArray):
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-            return values
+            trimmed = pc.utf8_trim_whitespace(values)
+            gap = pc.is_in(trimmed, value_set=pa.array(list(gaps), trimmed.type))
+            return pc.if_else(gap, pa.scalar(None, trimmed.type), trimmed)
         if pa.types.is_decimal(values.type):
             values = pc.cast(values, pa.float64())
         elif pa.types.is_date(values.type):
@@ -230,13 +241,12 @@ def _plain(values: Any) -> Any:
     if isinstance(dtype, pd.CategoricalDtype):
         return values
     if isinstance(dtype, pd.SparseDtype):
-        return _plain(pd.Series(np.asarray(values), name=values.name, copy=False))
+        return _plain(pd.Series(np.asarray(values), name=values.name, copy=False), gaps)
     if dtype.kind in "biuf":
         if isinstance(dtype, np.dtype):
             return values.to_numpy()
-        if not values.isna().any():
-            return values.to_numpy(dtype=getattr(dtype, "numpy_dtype", np.dtype(np.float64)))
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+        exact = None if values.isna().any() else getattr(dtype, "numpy_dtype", None)
+        return values.to_numpy(dtype=exact or np.float64, na_value=np.nan)
     if isinstance(dtype, pd.PeriodDtype):
         values = values.dt.to_timestamp()
     elif isinstance(dtype, pd.ArrowDtype) and dtype.type is datetime.date:
@@ -250,14 +260,7 @@ def _plain(values: Any) -> Any:
         text = pa.array(values, pa.large_string(), from_pandas=True)
     except UnicodeEncodeError:  # half of a surrogate pair; such text can only be a category
         return values
-    return text if isinstance(text, pa.ChunkedArray) else pa.chunked_array([text])
-
-
-def _without_gaps(text: pa.ChunkedArray, gaps: Sequence[str]) -> pa.ChunkedArray:
-    """Text without white space at its ends, null where it stands for a missing value."""
-    trimmed = pc.utf8_trim_whitespace(text)
-    gap = pc.is_in(trimmed, value_set=pa.array(list(gaps), trimmed.type))
-    return pc.if_else(gap, pa.scalar(None, trimmed.type), trimmed)
+    return _plain(text if isinstance(text, pa.ChunkedArray) else pa.chunked_array([text]), gaps)
 
 
 def _keys(column: Any) -> Keyed:
@@ -278,20 +281,11 @@ def _object_numbers(column: Any, strict: bool) -> NDArray[Any]:
     if column.dtype.kind in "biuf":
         return np.asarray(column)
     column = pd.Series(column)
-    numbers = np.array([_number(value) for value in column], dtype=np.float64)
+    days = [value / _DAY if isinstance(value, datetime.timedelta) else value for value in column]
+    numbers = np.array(pd.to_numeric(pd.Series(days, dtype=object), errors="coerce"), dtype=np.float64)
     text = np.array([isinstance(value, str) for value in column])
     refuse(np.isnan(numbers) & column.notna().to_numpy() & (strict | ~text), column, "a number")
     return numbers
-
-
-def _number(value: Any) -> float:
-    """A Python object as a number, a duration as days; NaN for what is none."""
-    if isinstance(value, datetime.timedelta):
-        return value / datetime.timedelta(days=1)
-    try:
-        return math.nan if isinstance(value, np.datetime64) else float(value)
-    except (TypeError, ValueError):
-        return math.nan
 
 
 def _object_dates(column: Any) -> NDArray[np.datetime64]:
@@ -302,16 +296,8 @@ def _object_dates(column: Any) -> NDArray[np.datetime64]:
         refuse(~np.isnan(column), column, "a date")
         return np.full(len(column), np.datetime64("NaT"), dtype="datetime64[us]")
     # Value by value, so that no row's time depends on the time zones of other rows.
-    dates = pd.to_datetime(column.astype(object).map(_without_zone), errors="coerce", format="ISO8601")
-    return np.asarray(dates, dtype="datetime64[us]")
-
-
-def _without_zone(value: Any) -> Any:
-    if isinstance(value, str):
-        return re.sub(_UTC_OFFSET, r"\1", value)
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.replace(tzinfo=None)
-    return value
+    texts = [re.sub(_UTC_OFFSET, r"\1", str(value)) for value in column]
+    return np.asarray(pd.to_datetime(texts, errors="coerce", format="ISO8601"), dtype="datetime64[us]")
 
 
 def _text_format(present: pa.ChunkedArray) -> tuple[Kind, str, str]:
@@ -328,46 +314,24 @@ def _text_format(present: pa.ChunkedArray) -> tuple[Kind, str, str]:
         return "number", "", "text in which every value is a number"
     if _all_match(present, _FLAG):
         return "flag", "", "truth values"
-    if _any(pc.match_substring(present, ",")):
-        # "1,234" could be either: thousands if every comma has three digits behind it and longer numbers have commas.
-        if _all_match(present, _THOUSANDS):
-            return "number", "thousands", "numbers with commas between thousands"
-        if _all_match(present, _DECIMAL_COMMA):
-            return "number", "decimal_comma", "numbers with a decimal comma"
-    if _all_match(present, _POINTS):
-        return "number", "points", "numbers with points between thousands"
+    comma = _any(pc.match_substring(present, ","))
+    for style, (pattern, reason) in _NUMBERS.items():
+        if (comma or style == "points") and _all_match(present, pattern):
+            return "number", style, reason
     if _all_match(present, _ISO_DATE) and not np.isnat(_text_dates(present, "")).any():
         return "date", "", "text in which every value is an ISO date"
-    if date := _date_style(present):
-        return "date", date, f"dates written as {date}"
+    first = present[0].as_py()
+    styles = (date + time for date in _DATE_FORMATS for time in _TIMES)
+    for date in styles if first[0].isdigit() and any(mark in first for mark in "./-") else ():
+        # The first values settle nearly every column; only what looks like dates is read in full.
+        if not any(np.isnat(_text_dates(part, date)).any() for part in (present.slice(0, _LOOKED_AT), present)):
+            return "date", date, f"dates written as {date}"
     numbers = _text_numbers(present, "")
     other = np.isnan(numbers)
     if other.mean() > 1 - _LENIENT_SHARE or len(np.unique(numbers[~other])) <= _LENIENT_DISTINCT:
         return "category", "", "text"
     shown = ", ".join(repr(v) for v in pc.unique(present.filter(pa.array(other))).to_pylist()[:3])
     return "number", "lenient", f"numbers, but for {int(other.sum())} other values ({shown}, …), taken as gaps"
-
-
-def _date_style(present: pa.ChunkedArray) -> str:
-    first = present[0].as_py()
-    if not any(mark in first for mark in "./-") or not first[0].isdigit():
-        return ""
-    for style in (date + time for date in _DATE_FORMATS for time in _TIMES):
-        # The first values settle nearly every column; only what looks like dates is read in full.
-        if not any(np.isnat(_text_dates(part, style)).any() for part in (present.slice(0, _LOOKED_AT), present)):
-            return style
-    return ""
-
-
-def _text_values(clean: pa.ChunkedArray, how: ColumnFormat) -> NDArray[Any]:
-    """Numbers, dates, or 1 for true and 0 for false; NaN or NaT for gaps and for what does not go with the format."""
-    if how.kind == "date":
-        return _text_dates(clean, how.style)
-    if how.kind != "flag":
-        return _text_numbers(clean, how.style)
-    lower = pc.utf8_lower(clean)
-    true, false = (pc.is_in(lower, value_set=pa.array(words, lower.type)) for words in (["true", "1"], ["false", "0"]))
-    return np.where(true.to_numpy(), 1.0, np.where(false.to_numpy(), 0.0, np.nan))
 
 
 def _text_numbers(clean: pa.ChunkedArray, style: str) -> NDArray[np.float64]:

@@ -227,8 +227,10 @@ def _classes_from_json(saved: dict[str, Any]) -> NDArray[Any]:
 def _columns(classifier: MetricClassifier) -> dict[str, Any]:
     names, kinds = getattr(classifier, "feature_names_in_", None), None
     if isinstance(classifier.preprocessor_, TablePreprocessor):
-        kept = ("name", "kind", "reason", "dropped")
-        kinds = [{name: getattr(c, name) for name in kept} for c in classifier.preprocessor_.columns_]
+        found = classifier.preprocessor_.columns_
+        kinds = [
+            {"name": c.name, "kind": c.format.kind, "reason": c.format.reason, "dropped": c.dropped} for c in found
+        ]
     names = None if names is None else [str(name) for name in names]
     return {"count": int(classifier.n_features_in_), "names": names, "kinds": kinds}
 

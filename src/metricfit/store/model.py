@@ -120,10 +120,10 @@ class SavedModel:
         if clash := [name for name in keep if name in (*decided, *probable)]:
             raise BadArgumentError("keep", f"{clash[0]!r} is the name of a result; rename the column.")
         frame = None
-        for X, rows in file.frames(self.formats, keep, (*GAPS, *self.missing)):
+        for X, rows in file.frames(self.formats, keep, gaps=(*GAPS, *self.missing)):
             proba = classifier.predict_raw_proba(X)
             folded = proba if rule.kind == "argmax" else rule.fold(proba)
-            found = {name: rows.column(name).to_pandas() for name in keep}
+            found = {name: rows.table[name].to_pandas() for name in keep}
             if several:
                 found |= dict(zip(decided, (folded > 0.5).astype(np.int64).T, strict=True))
             else:
@@ -173,7 +173,8 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
     classifier, description = load_described(path)
     with refused(path):
         given, preprocessor = description["notes"].get("input", {}), classifier.preprocessor_
-        formats = preprocessor.formats_ if isinstance(preprocessor, tables.TablePreprocessor) else {}
+        columns = preprocessor.columns_ if isinstance(preprocessor, tables.TablePreprocessor) else []
+        formats = {column.name: column.format for column in columns}
         if "formats" in given:
             formats = {name: ColumnFormat(**how) for name, how in given["formats"].items()}
         names = description["columns"]["names"] or ()

@@ -176,15 +176,13 @@ def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]
     preprocessor = classifier.preprocessor_
     if preprocessor is None:
         return {"X": np.asarray(X, dtype=np.float32)}
-    frame, found = preprocessor.typed_frame(X), {}
-    for column in preprocessor.columns_:
-        values: Any = frame[column.name]
-        if isinstance(column.encoder, CategoryEncoder):
-            values = values.astype(object).fillna("").to_numpy(object)
-        elif isinstance(column.encoder, DateEncoder):
-            values = calendar_parts(values.to_numpy())["days"]
-        if column.suffixes:
-            found[column.name] = np.asarray(values, dtype=None if values.dtype == object else float)[:, None]
+    found = {}
+    for column, values in preprocessor.read(X)[1]:
+        if isinstance(values, tuple):
+            found[column.name] = np.append(values[1], "")[values[0]][:, None]
+        else:
+            days = calendar_parts(values)["days"] if column.format.kind == "date" else values
+            found[column.name] = np.asarray(days, dtype=float)[:, None]
     return found
 
 
@@ -202,7 +200,7 @@ def _features(graph: _Graph, classifier: MetricClassifier) -> dict[str, _Value]:
     trees: list[_Value] = []
     for column in preprocessor.columns_:
         encoder = column.encoder
-        if not column.suffixes:
+        if not column.features:
             continue
         if isinstance(encoder, CategoryEncoder):
             features, code = _category(graph.input(column.name, "text"), column)
@@ -227,7 +225,7 @@ def _category(text: _Value, column: FittedColumn) -> tuple[_Value, _Value]:
     """The features of a level, and its code for trees, are rows of a table: levels, then unknown ones, then gaps."""
     levels = column.encoder.levels.tolist()
     size = len(levels)
-    rows = np.empty((size + 2, len(column.suffixes)), dtype=np.float32)
+    rows = np.empty((size + 2, len(column.features)), dtype=np.float32)
     # "\0" cannot be a level: no text file holds it.
     each = np.append(np.arange(size + 1), -1), np.array([*levels, "\0"], dtype=object)
     column.write(each, rows)
