@@ -114,7 +114,7 @@ class NetworkModel(Model):
         """The shape of the networks."""
         network = self.result.network
         if not isinstance(network, MemberMLP):
-            why = "only 'mlp' and 'linear' can be saved as a model folder, because loading must not run code"
+            why = "only the built-in networks 'mlp' and 'linear' can be saved, because loading must not run code"
             raise ValueError(f"network: {why}; save network_.state_dict() with safetensors yourself.")
         sizes = [layer.weight.shape for layer in network.layers if isinstance(layer, MemberLinear)]
         hidden = [int(size[2]) for size in sizes[:-1]]
