@@ -282,7 +282,7 @@ class ConfusionMatrix:
 
 def soft_confusion_matrix(
     input: Tensor, target: Tensor, *, step: Step | None = None, threshold: Tensor | float = 0.5,
-    thresholds: Sequence[float] | None = None, sample_weight: Tensor | None = None, detach_threshold: bool = False,
+    thresholds: Sequence[float] | None = None, sample_weight: Tensor | None = None,
     labels: tuple[Hashable, ...] | None = None, absent: Absent = "count", **options: Unpack[InputOptions],
 ) -> ConfusionMatrix:  # fmt: skip
     """The differentiable confusion matrix of a batch. Its cells always sum to the weights of the samples.
@@ -295,7 +295,6 @@ def soft_confusion_matrix(
         thresholds: A grid of thresholds instead: the result has a leading dimension, and classes are
             taken one against the rest.
         sample_weight: Sample weights.
-        detach_threshold: Stop the gradient through the dynamic threshold.
         labels: Class names, passed on to the matrix.
         absent: Passed on to the matrix.
         options: task, weight, ignore_index, from_probabilities, validate and members, as in
@@ -308,11 +307,9 @@ def soft_confusion_matrix(
             [0., 1., 0.]])
     """
     samples, task = _checked_samples(input, target, sample_weight, threshold, thresholds, options)
-    if detach_threshold and (task != "multiclass" or thresholds is not None):
-        raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
     matrix = count_samples(
         samples, task, step or Annealed(), threshold=threshold, thresholds=thresholds,
-        detach_threshold=detach_threshold, from_probabilities=options.get("from_probabilities", False),
+        from_probabilities=options.get("from_probabilities", False),
     )  # fmt: skip
     return as_confusion_matrix(matrix, task, thresholds, labels, absent)
 
@@ -400,8 +397,7 @@ def probabilities(scores: Tensor, task: Task, from_probabilities: bool = False) 
 
 def count_samples(
     samples: Samples, task: Task, step: Step, *, threshold: Tensor | float = 0.5,
-    thresholds: Sequence[float] | None = None, detach_threshold: bool = False, from_probabilities: bool = False,
-    each_class: bool = False,
+    thresholds: Sequence[float] | None = None, from_probabilities: bool = False, each_class: bool = False,
 ) -> Tensor:  # fmt: skip
     """The soft counts (…, d, d) at a dynamic threshold, else (…, L, 2, 2); a grid of thresholds leads all.
 
@@ -412,8 +408,7 @@ def count_samples(
     def count(scores: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         p = probabilities(scores, task, from_probabilities)
         if task == "multiclass" and thresholds is None:
-            membership = dynamic_membership(p, step, detach_threshold=detach_threshold)
-            return (_count_classes if each_class else _add_rows)(membership, target, weight)
+            return (_count_classes if each_class else _add_rows)(dynamic_membership(p, step), target, weight)
         if task == "multiclass":
             target, weight = one_against_rest(target, weight, p)
         grid: Any = threshold

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "WEIGHTS_FROM_TO", "InputOptions", "Samples", "Task", "accumulation_dtype", "check_ignore_index", "check_task",
+    "WEIGHTS_FROM_TO", "InputOptions", "Samples", "Task", "accumulation_dtype", "check_task", "expect",
     "flatten_inputs", "safe_divide", "values_can_be_inspected",
 ]  # fmt: skip
 
@@ -45,14 +45,21 @@ def safe_divide(numerator: Tensor, denominator: Tensor, undefined: float = 0.0) 
     return torch.where(vanishes, torch.full_like(ratio, undefined), ratio)
 
 
-def check_task(task: str) -> None:
-    """Raise unless ``task`` is one of the three that exist."""
-    if task not in get_args(Task):
-        raise ValueError(f"task: expected 'multiclass', 'binary' or 'multilabel', got {task!r}.")
+def expect(holds: bool, name: str, wanted: str, got: object) -> None:
+    """Raise an error that names an argument, what was wanted and what came, unless it ``holds``.
+
+    >>> expect(0 < 2 < 1, "share", "a number strictly between 0 and 1", 2)
+    Traceback (most recent call last):
+        ...
+    ValueError: share: expected a number strictly between 0 and 1, got 2.
+    """
+    if not holds:
+        raise ValueError(f"{name}: expected {wanted}, got {got!r}.")
 
 
-def check_ignore_index(ignore_index: int) -> None:
-    """Raise unless ``ignore_index`` is a whole number."""
+def check_task(task: str, ignore_index: int = -100) -> None:
+    """Raise an error unless there is such a task, and ``ignore_index`` is a whole number."""
+    expect(task in get_args(Task), "task", "'multiclass', 'binary' or 'multilabel'", task)
     if not isinstance(ignore_index, Integral):
         raise TypeError(f"ignore_index: expected a whole number, got {ignore_index!r}; leave it at -100 for none.")
 
@@ -113,7 +120,7 @@ def flatten_inputs(
             raise TypeError(f"{name}: expected a torch.Tensor, got {kind}; convert it with torch.as_tensor.")
     if not input.is_floating_point():
         raise TypeError(f"input: expected floating-point logits, got {input.dtype}; call .float() first.")
-    check_ignore_index(ignore_index)
+    check_task(task, ignore_index)
     inspected = values_can_be_inspected()
     validate = options.get("validate", True) and inspected
     looks = validate or (inspected and input.is_cpu)  # elsewhere a look waits for the device

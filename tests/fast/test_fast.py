@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from copy import deepcopy
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -19,8 +18,8 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.fast import blocks, compiled_pass, parts_of
 from metricfit.fast.blocks import Job, torch_pass
 from metricfit.fast.closed_form import closed_form_of, loss_of_sums
-from metricfit.losses.metric_loss import Batch, LossOptions
-from metricfit.membership import dynamic_membership
+from metricfit.losses.metric_loss import Batch
+from metricfit.membership import dynamic_threshold
 from metricfit.steps import Annealed, Linear, Sigmoid
 from tests.helper import generator
 
@@ -34,7 +33,9 @@ def samples(n, classes, *, seed=0, scale=3.0, dtype=torch.float64):
 
 
 def reference(scores, target, weight, step, *, fixed=False):
-    membership = dynamic_membership(scores.softmax(-1), step, detach_threshold=fixed)
+    p = scores.softmax(-1)
+    h = step(p, dynamic_threshold(p).detach() if fixed else dynamic_threshold(p))
+    membership = h / h.sum(dim=-1, keepdim=True)
     classes = scores.shape[1]
     return membership.new_zeros(classes, classes).index_add(0, target, membership * weight[:, None])
 
@@ -269,7 +270,7 @@ class TestLoss:
             scores = scores.contiguous(memory_format=torch.channels_last)
         elif layout == "strided":
             scores = scores.repeat_interleave(2, dim=3)[..., ::2]
-        fused_and_plain(MetricLoss(spec, weight=weight, detach_threshold=True), scores, target, sample_weight)
+        fused_and_plain(MetricLoss(spec, weight=weight), scores, target, sample_weight)
         fused_and_plain(MetricLoss(spec, weight=weight, temperature=0.05), scores, target, sample_weight)
 
     @pytest.mark.usefixtures("way")
@@ -446,7 +447,7 @@ class TestLoss:
         fused_and_plain(loss, scores, target)
         loss.temperature = torch.tensor(0.2)
         assert loss(scores, target).item() == before
-        loss.options, loss.weight = replace(loss.options, metric=metrics.get("mcc")), torch.arange(5.0)
+        loss.metric, loss.weight = metrics.get("mcc"), torch.arange(5.0)
         fused_and_plain(loss, scores, target)
         loss.temperature = torch.tensor(0.1, requires_grad=True)
         (of_temperature,) = torch.autograd.grad(loss(scores, target), loss.temperature)
@@ -881,10 +882,10 @@ class TestMembers:
 
     @staticmethod
     def call(scores, target, weight=None, members=True, temperatures=None, spec="f1", **options):
-        options = LossOptions(metrics.get(spec), members=len(scores) if members else None, **options)
+        loss = MetricLoss(spec, members=len(scores) if members else None, **options)
         temperature = torch.tensor(0.2 if temperatures is None else temperatures)
         return fast.metric_loss(
-            Batch(options, target, weight, temperature, torch.tensor(0.5), weight=None, class_weights=None), scores
+            Batch(loss, target, weight, temperature, torch.tensor(0.5), weight=None, class_weights=None), scores
         )
 
     @pytest.mark.usefixtures("way")

@@ -27,7 +27,7 @@ class Importance(opt.Labels):
 
     def run(self) -> None:
         asked = None if self.metric is None else opt.checked_metric(self.metric)
-        from metricfit.assess.importance import permutation_importance
+        from metricfit.assess import permutation_importance
         from metricfit.store import open_model
 
         loaded = open_model(self.model)

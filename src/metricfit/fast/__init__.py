@@ -107,7 +107,7 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
     job = Job(
         _dense_logits(input, task == "binary", members), classes if classes.ndim == 1 else classes.reshape(-1),
         _as_vector(sample_weight, dtype), _as_vector(weight, dtype), points, options.ignore_index,
-        options.detach_threshold, wants_gradient, form is not None and not batch.memories and group is None,
+        False, wants_gradient, form is not None and not batch.memories and group is None,
         form is not None, options.validate or input.is_cpu,
     )  # fmt: skip
     found = _losses_and_gradient(job, batch, form, dtype)
