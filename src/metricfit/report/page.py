@@ -108,9 +108,7 @@ def render(
     scripts = "\n".join([formulas(), *map(_asset, _SCRIPTS)])
     # Only this very script and style may run: text that got into the page as markup could do nothing.
     trusted = {"script": f'"use strict";(() => {{\n{scripts}\n}})();', "style": _asset("report.css")}
-    hashes = {
-        f"{n}_hash": f"sha256-{b64encode(sha256(t.encode()).digest()).decode()}" for n, t in trusted.items()
-    }
+    hashes = {f"{n}_hash": f"sha256-{b64encode(sha256(t.encode()).digest()).decode()}" for n, t in trusted.items()}
     template = _environment(html=True).get_template("report.html")
     return template.render(**content, **trusted, **hashes, data=to_script_json(data))
 
