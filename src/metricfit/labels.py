@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from metricfit.inputs import Task
 
 __all__ = [
-    "Target", "as_label_array", "checked_weights", "class_labels", "codes_of_labels", "combined_weights",
-    "encode_labels", "read_target", "read_truth", "repeated", "row_count", "sweep_of_scores",
+    "Target", "as_label_array", "as_numpy", "checked_weights", "class_labels", "codes_of_labels", "combined_weights",
+    "encode_labels", "read_target", "read_truth", "repeated", "row_count", "score_array", "sweep_of_scores",
 ]  # fmt: skip
 
 
@@ -45,15 +46,7 @@ def sweep_of_scores(
 ) -> tuple[NDArray[np.float64], Task, tuple[Any, ...] | None]:
     """Counts at every cut-off; see :meth:`metricfit.ConfusionMatrix.from_scores`."""
     true = as_label_array(y_true, "y_true")
-    try:
-        scores = np.asarray(_numpy(score))
-        scores = scores if scores.dtype in (np.float32, np.float64) else scores.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"y_pred: expected scores, numbers of shape (n,) or (n, classes): {error}.") from None
-    if scores.ndim not in (1, 2):
-        raise ValueError(f"y_pred: expected scores of shape (n,) or (n, classes), got {scores.shape}.")
-    if not np.isfinite(scores).all():
-        raise ValueError("y_pred: scores must be finite, got NaN or infinity.")
+    scores = score_array(score, "y_pred")
     if len(scores) != len(true):
         raise ValueError(f"y_pred: expected {len(true)} scores, one per sample of y_true, got {len(scores)}.")
     weight = checked_weights(sample_weight, len(true))
@@ -93,12 +86,30 @@ def _sweep(
     return np.asarray(np.stack([below, above], axis=-1)[chosen])
 
 
-def _numpy(values: Any) -> Any:
+def as_numpy(values: Any) -> Any:
     """A tensor as an array; other values as they are."""
     if not isinstance(values, torch.Tensor):
         return values
-    short = values.is_floating_point() and values.dtype not in (torch.float32, torch.float64)
-    return (values.double() if short else values).detach().cpu().numpy()
+    return (values.float() if values.dtype == torch.bfloat16 else values).detach().cpu().numpy()
+
+
+def score_array(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Scores as an array of finite floats."""
+    array = np.asarray(as_numpy(values))
+    # Frames with nullable columns become objects.
+    is_number_objects = array.dtype.kind == "O" and all(isinstance(v, Real) for v in array.flat)
+    if array.dtype.kind in "biu" or is_number_objects:
+        array = array.astype(np.float64)
+    if array.dtype.kind != "f":
+        raise TypeError(f"{name}: expected numbers, got {array.dtype}.")
+    if array.ndim == 0 or len(array) == 0:
+        raise ValueError(f"{name}: expected scores of at least one sample, got {array.shape}.")
+    if not np.isfinite(array).all():
+        raise ValueError(
+            f"{name}: expected finite numbers, got NaN or infinity in {int((~np.isfinite(array)).sum())} places; drop "
+            "those samples or mend the model."
+        )
+    return array
 
 
 def _indicators(array: NDArray[Any], name: str) -> NDArray[np.int64]:
@@ -118,7 +129,7 @@ def _given_labels(labels: Sequence[Hashable] | None) -> tuple[Any, ...] | None:
 
 def as_label_array(values: Any, name: str) -> NDArray[Any]:
     """Labels as an array of one or two dimensions, of text or of numbers, with a clear error for what is not."""
-    values = values.toarray() if hasattr(values, "toarray") else _numpy(values)
+    values = values.toarray() if hasattr(values, "toarray") else as_numpy(values)
     try:
         array = np.asarray(values)
     except ValueError:
