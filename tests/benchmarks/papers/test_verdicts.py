@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.papers.results import RESULTS, read
-from benchmarks.papers.verdicts import CLAIMS, Figure, Found, compared, followed, verdict, verdicts
+from benchmarks.papers.verdicts import CLAIMS, Figure, Found, compared, followed, page_tables, verdict
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,10 +20,11 @@ def rows() -> pd.DataFrame:
     return read("scores", RESULTS)
 
 
-def test_the_page_has_the_table_of_the_committed_rows() -> None:
-    table = verdicts(RESULTS)
-    assert table in (ROOT / "docs" / "papers.md").read_text()
-    assert table in (RESULTS / "verdicts.md").read_text()
+def test_the_page_has_the_tables_of_the_committed_rows() -> None:
+    page = (ROOT / "docs" / "papers.md").read_text()
+    for name, table in page_tables(RESULTS).items():
+        assert f"<!-- table: {name} -->\n\n{table}\n\n<!-- end of table: {name} -->" in page
+    assert page_tables(RESULTS)["verdicts"] in (RESULTS / "verdicts.md").read_text()
 
 
 def test_a_paired_difference_equals_a_plain_loop(rows: pd.DataFrame) -> None:
