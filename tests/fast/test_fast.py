@@ -147,17 +147,17 @@ class TestCounts:
 
 
 class TestParts:
-    @pytest.mark.parametrize("threads", [1, 2, 3])
-    def test_parts_cover_all_samples_once(self, threads):
-        for n, classes in ((1, 2), (1000, 2), (100_000, 10), (1_000_000, 3)):
+    def test_parts_cover_all_samples_once(self):
+        for n, classes in ((1, 2), (1000, 2), (100_000, 10), (1_000_000, 3), (5000, 1000)):
             for members in (1, 5):
-                parts = parts_of(n, classes, members, threads)
-                assert parts[0, 0] == 0
-                assert parts[-1, 1] == n * members
-                assert len(parts) % threads == 0 or n * classes * members <= fast.SERIAL_ELEMENTS or n < threads
-                assert all(a[1] == b[0] for a, b in pairwise(parts))
-                assert all(start // n == (stop - 1) // n == member for start, stop, member in parts)
-                assert all(stop - start <= 2**16 for start, stop, _ in parts)
+                for cells in (3, classes):
+                    parts = parts_of(n, classes, members, cells)
+                    assert parts[0, 0] == 0
+                    assert parts[-1, 1] == n * members
+                    assert all(a[1] == b[0] for a, b in pairwise(parts))
+                    assert all(start // n == (stop - 1) // n == member for start, stop, member in parts)
+                    assert len(parts) == members or len(parts) * cells <= n * members
+                    assert len(parts) > members or n * classes < 2 * fast.PART_ELEMENTS or n < 2 * cells
 
     @pytest.mark.parametrize("classes", [5, 200])
     def test_several_threads_give_the_same_numbers_every_time(self, monkeypatch, classes):
@@ -172,27 +172,42 @@ class TestParts:
                 results.append(compiled_counts(scores, target, weight, Annealed(), direction))
         finally:
             torch.set_num_threads(threads)
-        for once, again in zip(results[1], results[2], strict=True):
+        for alone, once, again in zip(*results, strict=True):
+            assert torch.equal(alone, once)
             assert torch.equal(once, again)
-        torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-5, atol=1e-6)
-        assert torch.equal(results[0][1], results[1][1])
+
+    @pytest.mark.parametrize("has_openmp", [True, False])
+    def test_ranges_are_worked_on_once_and_errors_arrive(self, monkeypatch, has_openmp):
+        if not has_openmp:
+            monkeypatch.setattr(blocks, "_openmp", lambda: None)
+        threads = torch.get_num_threads()
+        try:
+            torch.set_num_threads(3)
+            with torch.inference_mode():
+                found = blocks.run(lambda *at: (*at, torch.is_inference_mode_enabled()), 7, 10**6)
+            with pytest.raises(ZeroDivisionError):
+                blocks.run(lambda begin, end: begin / 0, 7, 10**6)
+        finally:
+            torch.set_num_threads(threads)
+        assert found == [(0, 2, True), (2, 4, True), (4, 7, True)]
 
     def test_a_forked_child_does_not_wait_for_its_parents_threads(self):
         code = """
 import os, torch
 from metricfit import fast
 torch.set_num_threads(2)
-fast.run(lambda begin, end: 0, 10**6, 4)
+fast.run(lambda begin, end: 0, 4, 10**6)
 pid = os.fork()
 if pid == 0:
-    os._exit(fast.run(lambda begin, end: end - 1, 10**6, 4))
+    os._exit(max(fast.run(lambda begin, end: end - 1, 4, 10**6)))
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
 """
         subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
 
 
 def without_small_batches(monkeypatch):
-    monkeypatch.setattr(fast, "SERIAL_ELEMENTS", 0)
+    monkeypatch.setattr(fast, "PART_ELEMENTS", 1)
+    monkeypatch.setattr(blocks, "SERIAL_ELEMENTS", 0)
     monkeypatch.setattr(fast, "parts_of", parts_of.__wrapped__)
 
 
@@ -229,7 +244,7 @@ def fused_and_plain(loss, scores, target, sample_weight=None):
 
 
 def without_numba(monkeypatch):
-    monkeypatch.setattr(fast, "numba_is_here", lambda: False)
+    monkeypatch.setattr(fast, "compiled_loops", lambda: None)
 
 
 @pytest.fixture(params=["one call", "parts", "torch", "torch in blocks"])

@@ -6,16 +6,12 @@ and they raise the errors for invalid input.
 
 A pass counts the soft confusion matrix, takes the metric and its gradient with respect to the counts
 (:mod:`metricfit.fast.closed_form`), and pulls that back to the logits: in compiled loops (:mod:`metricfit.fast.loops`)
-or in torch (:mod:`metricfit.fast.blocks`). The loops release the interpreter lock, so plain threads do: no second
-thread library beside torch's, no limit fixed at import, and parts are the same, and summed in the same order, whenever
-the number of threads is the same.
+or in torch (:mod:`metricfit.fast.blocks`), both on the threads of torch itself.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +23,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from metricfit.distributed import sum_over_processes
 from metricfit.fast import blocks
-from metricfit.fast.blocks import Array, Derivative, Job, torch_pass
+from metricfit.fast.blocks import Array, Derivative, Job, run, torch_pass
 from metricfit.fast.closed_form import ClosedForm, closed_form_of, loss_of_matrices, loss_of_sums
 from metricfit.inputs import WEIGHTS_FROM_TO
 from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN, Annealed, Linear, Step
@@ -40,27 +36,15 @@ __all__ = ["metric_loss"]
 MATRIX_UP_TO = 4096
 """From this many classes on no matrix is counted."""
 
-ROWS_FROM = 64
-"""From this many classes on a row alone fills the vector registers."""
+PART_ELEMENTS, MOST_PARTS = 2**16, 16
+"""A batch is counted in parts of at least so many scores, and in so many parts: threads share them."""
 
 LEAST, MOST = WEIGHTS_FROM_TO
-
-SERIAL_ELEMENTS = 2**16
-"""Up to this many scores a hand-over to another thread takes longer than it saves."""
-
-ROWS_OF_PART = 2**16
-"""So many samples at most are summed in float32 before they are added in float64."""
+ORDINARY = (Tensor, torch.nn.Parameter)
 
 
 def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
-    """The metric's loss of a batch, tied to autograd; None where the plain formulas must serve or raise an error.
-
-    Args:
-        batch: The batch. Its processes get the message of the plain formulas, which another may have to take.
-        input: Logits (N, C, …), or (N, …) for a binary task at the threshold 1/2; members in front.
-
-    Returns:
-        The loss, a scalar; (M,) with members.
+    """The metric's loss of a batch, (M,) with members, tied to autograd; None where the plain formulas must serve.
 
     >>> from metricfit import MetricLoss
     >>> MetricLoss("f1")(torch.eye(2).requires_grad_(), torch.arange(2)).grad_fn
@@ -72,8 +56,11 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
         return None
     if group is not None and options.cross_entropy:
         return None  # all processes have to send the same messages, also one that cannot take this way
-    if not are_ordinary(input, batch.target, sample_weight, weight):
+    if forward_ad._current_level >= 0:
         return None
+    for tensor in (input, batch.target, sample_weight, weight):
+        if tensor is not None and (type(tensor) not in ORDINARY or tensor.layout is not torch.strided):
+            return None
     classes: Tensor | None = batch.target
     shape, lead = input.shape, 1 if members is None else 2
     if task == "binary":
@@ -117,18 +104,6 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
     if losses.ndim and members is None:
         losses = losses.squeeze_(0)
     return _tie(input, losses, gradient, batch, remembered) if wants_gradient else losses
-
-
-def are_ordinary(*tensors: Tensor | None) -> bool:
-    """Whether all are ordinary dense tensors, outside of forward derivatives."""
-    if forward_ad._current_level >= 0:
-        return False
-    for tensor in tensors:
-        if tensor is not None and (
-            type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided
-        ):
-            return False
-    return True
 
 
 def _two_classes(input: Tensor, target: Tensor) -> Tensor | None:
@@ -232,7 +207,7 @@ def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype:
     options, group = batch.options, batch.group
     skip_absent = options.absent == "skip"
     is_plain = job.weight is None or job.class_weight is None  # else a product may have vanished
-    is_compiled = job.logits.dtype is torch.float32 and job.logits.is_cpu and numba_is_here()
+    is_compiled = job.logits.dtype is torch.float32 and job.logits.is_cpu and compiled_loops() is not None
 
     def derivative(counts: Any) -> tuple[Any, Any] | None:
         totals = counts[:, 1].sum(1) if job.by_class else counts.sum((1, 2))
@@ -300,19 +275,12 @@ _tie: Callable[..., Tensor] = super(torch.autograd.Function, FastLoss).apply
 
 
 @cache
-def numba_is_here() -> bool:
-    """Whether numba can be imported (the extra ``fast``)."""
+def compiled_loops() -> Any:
+    """:mod:`metricfit.fast.loops`, or None without numba (the extra ``fast``)."""
     try:
-        import numba  # noqa: F401
+        from metricfit.fast import loops
     except ImportError:
-        return False
-    return True
-
-
-@cache
-def _loops() -> Any:
-    from metricfit.fast import loops  # brings numba
-
+        return None
     return loops
 
 
@@ -323,47 +291,44 @@ def compiled_pass(
 
     A small batch takes one call for everything if ``form`` is known.
     """
-    loops, array, members = _loops(), samples_and_classes(job.logits), len(job.points)
+    loops, array, members = compiled_loops(), samples_and_classes(job.logits), len(job.points)
     classes, samples = array.shape[1], len(job.target)
     gradient = torch.empty_like(job.logits) if job.wants_gradient else None
     out = array if gradient is None else samples_and_classes(gradient)
-    count, pull_back = loops.count_lanes, loops.pull_back_lanes
-    if array.ndim == 2:
-        count, pull_back = loops.count_rows, loops.pull_back_rows
-    target, points = job.target.contiguous().numpy(), job.points
-    weights = [_nothing(array.dtype) if w is None else w.numpy() for w in (job.weight, job.class_weight)]
-    parts = parts_of(samples // members, classes, members, torch.get_num_threads())
+    target, points, nothing = job.target.contiguous().numpy(), job.points, _nothing(array.dtype)
+    weights = [nothing if w is None else w.numpy() for w in (job.weight, job.class_weight)]
+    cells = 3 if job.by_class else classes
+    parts = parts_of(samples // members, classes, members, cells)
     data = (array, target, *weights, job.ignore, points, parts)
-    if form is not None and array.size <= SERIAL_ELEMENTS and array.ndim > 2:
+    if form is not None and len(parts) == members:
         losses = np.empty(members, array.dtype)
         rest = job.is_fixed, form.array, form.label, skip_absent, losses, job.wants_gradient, out
         return None if loops.losses_and_gradient(*data, *rest) else (torch.from_numpy(losses), gradient)
-    counts, kept = np.zeros((len(parts), 3 if job.by_class else classes, classes)), np.empty((4, samples), array.dtype)
+    counts, kept = np.zeros((len(parts), cells, classes)), np.empty((4, samples), array.dtype)
 
-    def count_parts(begin: int, end: int) -> Any:
-        return count(*data, begin, end, job.by_class, counts, job.wants_gradient, out, kept)
+    def count(begin: int, end: int) -> Any:
+        return loops.count(*data, begin, end, job.by_class, counts, job.wants_gradient, out, kept)
 
-    if run(count_parts, array.size, len(parts)):
+    if any(run(count, len(parts), array.size)):
         return None
-    result = derivative(counts.reshape(members, -1, *counts.shape[1:]).sum(axis=1))
+    result = derivative(counts.reshape(members, -1, cells, classes).sum(axis=1))
     if result is None or gradient is None:
         return None if result is None else (result[0], None)
     slopes = np.asarray(result[1], array.dtype)
 
-    def pull_back_parts(begin: int, end: int) -> Any:
-        return pull_back(target, points, parts, begin, end, job.by_vectors, slopes, job.is_fixed, kept, out)
+    def pull_back(begin: int, end: int) -> Any:
+        return loops.pull_back(target, points, parts, begin, end, job.by_vectors, slopes, job.is_fixed, kept, out)
 
-    run(pull_back_parts, array.size, len(parts))
+    run(pull_back, len(parts), array.size)
     return result[0], gradient
 
 
 def samples_and_classes(scores: Tensor) -> Array:
-    """(samples, d) where classes lie side by side and are many, else (N, d, L); never a copy of dense scores."""
+    """(N, d, L); never a copy of dense scores."""
     array: Array = scores.numpy()
-    classes = array.shape[1]
     if array.ndim > 2 and not array.flags.c_contiguous:  # channels last
-        array = np.moveaxis(array, 1, -1).reshape(-1, classes)
-    return array if array.ndim == 2 and classes >= ROWS_FROM else array.reshape(len(array), classes, -1)
+        array = np.moveaxis(array, 1, -1).reshape(-1, array.shape[1])
+    return array.reshape(len(array), array.shape[1], -1)
 
 
 @cache
@@ -372,41 +337,16 @@ def _nothing(dtype: Any) -> Array:
 
 
 @lru_cache(maxsize=64)
-def parts_of(samples: int, classes: int, members: int, threads: int) -> Array:
-    """First sample, last sample + 1 and member of each part into which members of so many samples are cut.
+def parts_of(samples: int, classes: int, members: int, cells: int = 3) -> Array:
+    """First sample, last sample + 1 and member of each part; ``cells`` · classes counts of each are no more than scores.
 
-    >>> parts_of(10, 3, 1, 2)
+    >>> parts_of(10, 3, 1)
     array([[ 0, 10,  0]])
     """
-    number = 1
-    if samples * classes * members > SERIAL_ELEMENTS or samples > ROWS_OF_PART:
-        threads = min(threads, samples)
-        number = max(1, -(-samples // (threads * ROWS_OF_PART))) * threads
+    number = max(1, min(MOST_PARTS, samples * classes // PART_ELEMENTS, samples // cells))
     edges = np.arange(number + 1) * samples // number
     parts = np.empty((members, number, 3), np.int64)
     parts[..., 2] = np.arange(members)[:, None]
     parts[..., 0], parts[..., 1] = edges[:-1], edges[1:]
     parts[..., :2] += parts[..., 2:] * samples
     return parts.reshape(-1, 3)
-
-
-_pool: tuple[int, int, ThreadPoolExecutor] | None = None
-
-
-def run(kernel: Callable[[int, int], int], elements: int, number: int) -> int:
-    """The largest result of a loop over so many parts; the calling thread takes its share."""
-    threads = 1 if elements <= SERIAL_ELEMENTS else min(torch.get_num_threads(), number)
-    if threads == 1:
-        return kernel(0, number)
-    edges = [number * i // threads for i in range(threads + 1)]
-    pool = _threads(threads - 1)
-    others = [pool.submit(kernel, edges[i], edges[i + 1]) for i in range(1, threads)]
-    return max([kernel(edges[0], edges[1]), *(other.result() for other in others)])
-
-
-def _threads(number: int) -> ThreadPoolExecutor:
-    global _pool
-    # A forked child inherits the pool but none of its threads.
-    if _pool is None or _pool[:2] != (os.getpid(), number):
-        _pool = (os.getpid(), number, ThreadPoolExecutor(number, thread_name_prefix="metricfit"))
-    return _pool[2]

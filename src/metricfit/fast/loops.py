@@ -22,10 +22,11 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from metricfit.fast.blocks import ROWS_FROM
 from metricfit.fast.closed_form import fraction, mcc
 from metricfit.inputs import WEIGHTS_FROM_TO
 
-__all__ = ["count_lanes", "count_rows", "losses_and_gradient", "losses_of_sums", "pull_back_lanes", "pull_back_rows"]
+__all__ = ["count", "losses_and_gradient", "losses_of_sums", "pull_back"]
 
 LARGEST, TOTAL, INVERSE, SHARE = 0, 1, 2, 3
 """What a sample keeps for its gradient: the largest u, the sum of all u, 1 / sum of steps, and that times its
@@ -33,9 +34,6 @@ weight."""
 
 BLOCK = 8192
 """Scores that are worked on at once: few enough that a block stays in the first cache."""
-
-FLUSH = 256
-"""After so many rows sums in the dtype of the scores are added to those in float64."""
 
 LEAST, MOST = WEIGHTS_FROM_TO
 
@@ -220,48 +218,26 @@ def _units(row: Any, knots: Any, u: Any) -> Any:
 
 
 @compiled()
-def _add_steps(u: Any, share: Any, rate: Any, knots: Any, sums: Any) -> None:
-    for k in range(len(u)):
-        sums[k] += share * step_at(u[k], rate, knots)
+def _units_rows(scores: Any, labels: Any, knots: Any, u: Any, largest: Any, total: Any, steps: Any) -> None:
+    """:func:`_units` of each sample; whatever an ignored one holds, even NaN, becomes 0."""
+    for r in range(len(labels)):
+        if labels[r] >= 0:
+            largest[r], total[r], steps[r] = _units(scores[r], knots, u[r])
+            continue
+        largest[r] = total[r] = steps[r] = knots[9]
+        if r < len(u):
+            u[r] = 0
 
 
 @compiled()
-def count_rows(
-    scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, begin: int,
-    end: int, by_class: bool, counts: Any, keeps: bool, out: Any, kept: Any,
-) -> int:  # fmt: skip
-    """Count the samples of some parts; arguments as in :func:`count_lanes`, scores (N, d)."""
-    classes = scores.shape[1]
-    scratch, sums = np.empty(classes, scores.dtype), np.zeros(classes, scores.dtype)
-    for part in range(begin, end):
-        knots, cells = knots_of(points[parts[part, 2]], scores), counts[part]
-        for i in range(parts[part, 0], parts[part, 1]):
-            if by_class and i % FLUSH == 0:
-                cells[2] += sums
-                sums[:] = 0
-            w, label = weight_of(i, target, weight, class_weight, ignore, classes, knots), target[i]
-            if w < 0:
-                return 1
-            kept[SHARE, i] = 0
-            if label == ignore:
-                continue
-            u = out[i] if keeps else scratch
-            largest, total, steps = _units(scores[i], knots, u)
-            rate, inverse = inverse_of(largest, total, steps, knots)
-            if not inverse > 0:
-                return 1
-            share = w * inverse
-            kept[LARGEST, i], kept[TOTAL, i], kept[INVERSE, i], kept[SHARE, i] = largest, total, inverse, share
-            if by_class:
-                cells[0, label] += share * step_at(u[label], rate, knots)
-                cells[1, label] += w
-                _add_steps(u, share, rate, knots, sums)
-            else:
-                _add_steps(u, share, rate, knots, cells[label])
-        if by_class:
-            cells[2] += sums
-            sums[:] = 0
-    return 0
+def _add_steps_rows(u: Any, share: Any, rate: Any, knots: Any, sums: Any, into: Any) -> None:
+    """The steps of each class, each times its sample's share; sums in the dtype of u are added to those in float64."""
+    sums[:] = 0
+    for r in range(len(u)):
+        row, s, slope = u[r], share[r], rate[r]
+        for k in range(len(row)):
+            sums[k] += s * step_at(row[k], slope, knots)
+    into += sums
 
 
 @compiled(fastmath=SUMS)
@@ -299,37 +275,16 @@ def _pull_back(u: Any, g: Any, largest: Any, rate: Any, share: Any, moves: Any, 
 
 
 @compiled()
-def pull_back_rows(
-    target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, is_fixed: bool,
-    kept: Any, out: Any,
-) -> int:  # fmt: skip
-    """The gradient of some parts; arguments as in :func:`pull_back_lanes`."""
-    own = np.empty(out.shape[1], out.dtype)
-    for part in range(begin, end):
-        member = parts[part, 2]
-        knots = knots_of(points[member], out)
-        if by_class:
-            own[:] = gradient[member, 0]
-        for i in range(parts[part, 0], parts[part, 1]):
-            share, largest, total, label = kept[SHARE, i], kept[LARGEST, i], kept[TOTAL, i], target[i]
-            if share == 0:  # a label may be any number there
-                out[i] = share
-                continue
-            if by_class:
-                own[label] += gradient[member, 1, label]
-            g, rate = own if by_class else gradient[member, label], knots[0] / above(total, knots)
-            sums = _reduce(out[i], g, largest, rate, knots)
-            moves = movement(*sums, largest, total, kept[INVERSE, i], share, is_fixed, knots)
-            _pull_back(out[i], g, largest, rate, share, moves, knots)
-            if by_class:
-                own[label] = gradient[member, 0, label]
-    return 0
+def _width(classes: int, is_rows: bool) -> int:
+    """How many samples are worked on at once."""
+    return max(8 if is_rows else 32, min(256, BLOCK // classes // 32 * 32))
 
 
 @compiled()
-def _width(classes: int) -> int:
-    """How many samples are worked on at once."""
-    return max(32, min(256, BLOCK // classes // 32 * 32))
+def _rows(scores: Any, position: int, size: int) -> Any:
+    """Samples of a table, (size, classes)."""
+    classes = scores.shape[1]
+    return scores.reshape(-1)[position * classes : (position + size) * classes].reshape(size, classes)
 
 
 @compiled()
@@ -346,8 +301,7 @@ def _shelf(out: Any, position: int, size: int) -> Any:
     """The memory of a block's gradient as (classes, size); that of a table without transposing it."""
     if out.shape[2] > 1:
         return _place(out, position, size)
-    classes = out.shape[1]
-    return out.reshape(-1)[position * classes : (position + size) * classes].reshape(classes, size)
+    return _rows(out, position, size).reshape(out.shape[1], size)
 
 
 @compiled()
@@ -361,27 +315,6 @@ def _copy(source: Any, into: Any, size: int) -> None:
         for k in range(len(source)):
             for r in range(size):
                 into[k, r] = source[k, r]
-
-
-@compiled()
-def _weigh_lanes(
-    target: Any, weight: Any, class_weight: Any, ignore: int, position: int, size: int, knots: Any, block: Any,
-    weights: Any,
-) -> int:  # fmt: skip
-    """The weights of a block; not 0 if labels or weights are wrong. What is ignored becomes 0, even NaN."""
-    classes, width = block.shape
-    weights[size:] = 0
-    gaps = width - size
-    for r in range(size):
-        weights[r] = w = weight_of(position + r, target, weight, class_weight, ignore, classes, knots)
-        if w < 0:
-            return 1
-        gaps += target[position + r] == ignore
-    if gaps:
-        for r in range(width):
-            if r >= size or target[position + r] == ignore:
-                block[:, r] = 0
-    return 0
 
 
 @compiled()
@@ -400,9 +333,15 @@ def _two_largest_lanes(block: Any, first: Any, second: Any) -> None:
 
 
 @compiled()
-def _units_lanes(block: Any, first: Any, second: Any, knots: Any, largest: Any, total: Any, steps: Any) -> None:
-    """:func:`_units` of each sample, in the place of the scores."""
+def _units_lanes(
+    block: Any, labels: Any, first: Any, second: Any, knots: Any, largest: Any, total: Any, steps: Any
+) -> None:
+    """:func:`_units_rows`, in the place of the scores."""
     zero, one = knots[8], knots[9]
+    for r in range(len(labels)):
+        if labels[r] < 0:
+            block[:, r] = 0
+    _two_largest_lanes(block, first, second)
     for r in range(len(first)):
         largest[r] = (one + one) / (one + exponential(second[r] - first[r], block))
         total[r] = steps[r] = zero
@@ -415,17 +354,6 @@ def _units_lanes(block: Any, first: Any, second: Any, knots: Any, largest: Any, 
             steps[r] += step_at(u, zero, knots)
 
 
-@compiled()
-def _finish_lanes(largest: Any, total: Any, steps: Any, weights: Any, knots: Any, rate: Any, share: Any) -> int:
-    """1 / steps in their place, the slopes over the middle and the samples' shares; how many samples are finite."""
-    finite = 0
-    for r in range(len(steps)):
-        rate[r], steps[r] = inverse_of(largest[r], total[r], steps[r], knots)
-        share[r] = steps[r] * weights[r]
-        finite += steps[r] > 0
-    return finite
-
-
 @compiled(fastmath=SUMS)
 def _sum_of_steps(line: Any, share: Any, rate: Any, knots: Any) -> Any:
     """The steps of a class, each times its sample's share."""
@@ -436,7 +364,35 @@ def _sum_of_steps(line: Any, share: Any, rate: Any, knots: Any) -> Any:
 
 
 @compiled()
-def count_lanes(
+def _finish(largest: Any, total: Any, steps: Any, weights: Any, knots: Any, rate: Any, share: Any) -> bool:
+    """1 / steps in their place, the slopes over the middle and the samples' shares; whether all are finite."""
+    finite = 0
+    for r in range(len(steps)):
+        rate[r], steps[r] = inverse_of(largest[r], total[r], steps[r], knots)
+        share[r] = steps[r] * weights[r]
+        finite += steps[r] > 0
+    return finite == len(steps)
+
+
+@compiled()
+def _count_labels(
+    u: Any, labels: Any, weights: Any, share: Any, rate: Any, knots: Any, by_class: bool, cells: Any
+) -> None:
+    """Hits and true weights, or rows of the matrix, of u (classes, samples) in either order."""
+    for r in range(u.shape[1]):
+        label = labels[r]
+        if label < 0:
+            continue
+        if by_class:
+            cells[0, label] += share[r] * step_at(u[label, r], rate[r], knots)
+            cells[1, label] += weights[r]
+        else:
+            for k in range(len(u)):
+                cells[label, k] += share[r] * step_at(u[k, r], rate[r], knots)
+
+
+@compiled()
+def count(
     scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, begin: int,
     end: int, by_class: bool, counts: Any, keeps: bool, out: Any, kept: Any,
 ) -> int:  # fmt: skip
@@ -448,8 +404,10 @@ def count_lanes(
     gradient, like scores: it holds u until then. ``kept`` (4, N·L) is for the gradient too.
     """
     classes, length = scores.shape[1], scores.shape[2]
-    width = _width(classes)
+    is_rows = classes >= ROWS_FROM and length == 1
+    width = _width(classes, is_rows)
     block, columns = np.zeros((classes, width), scores.dtype), np.zeros((8, width), scores.dtype)
+    scratch, sums, labels = block.reshape(width, classes), np.zeros(classes, scores.dtype), np.zeros(width, np.int64)
     mine, total, inverse, share = columns[:4], columns[TOTAL], columns[INVERSE], columns[SHARE]
     largest, first, second, rate, weights = columns[LARGEST], columns[4], columns[5], columns[6], columns[7]
     for part in range(begin, end):
@@ -457,29 +415,32 @@ def count_lanes(
         position, stop = parts[part, 0], parts[part, 1]
         while position < stop:
             size = min(width, stop - position, length - position % length if length > 1 else width)
-            _copy(_place(scores, position, size), block, size)
-            if _weigh_lanes(target, weight, class_weight, ignore, position, size, knots, block, weights):
-                return 1
-            _two_largest_lanes(block, first, second)
-            _units_lanes(block, first, second, knots, largest, total, inverse)
-            if _finish_lanes(largest, total, inverse, weights, knots, rate, share) < width:
+            for r in range(width):
+                i = position + r
+                labels[r] = target[i] if r < size and target[i] != ignore else -1
+                weights[r] = weight_of(i, target, weight, class_weight, ignore, classes, knots) if r < size else 0
+                if weights[r] < 0:
+                    return 1
+            if is_rows:
+                u = _rows(out, position, size) if keeps else scratch[:size]
+                _units_rows(_rows(scores, position, size), labels, knots, u, largest, total, inverse)
+            else:
+                _copy(_place(scores, position, size), block, size)
+                _units_lanes(block, labels, first, second, knots, largest, total, inverse)
+            if not _finish(largest, total, inverse, weights, knots, rate, share):
                 return 1
             _copy(mine, kept[:, position:], size)
-            for r in range(size):
-                label = target[position + r]
-                if label == ignore:
-                    continue
+            if is_rows:
+                _count_labels(u.T, labels, weights, share, rate, knots, by_class, cells)
                 if by_class:
-                    cells[0, label] += share[r] * step_at(block[label, r], rate[r], knots)
-                    cells[1, label] += weights[r]
-                else:
+                    _add_steps_rows(u, share, rate, knots, sums, cells[2])
+            else:
+                _count_labels(block[:, :size], labels, weights, share, rate, knots, by_class, cells)
+                if by_class:
                     for k in range(classes):
-                        cells[label, k] += share[r] * step_at(block[k, r], rate[r], knots)
-            if by_class:
-                for k in range(classes):
-                    cells[2, k] += _sum_of_steps(block[k], share, rate, knots)
-            if keeps:
-                _copy(block, _shelf(out, position, size), size)
+                        cells[2, k] += _sum_of_steps(block[k], share, rate, knots)
+                if keeps:
+                    _copy(block, _shelf(out, position, size), size)
             position += size
     return 0
 
@@ -515,17 +476,18 @@ def _pull_back_lanes(block: Any, g: Any, largest: Any, rate: Any, share: Any, mo
 
 
 @compiled()
-def pull_back_lanes(
+def pull_back(
     target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, is_fixed: bool,
     kept: Any, out: Any,
 ) -> int:  # fmt: skip
-    """The gradient of the samples of some parts, in the place of u; arguments as in :func:`count_lanes`.
+    """The gradient of the samples of some parts, in the place of u; arguments as in :func:`count`.
 
     The gradient of the counts is G (M, d, d); ``by_class`` it is columns and diagonal (M, 2, d) of the form
     G[t, k] = columns[k] + (t = k) diagonal[k]. ``is_fixed`` lets none flow through the threshold.
     """
     classes, length = out.shape[1], out.shape[2]
-    width = _width(classes)
+    is_rows = classes >= ROWS_FROM and length == 1
+    width = 1 if is_rows else _width(classes, False)
     block, g = np.zeros((classes, width), out.dtype), np.zeros((classes, width), out.dtype)
     mine, rate = np.ones((4, width), out.dtype), np.zeros(width, out.dtype)
     sums, moves = np.zeros((6, width), out.dtype), np.zeros((4, width), out.dtype)
@@ -539,7 +501,6 @@ def pull_back_lanes(
         position, stop = parts[part, 0], parts[part, 1]
         while position < stop:
             size = min(width, stop - position, length - position % length if length > 1 else width)
-            _copy(_shelf(out, position, size), block, size)
             _copy(kept[:, position:], mine, size)
             for r in range(width):
                 rate[r] = knots[0] / above(total[r], knots)
@@ -551,14 +512,25 @@ def pull_back_lanes(
                     g[label, r] += gradient[member, 1, label]
                 else:
                     g[:, r] = gradient[member, label]
-            _reduce_lanes(block, g, largest, rate, knots, sums)
+            if is_rows:
+                row, own = _rows(out, position, 1)[0], g.reshape(-1)
+                sums[0, 0], sums[1, 0], sums[2, 0], sums[3, 0], sums[4, 0], sums[5, 0] = _reduce(
+                    row, own, largest[0], rate[0], knots
+                )
+            else:
+                _copy(_shelf(out, position, size), block, size)
+                _reduce_lanes(block, g, largest, rate, knots, sums)
             for r in range(width):
                 moves[0, r], moves[1, r], moves[2, r], moves[3, r] = movement(
                     sums[0, r], sums[1, r], sums[2, r], sums[3, r], sums[4, r], sums[5, r], largest[r], total[r],
                     inverse[r], share[r], is_fixed, knots,
                 )  # fmt: skip
-            _pull_back_lanes(block, g, largest, rate, share, moves, knots)
-            _copy(block, _place(out, position, size), size)
+            if is_rows:
+                these = moves[0, 0], moves[1, 0], moves[2, 0], moves[3, 0]
+                _pull_back(row, own, largest[0], rate[0], share[0], these, knots)
+            else:
+                _pull_back_lanes(block, g, largest, rate, share, moves, knots)
+                _copy(block, _place(out, position, size), size)
             if by_class:
                 for r in range(size):
                     if share[r] != 0:
@@ -588,11 +560,11 @@ def losses_and_gradient(
 ) -> int:  # fmt: skip
     """The losses and the gradient of a batch in one call, since several cost more than the samples of a small batch.
 
-    Arguments as in :func:`count_lanes`, one part per member; ``form`` and ``label`` are those of ``ClosedForm``.
+    Arguments as in :func:`count`, one part per member; ``form`` and ``label`` are those of ``ClosedForm``.
     """
     members, classes = len(points), scores.shape[1]
     kept, sums = np.empty((4, len(target)), scores.dtype), np.zeros((members, 3, classes))
-    if count_lanes(
+    if count(
         scores, target, weight, class_weight, ignore, points, parts, 0, members, True, sums, wants_gradient, out, kept
     ):
         return 1
@@ -604,5 +576,5 @@ def losses_and_gradient(
     losses_of_sums(sums, form, label, skip_absent, losses, vectors)
     if wants_gradient:
         gradient = vectors.astype(scores.dtype)
-        pull_back_lanes(target, points, parts, 0, members, True, gradient, is_fixed, kept, out)
+        pull_back(target, points, parts, 0, members, True, gradient, is_fixed, kept, out)
     return 0
