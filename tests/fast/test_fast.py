@@ -4,7 +4,6 @@ import math
 import os
 import subprocess
 import sys
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -466,36 +465,6 @@ class TestLoss:
         loss.temperature = torch.tensor(0.1, requires_grad=True)
         (of_temperature,) = torch.autograd.grad(loss(scores, target), loss.temperature)
         assert of_temperature.item() != 0
-
-    def test_a_temperature_on_a_device_is_read_once_and_after_it_changed(self, monkeypatch):
-        loss, reads, read = MetricLoss("f1", members=2), [], torch.Tensor.tolist
-        scores, target = torch.randn(2, 30, 5, generator=generator()), torch.arange(60).reshape(2, 30) % 5
-        expected = {t: MetricLoss("f1", temperature=t, members=2)(scores, target) for t in (0.2, 0.05, 0.1)}
-        monkeypatch.setattr(fast, "is_on_host", lambda tensor: False)
-        monkeypatch.setattr(torch.Tensor, "tolist", lambda tensor: reads.append(0) or read(tensor))
-
-        def number_of_reads(temperature):
-            for _ in range(3):
-                leaf = scores.clone().requires_grad_()
-                value = loss(leaf, target)
-                assert "FastLoss" in str(value.grad_fn)
-                assert torch.equal(value, expected[temperature])
-            number = len(reads)
-            reads.clear()
-            return number
-
-        assert number_of_reads(0.2) <= 1
-        loss.set_temperature(0.05)
-        reads.clear()
-        assert number_of_reads(0.05) == 1
-        loss.load_state_dict({"temperature": torch.tensor([0.1, 0.1])})
-        assert number_of_reads(0.1) == 1
-        loss.temperature = torch.tensor([0.2, 0.2])
-        assert number_of_reads(0.2) == 1
-        loss = deepcopy(loss)
-        loss.set_temperature(0.05)
-        reads.clear()
-        assert number_of_reads(0.05) == 1
 
     def test_other_steps_take_the_plain_way(self):
         assert fast.five_points(Sigmoid()) is None

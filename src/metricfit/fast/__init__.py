@@ -19,11 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor, distributed
 from torch.autograd import forward_ad
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from metricfit.distributed import sum_over_processes
-from metricfit.fast import blocks
-from metricfit.fast.blocks import Array, Derivative, Job, run, torch_pass
+from metricfit.fast.blocks import ROWS_FROM, Array, Derivative, Job, run, torch_pass
 from metricfit.fast.closed_form import ClosedForm, closed_form_of, loss_of_matrices, loss_of_sums
 from metricfit.inputs import WEIGHTS_FROM_TO
 from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN, Annealed, Linear, Step
@@ -56,7 +54,7 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
         return None
     if group is not None and options.cross_entropy:
         return None  # all processes have to send the same messages, also one that cannot take this way
-    if forward_ad._current_level >= 0:
+    if forward_ad._current_level >= 0 or not (options.validate or input.is_cpu):  # the checks wait for a device
         return None
     for tensor in (input, batch.target, sample_weight, weight):
         if tensor is not None and (type(tensor) not in ORDINARY or tensor.layout is not torch.strided):
@@ -95,7 +93,7 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
         _dense_logits(input, task == "binary", members), classes if classes.ndim == 1 else classes.reshape(-1),
         _as_vector(sample_weight, dtype), _as_vector(weight, dtype), points, options.ignore_index,
         options.detach_threshold, wants_gradient, form is not None and not batch.memories and group is None,
-        form is not None, options.validate or input.is_cpu,
+        form is not None,
     )  # fmt: skip
     found = _losses_and_gradient(job, batch, form, dtype)
     if found is None:
@@ -126,10 +124,7 @@ def _as_vector(weights: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 
 def _dense_logits(input: Tensor, is_binary: bool, members: int | None) -> Tensor:
-    """Logits (M · N, C, …) that lie side by side, if with channels last. A logit z becomes (-z/2, z/2).
-
-    Two classes with these logits have the dynamic threshold 1/2, and one is inf where z is not finite.
-    """
+    """Logits (M · N, C, …), side by side. A logit z becomes (-z/2, z/2), of which one is inf where z is not finite."""
     logits = input.detach()
     if is_binary:
         half = logits * 0.5
@@ -142,10 +137,14 @@ def _dense_logits(input: Tensor, is_binary: bool, members: int | None) -> Tensor
 
 
 def five_points(step: Step | Tensor, members: int = 1) -> Array | None:
-    """The knots of the step of each member, (M, 5): :func:`metricfit.fast.blocks.five_points`.
+    """The step of each member, (M, 5), in units of the threshold; None for other steps than the two linear ones.
 
-    A tensor is the temperature of the annealed step, one number or one per member. None for other steps than the two
-    linear ones, and where a gradient of the temperature is wanted.
+    These are the height delta where the middle begins, the slopes below and in the middle, and where that begins and
+    ends. If it does not begin over 0, that is where its line would be 0. A tensor is the temperature of the annealed
+    step, one number or one per member, of which no gradient may be wanted.
+
+    >>> five_points(Linear(0.1))
+    array([[0.1, 0.2, 0.8, 0.5, 1.5]])
     """
     if isinstance(step, Linear):
         return _points((float(step.delta),), None, members)
@@ -154,37 +153,21 @@ def five_points(step: Step | Tensor, members: int = 1) -> Array | None:
         return _points((temperature,), torch.float64, members)
     if not isinstance(temperature, Tensor) or temperature.requires_grad or temperature.numel() not in (1, members):
         return None
-    return _points(_values_of(temperature), temperature.dtype, members)
-
-
-_read = WeakTensorKeyDictionary()
-
-
-def _values_of(tensor: Tensor) -> tuple[float, ...]:
-    """Those on another device are read again only after they changed, since that waits for the device."""
-    if is_on_host(tensor):
-        return tuple(tensor.reshape(-1).tolist()) if tensor.ndim else (tensor.item(),)
-    version = None if tensor.is_inference() else tensor._version
-    values: tuple[float, ...]
-    known, values = _read.get(tensor, (None, ()))
-    if known is None or known != version:
-        values = tuple(tensor.reshape(-1).tolist())
-        _read[tensor] = version, values
-    return values
-
-
-def is_on_host(tensor: Tensor) -> bool:
-    """Whether values can be read without waiting for a device."""
-    return tensor.is_cpu
+    values = tuple(temperature.reshape(-1).tolist()) if temperature.ndim else (temperature.item(),)
+    return _points(values, temperature.dtype, members)
 
 
 @lru_cache(maxsize=256)
 def _points(deltas: tuple[float, ...], dtype: torch.dtype | None, members: int) -> Array | None:
-    # Five times the temperature, rounded as the plain formula rounds it.
+    # The middle is five times as wide as the temperature, rounded as the plain formula rounds it.
     factors = [1.0] if dtype is None else (5 * torch.tensor(deltas, dtype=dtype)).tolist()
     if min(factors) * THRESHOLD_MARGIN <= SMALLEST_WIDTH:  # a width at its bound is another step
         return None
-    rows = [blocks.five_points(delta, factor) for delta, factor in zip(deltas, factors, strict=True)]
+    rows = []
+    for delta, factor in zip(deltas, factors, strict=True):
+        start, middle = 1 - factor / 2, (1 - 2 * delta) / factor
+        low, start = (delta / start, start) if start > 0 else (0.0, 1 - 0.5 / middle)
+        rows.append((delta, low, middle, start, 1 + factor / 2))
     return np.array(rows * (members if len(rows) == 1 else 1))
 
 
@@ -212,7 +195,7 @@ def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype:
     def derivative(counts: Any) -> tuple[Any, Any] | None:
         totals = counts[:, 1].sum(1) if job.by_class else counts.sum((1, 2))
         is_usual = (totals >= LEAST) & (totals <= MOST) | ((totals == 0) & is_plain)
-        if job.may_wait and not is_usual.all():
+        if not is_usual.all():
             return None
         if form is not None and job.by_class:
             losses, gradient = loss_of_sums(form, counts, skip_absent, is_compiled)
@@ -242,18 +225,15 @@ class FastLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
-        """Arguments: input, losses, gradient of the dense logits, batch, what its memories held before."""
         input, losses, ctx.gradient, ctx.batch, ctx.remembered = arguments
         ctx.save_for_backward(input)
-        result: Tensor = losses
-        return result
+        return losses  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient of the input alone; one that can be differentiated again goes through the plain formulas."""
         (input,), (scale,), options = ctx.saved_tensors, gradients, ctx.batch.options
         if torch.is_grad_enabled():
-            plain = ctx.batch.metric_alone(ctx.remembered, input)
+            plain = ctx.batch.metric_alone(ctx.remembered, input)  # which can be differentiated again
             (result,) = torch.autograd.grad(plain, input, scale, create_graph=True)
             return result, None, None, None, None
         if _keeps_graph():
@@ -287,10 +267,7 @@ def compiled_loops() -> Any:
 def compiled_pass(
     job: Job, derivative: Derivative, form: ClosedForm | None = None, skip_absent: bool = True
 ) -> tuple[Any, Tensor | None] | None:
-    """:func:`metricfit.fast.blocks.torch_pass` in compiled loops; until the gradient is known its memory holds u.
-
-    A small batch takes one call for everything if ``form`` is known.
-    """
+    """:func:`torch_pass` in compiled loops. A small batch takes one call for everything if ``form`` is known."""
     loops, array, members = compiled_loops(), samples_and_classes(job.logits), len(job.points)
     classes, samples = array.shape[1], len(job.target)
     gradient = torch.empty_like(job.logits) if job.wants_gradient else None
@@ -300,14 +277,17 @@ def compiled_pass(
     cells = 3 if job.by_class else classes
     parts = parts_of(samples // members, classes, members, cells)
     data = (array, target, *weights, job.ignore, points, parts)
-    if form is not None and len(parts) == members:
+    if form is not None and len(parts) == members and array.ndim > 2:
         losses = np.empty(members, array.dtype)
         rest = job.is_fixed, form.array, form.label, skip_absent, losses, job.wants_gradient, out
         return None if loops.losses_and_gradient(*data, *rest) else (torch.from_numpy(losses), gradient)
     counts, kept = np.zeros((len(parts), cells, classes)), np.empty((4, samples), array.dtype)
+    count_some, pull_back_some = loops.count_lanes, loops.pull_back_lanes
+    if array.ndim == 2:
+        count_some, pull_back_some = loops.count_rows, loops.pull_back_rows
 
     def count(begin: int, end: int) -> Any:
-        return loops.count(*data, begin, end, job.by_class, counts, job.wants_gradient, out, kept)
+        return count_some(*data, begin, end, job.by_class, counts, job.wants_gradient, out, kept)
 
     if any(run(count, len(parts), array.size)):
         return None
@@ -317,18 +297,19 @@ def compiled_pass(
     slopes = np.asarray(result[1], array.dtype)
 
     def pull_back(begin: int, end: int) -> Any:
-        return loops.pull_back(target, points, parts, begin, end, job.by_vectors, slopes, job.is_fixed, kept, out)
+        return pull_back_some(target, points, parts, begin, end, job.by_vectors, slopes, job.is_fixed, kept, out)
 
     run(pull_back, len(parts), array.size)
     return result[0], gradient
 
 
 def samples_and_classes(scores: Tensor) -> Array:
-    """(N, d, L); never a copy of dense scores."""
+    """(samples, d) where classes lie side by side and are many, else (N, d, L); never a copy of dense scores."""
     array: Array = scores.numpy()
+    classes = array.shape[1]
     if array.ndim > 2 and not array.flags.c_contiguous:  # channels last
-        array = np.moveaxis(array, 1, -1).reshape(-1, array.shape[1])
-    return array.reshape(len(array), array.shape[1], -1)
+        array = np.moveaxis(array, 1, -1).reshape(-1, classes)
+    return array if array.ndim == 2 and classes >= ROWS_FROM else array.reshape(len(array), classes, -1)
 
 
 @cache
@@ -338,11 +319,7 @@ def _nothing(dtype: Any) -> Array:
 
 @lru_cache(maxsize=64)
 def parts_of(samples: int, classes: int, members: int, cells: int = 3) -> Array:
-    """First sample, last sample + 1 and member of each part; ``cells`` · classes counts of each are no more than scores.
-
-    >>> parts_of(10, 3, 1)
-    array([[ 0, 10,  0]])
-    """
+    """First sample, last sample + 1 and member of each part, which has at least ``cells`` samples."""
     number = max(1, min(MOST_PARTS, samples * classes // PART_ELEMENTS, samples // cells))
     edges = np.arange(number + 1) * samples // number
     parts = np.empty((members, number, 3), np.int64)

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from metricfit.inputs import accumulation_dtype
 
-__all__ = ["Derivative", "Job", "five_points", "run", "torch_pass"]
+__all__ = ["Derivative", "Job", "run", "torch_pass"]
 
 Array = np.ndarray[Any, Any]
 Derivative = Callable[[Any], tuple[Any, Any] | None]
@@ -86,20 +86,6 @@ def run(work: Callable[[int, int], Any], number: int, elements: int) -> list[Any
     return results
 
 
-def five_points(delta: float, factor: float) -> tuple[float, ...]:
-    """The step of height ``delta`` where its middle begins, which is as wide as ``factor`` times the threshold.
-
-    In units of the threshold: delta, the slopes below and in the middle, and where that begins and ends. If it does not
-    begin over 0, that is where its line would be 0.
-
-    >>> five_points(0.1, 1.0)
-    (0.1, 0.2, 0.8, 0.5, 1.5)
-    """
-    start, middle = 1 - factor / 2, (1 - 2 * delta) / factor
-    low, start = (delta / start, start) if start > 0 else (0.0, 1 - 0.5 / middle)
-    return delta, low, middle, start, 1 + factor / 2
-
-
 @dataclass(slots=True)
 class Job:
     """A batch of M members, N samples each, to be counted and differentiated."""
@@ -108,13 +94,12 @@ class Job:
     target: Tensor  # class indices int64 of the samples in order
     weight: Tensor | None  # of the samples
     class_weight: Tensor | None  # (C,)
-    points: Array  # the step of each member, (M, 5): see five_points
+    points: Array  # the step of each member, (M, 5): see metricfit.fast.five_points
     ignore: int  # the label of samples that do not count
     is_fixed: bool  # whether no gradient flows through the threshold
     wants_gradient: bool  # of the logits
     by_class: bool  # whether counts are hits, true and predicted weights (M, 3, C), else matrices (M, C, C)
     by_vectors: bool  # whether their gradient G is columns and diagonal: G[t, k] = columns[k] + (t = k) diagonal[k]
-    may_wait: bool = True  # whether values may be looked at, for which a device has to finish
 
 
 def torch_pass(job: Job, derivative: Derivative) -> tuple[Any, Tensor | None] | None:
@@ -124,7 +109,7 @@ def torch_pass(job: Job, derivative: Derivative) -> tuple[Any, Tensor | None] | 
     """
     batch = _TwoClasses(job) if job.logits.shape[1] == 2 else _Batch(job)
     counts = batch.count() if batch.is_valid else None
-    if counts is None or (job.may_wait and not counts.sum().item() < float("inf")):
+    if counts is None or not counts.sum().item() < float("inf"):
         return None
     result = derivative(counts.numpy() if job.by_class else counts)
     if result is None or not job.wants_gradient:
@@ -140,7 +125,9 @@ def _lines(table: bytes, groups: int, dtype: torch.dtype, device: torch.device) 
     Positions and heights are in units of twice the threshold. The last is the middle's slope less that below.
     """
     delta, low, middle, start, end = points = np.frombuffer(table).reshape(-1, 5).T
-    lines = torch.tensor(np.stack([delta / 2, low, middle, start / 2, end / 2, middle - low]), dtype=dtype, device=device)
+    lines = torch.tensor(
+        np.stack([delta / 2, low, middle, start / 2, end / 2, middle - low]), dtype=dtype, device=device
+    )
     if (points == points[:, :1]).all():
         return lines[:, 0].unbind()
     return lines.repeat_interleave(groups // len(delta), 1)[..., None].unbind()
@@ -150,7 +137,7 @@ class _Block:
     """Of each sample of a block what depends on its two largest scores; ``e`` are exponentials, of which one is 1.
 
     ``over`` is how far the largest lies over the middle's end, ``above`` how far their sum does: the step rises by
-    delta there, and only the largest can be there. ``bend`` is by how much steeper the step is there than in the middle.
+    delta there, and only the largest can be there. ``bend`` is by how much steeper it is there than in the middle.
     """
 
     def __init__(self, e: Tensor, lines: tuple[Tensor, ...], is_first: Tensor, h: Tensor) -> None:
@@ -168,7 +155,7 @@ class _Block:
         self.inverse = h.addcmul_(is_first, self.bend * self.over).sum(dim=0, keepdim=True).reciprocal_()
         self.share = self.own = self.inverse  # weights / sum of steps; the steps of the labels
 
-    def pull_back(self, g: Tensor, labels: Tensor, diagonal: Tensor | None, is_fixed: bool, memory: Any) -> Tensor:
+    def pull_back(self, g: Tensor, labels: Tensor, diagonal: Any, is_fixed: bool, memory: list[Tensor]) -> Tensor:
         """The gradient of the logits, given that of the memberships: g, and what the diagonal adds at the labels."""
         e, over, (_, low, _, _, _, turn), (is_first, moved, y) = self.e, self.over, self.lines, memory
 
@@ -220,7 +207,8 @@ class _Batch:
         groups, length = self.scores.shape[1:]
         parts: Any = (x if x is None else x.reshape(1, groups, length) for x in samples)
         self.labels, self.weights, self.keep = parts
-        self.cells, self.member_of = self.labels, slice(None)
+        self.cells: Tensor = self.labels
+        self.member_of: Any = None
         if self.members > 1:
             self.member_of = torch.arange(groups, device=logits.device) // (groups // self.members)
             self.cells = self.labels + self.classes * self.member_of[:, None]
@@ -301,7 +289,7 @@ class _Batch:
             for i, at, _, memory in self._work(begin, end):
                 diagonal = None
                 if self.job.by_vectors:
-                    g = gradient[self.member_of[at[1]] if self.members > 1 else self.member_of, 0].T[..., None]
+                    g = gradient[slice(1) if self.members == 1 else self.member_of[at[1]], 0].T[..., None]
                     diagonal = gradient[:, 1].flatten()[self.cells[at]]
                 else:
                     g = gradient.reshape(-1, self.classes)[self.cells[at][0]].movedim(-1, 0)
@@ -333,7 +321,7 @@ class _TwoClasses(_Batch):
         true, c, shared, total = sums
         hits, predicted = true / 2 + shared, total / 2 + c
         others = (total - true - predicted + hits).clamp_min_(0)  # the hits of class 0
-        if self.job.may_wait and not z.amax().item() < float("inf"):
+        if not z.amax().item() < float("inf"):
             others = others * float("nan")
         if self.job.by_class:
             cells = [others, hits, total - true, true, total - predicted, predicted]
@@ -369,18 +357,16 @@ def _checked(job: Job, classes: int, dtype: torch.dtype) -> tuple[Tensor, Tensor
     """Labels, weights and which samples count, None for all; None instead if labels or weights are wrong."""
     labels, keep = job.target, None
     weights = None if job.weight is None else job.weight.to(dtype)
-    if 0 <= job.ignore < classes or not (job.may_wait and _are_within(labels, classes)):
+    if 0 <= job.ignore < classes or not _are_within(labels, classes):
         keep = labels != job.ignore
         labels = labels * keep
         weights = keep.to(dtype) if weights is None else torch.where(keep, weights, 0.0)
-        if job.may_wait and not _are_within(labels, classes):
+        if not _are_within(labels, classes):
             return None
     if job.class_weight is not None:
         of_label = job.class_weight.to(dtype)[labels]
         weights = of_label if weights is None else weights * of_label
-    if job.may_wait and weights is not None and not _are_within(weights, float("inf")):
-        return None
-    return labels, weights, keep
+    return None if weights is not None and not _are_within(weights, float("inf")) else (labels, weights, keep)
 
 
 def _are_within(values: Tensor, end: float) -> bool:

@@ -1,18 +1,18 @@
 """Compiled loops for CPUs, with the formulas of :mod:`metricfit.fast.blocks` in units of the threshold.
 
 u = p / tau = 2 exp(z - z1) / (1 + exp(z2 - z1)). Between the two passes the gradient's memory holds u.
-
 *Rows*: many classes side by side in memory. One sample after the other, every loop vectorised over its classes.
-
 *Lanes*: few classes, or classes apart in memory as in images, read where they lie. A block of samples is brought into
 a (classes, width) buffer, every loop vectorised over them.
 
-Importing this module imports numba, so :mod:`metricfit.fast` does so only when a loss needs it. All numbers have the
-dtype of ``points``, since one float64 constant would make a whole loop float64.
+Importing this module imports numba. All numbers have the dtype of the scores, since one float64 constant would make a
+whole loop float64; float64 serves the comparison with the plain formulas. Every loop that must be vectorised is a
+function of its own: inside of a larger one LLVM fails to.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -22,18 +22,19 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from metricfit.fast.blocks import ROWS_FROM
 from metricfit.fast.closed_form import fraction, mcc
 from metricfit.inputs import WEIGHTS_FROM_TO
 
-__all__ = ["count", "losses_and_gradient", "losses_of_sums", "pull_back"]
+__all__ = ["count_lanes", "count_rows", "losses_and_gradient", "losses_of_sums", "pull_back_lanes", "pull_back_rows"]
 
 LARGEST, TOTAL, INVERSE, SHARE = 0, 1, 2, 3
-"""What a sample keeps for its gradient: the largest u, the sum of all u, 1 / sum of steps, and that times its
-weight."""
+"""What a sample keeps for its gradient: the largest u, the sum of all u, 1 / sum of steps, that times its weight."""
 
 BLOCK = 8192
 """Scores that are worked on at once: few enough that a block stays in the first cache."""
+
+FLUSH = 256
+"""After so many rows sums in the dtype of the scores are added to those in float64."""
 
 LEAST, MOST = WEIGHTS_FROM_TO
 
@@ -43,13 +44,12 @@ SUMS = {"reassoc", "nsz"}
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """A decorator that compiles without the interpreter lock, kept on disk where some folder can be written."""
-    options = {"nogil": True, "error_model": "numpy", **options}
 
     def decorate(function: Callable[..., Any]) -> Any:
-        try:
-            return numba.njit(cache=True, **options)(function)
-        except RuntimeError:  # neither the package's nor the user's cache folder is writable
-            return numba.njit(**options)(function)
+        how = numba.njit(nogil=True, error_model="numpy", **options)(function)
+        with contextlib.suppress(RuntimeError):  # neither the package's nor the user's cache folder is writable
+            how.enable_caching()
+        return how
 
     return decorate
 
@@ -57,10 +57,9 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 @intrinsic  # type: ignore[untyped-decorator]
 def _power_of_two(context: Any, exponent: Any) -> Any:
     """2 to a whole power, written into the exponent bits: the one part of exp that Python cannot say."""
-    wide = exponent == types.float64
-    integer, real, bias, shift = (
-        (ir.IntType(64), ir.DoubleType(), 1023, 52) if wide else (ir.IntType(32), ir.FloatType(), 127, 23)
-    )
+    integer, real, bias, shift = ir.IntType(32), ir.FloatType(), 127, 23
+    if exponent == types.float64:
+        integer, real, bias, shift = ir.IntType(64), ir.DoubleType(), 1023, 52
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         whole = builder.fptosi(arguments[0], integer)
@@ -158,8 +157,7 @@ def movement(
 ) -> Any:  # fmt: skip
     """What is taken from every g; from every class in proportion to u; from the largest; and from the two largest.
 
-    The first arguments are sums over the classes of a sample: Σ g·h, Σ g·u·h' and Σ u·h', g of the largest, and how
-    many classes are it and the two largest.
+    The first arguments are Σ g·h, Σ g·u·h', Σ u·h', g of the largest, how many classes are it and the two largest.
     """
     zero, one = knots[8], knots[9]
     mean, distance, over = of_h * inverse, above(total, knots), largest - knots[4]
@@ -218,26 +216,48 @@ def _units(row: Any, knots: Any, u: Any) -> Any:
 
 
 @compiled()
-def _units_rows(scores: Any, labels: Any, knots: Any, u: Any, largest: Any, total: Any, steps: Any) -> None:
-    """:func:`_units` of each sample; whatever an ignored one holds, even NaN, becomes 0."""
-    for r in range(len(labels)):
-        if labels[r] >= 0:
-            largest[r], total[r], steps[r] = _units(scores[r], knots, u[r])
-            continue
-        largest[r] = total[r] = steps[r] = knots[9]
-        if r < len(u):
-            u[r] = 0
+def _add_steps(u: Any, share: Any, rate: Any, knots: Any, sums: Any) -> None:
+    for k in range(len(u)):
+        sums[k] += share * step_at(u[k], rate, knots)
 
 
 @compiled()
-def _add_steps_rows(u: Any, share: Any, rate: Any, knots: Any, sums: Any, into: Any) -> None:
-    """The steps of each class, each times its sample's share; sums in the dtype of u are added to those in float64."""
-    sums[:] = 0
-    for r in range(len(u)):
-        row, s, slope = u[r], share[r], rate[r]
-        for k in range(len(row)):
-            sums[k] += s * step_at(row[k], slope, knots)
-    into += sums
+def count_rows(
+    scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, begin: int,
+    end: int, by_class: bool, counts: Any, keeps: bool, out: Any, kept: Any,
+) -> int:  # fmt: skip
+    """Count the samples of some parts; arguments as in :func:`count_lanes`, scores (N, d)."""
+    classes = scores.shape[1]
+    scratch, sums = np.empty(classes, scores.dtype), np.zeros(classes, scores.dtype)
+    for part in range(begin, end):
+        knots, cells = knots_of(points[parts[part, 2]], scores), counts[part]
+        for i in range(parts[part, 0], parts[part, 1]):
+            if by_class and i % FLUSH == 0:
+                cells[2] += sums
+                sums[:] = 0
+            w, label = weight_of(i, target, weight, class_weight, ignore, classes, knots), target[i]
+            if w < 0:
+                return 1
+            kept[SHARE, i] = 0
+            if label == ignore:
+                continue
+            u = out[i] if keeps else scratch
+            largest, total, steps = _units(scores[i], knots, u)
+            rate, inverse = inverse_of(largest, total, steps, knots)
+            if not inverse > 0:
+                return 1
+            share = w * inverse
+            kept[LARGEST, i], kept[TOTAL, i], kept[INVERSE, i], kept[SHARE, i] = largest, total, inverse, share
+            if by_class:
+                cells[0, label] += share * step_at(u[label], rate, knots)
+                cells[1, label] += w
+                _add_steps(u, share, rate, knots, sums)
+            else:
+                _add_steps(u, share, rate, knots, cells[label])
+        if by_class:
+            cells[2] += sums
+            sums[:] = 0
+    return 0
 
 
 @compiled(fastmath=SUMS)
@@ -275,16 +295,37 @@ def _pull_back(u: Any, g: Any, largest: Any, rate: Any, share: Any, moves: Any, 
 
 
 @compiled()
-def _width(classes: int, is_rows: bool) -> int:
-    """How many samples are worked on at once."""
-    return max(8 if is_rows else 32, min(256, BLOCK // classes // 32 * 32))
+def pull_back_rows(
+    target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, is_fixed: bool,
+    kept: Any, out: Any,
+) -> int:  # fmt: skip
+    """The gradient of some parts; arguments as in :func:`pull_back_lanes`."""
+    own = np.empty(out.shape[1], out.dtype)
+    for part in range(begin, end):
+        member = parts[part, 2]
+        knots = knots_of(points[member], out)
+        if by_class:
+            own[:] = gradient[member, 0]
+        for i in range(parts[part, 0], parts[part, 1]):
+            share, largest, total, label = kept[SHARE, i], kept[LARGEST, i], kept[TOTAL, i], target[i]
+            if share == 0:  # a label may be any number there
+                out[i] = share
+                continue
+            if by_class:
+                own[label] += gradient[member, 1, label]
+            g, rate = own if by_class else gradient[member, label], knots[0] / above(total, knots)
+            sums = _reduce(out[i], g, largest, rate, knots)
+            moves = movement(*sums, largest, total, kept[INVERSE, i], share, is_fixed, knots)
+            _pull_back(out[i], g, largest, rate, share, moves, knots)
+            if by_class:
+                own[label] = gradient[member, 0, label]
+    return 0
 
 
 @compiled()
-def _rows(scores: Any, position: int, size: int) -> Any:
-    """Samples of a table, (size, classes)."""
-    classes = scores.shape[1]
-    return scores.reshape(-1)[position * classes : (position + size) * classes].reshape(size, classes)
+def _width(classes: int) -> int:
+    """How many samples are worked on at once."""
+    return max(32, min(256, BLOCK // classes // 32 * 32))
 
 
 @compiled()
@@ -301,7 +342,8 @@ def _shelf(out: Any, position: int, size: int) -> Any:
     """The memory of a block's gradient as (classes, size); that of a table without transposing it."""
     if out.shape[2] > 1:
         return _place(out, position, size)
-    return _rows(out, position, size).reshape(out.shape[1], size)
+    classes = out.shape[1]
+    return out.reshape(-1)[position * classes : (position + size) * classes].reshape(classes, size)
 
 
 @compiled()
@@ -315,6 +357,23 @@ def _copy(source: Any, into: Any, size: int) -> None:
         for k in range(len(source)):
             for r in range(size):
                 into[k, r] = source[k, r]
+
+
+@compiled()
+def _weigh_lanes(
+    target: Any, weight: Any, class_weight: Any, ignore: int, position: int, size: int, knots: Any, block: Any,
+    weights: Any,
+) -> int:  # fmt: skip
+    """The weights of a block; not 0 if labels or weights are wrong. What is ignored becomes 0, even NaN."""
+    weights[size:] = 0
+    block[:, size:] = 0
+    for r in range(size):
+        weights[r] = w = weight_of(position + r, target, weight, class_weight, ignore, len(block), knots)
+        if w < 0:
+            return 1
+        if target[position + r] == ignore:
+            block[:, r] = 0
+    return 0
 
 
 @compiled()
@@ -333,15 +392,9 @@ def _two_largest_lanes(block: Any, first: Any, second: Any) -> None:
 
 
 @compiled()
-def _units_lanes(
-    block: Any, labels: Any, first: Any, second: Any, knots: Any, largest: Any, total: Any, steps: Any
-) -> None:
-    """:func:`_units_rows`, in the place of the scores."""
+def _units_lanes(block: Any, first: Any, second: Any, knots: Any, largest: Any, total: Any, steps: Any) -> None:
+    """:func:`_units` of each sample, in the place of the scores."""
     zero, one = knots[8], knots[9]
-    for r in range(len(labels)):
-        if labels[r] < 0:
-            block[:, r] = 0
-    _two_largest_lanes(block, first, second)
     for r in range(len(first)):
         largest[r] = (one + one) / (one + exponential(second[r] - first[r], block))
         total[r] = steps[r] = zero
@@ -354,6 +407,17 @@ def _units_lanes(
             steps[r] += step_at(u, zero, knots)
 
 
+@compiled()
+def _finish_lanes(largest: Any, total: Any, steps: Any, weights: Any, knots: Any, rate: Any, share: Any) -> int:
+    """1 / steps in their place, the slopes over the middle and the samples' shares; how many samples are finite."""
+    finite = 0
+    for r in range(len(steps)):
+        rate[r], steps[r] = inverse_of(largest[r], total[r], steps[r], knots)
+        share[r] = steps[r] * weights[r]
+        finite += steps[r] > 0
+    return finite
+
+
 @compiled(fastmath=SUMS)
 def _sum_of_steps(line: Any, share: Any, rate: Any, knots: Any) -> Any:
     """The steps of a class, each times its sample's share."""
@@ -364,50 +428,19 @@ def _sum_of_steps(line: Any, share: Any, rate: Any, knots: Any) -> Any:
 
 
 @compiled()
-def _finish(largest: Any, total: Any, steps: Any, weights: Any, knots: Any, rate: Any, share: Any) -> bool:
-    """1 / steps in their place, the slopes over the middle and the samples' shares; whether all are finite."""
-    finite = 0
-    for r in range(len(steps)):
-        rate[r], steps[r] = inverse_of(largest[r], total[r], steps[r], knots)
-        share[r] = steps[r] * weights[r]
-        finite += steps[r] > 0
-    return finite == len(steps)
-
-
-@compiled()
-def _count_labels(
-    u: Any, labels: Any, weights: Any, share: Any, rate: Any, knots: Any, by_class: bool, cells: Any
-) -> None:
-    """Hits and true weights, or rows of the matrix, of u (classes, samples) in either order."""
-    for r in range(u.shape[1]):
-        label = labels[r]
-        if label < 0:
-            continue
-        if by_class:
-            cells[0, label] += share[r] * step_at(u[label, r], rate[r], knots)
-            cells[1, label] += weights[r]
-        else:
-            for k in range(len(u)):
-                cells[label, k] += share[r] * step_at(u[k, r], rate[r], knots)
-
-
-@compiled()
-def count(
+def count_lanes(
     scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, begin: int,
     end: int, by_class: bool, counts: Any, keeps: bool, out: Any, kept: Any,
 ) -> int:  # fmt: skip
     """Count the samples of the parts from ``begin`` to ``end``; not 0 if labels, weights or scores are wrong.
 
-    Scores are logits (N, d, L); target and weights belong to the N·L samples, and weights may be empty. A part is its
-    first sample, last sample + 1 and member, (P, 3); points are one row per member. ``by_class`` counts are hits, true
-    and predicted weights, (P, 3, d) in float64, else matrices (P, d, d). If ``keeps``, ``out`` is the memory of the
-    gradient, like scores: it holds u until then. ``kept`` (4, N·L) is for the gradient too.
+    Scores are logits (N, d, L), of N·L samples; weights may be empty. A part is its first sample, last sample + 1 and
+    member, (P, 3). ``by_class`` counts are hits, true and predicted weights, (P, 3, d) in float64, else matrices
+    (P, d, d). If ``keeps``, ``out``, the memory of the gradient, holds u, and ``kept`` (4, N·L) what belongs to it.
     """
     classes, length = scores.shape[1], scores.shape[2]
-    is_rows = classes >= ROWS_FROM and length == 1
-    width = _width(classes, is_rows)
+    width = _width(classes)
     block, columns = np.zeros((classes, width), scores.dtype), np.zeros((8, width), scores.dtype)
-    scratch, sums, labels = block.reshape(width, classes), np.zeros(classes, scores.dtype), np.zeros(width, np.int64)
     mine, total, inverse, share = columns[:4], columns[TOTAL], columns[INVERSE], columns[SHARE]
     largest, first, second, rate, weights = columns[LARGEST], columns[4], columns[5], columns[6], columns[7]
     for part in range(begin, end):
@@ -415,32 +448,29 @@ def count(
         position, stop = parts[part, 0], parts[part, 1]
         while position < stop:
             size = min(width, stop - position, length - position % length if length > 1 else width)
-            for r in range(width):
-                i = position + r
-                labels[r] = target[i] if r < size and target[i] != ignore else -1
-                weights[r] = weight_of(i, target, weight, class_weight, ignore, classes, knots) if r < size else 0
-                if weights[r] < 0:
-                    return 1
-            if is_rows:
-                u = _rows(out, position, size) if keeps else scratch[:size]
-                _units_rows(_rows(scores, position, size), labels, knots, u, largest, total, inverse)
-            else:
-                _copy(_place(scores, position, size), block, size)
-                _units_lanes(block, labels, first, second, knots, largest, total, inverse)
-            if not _finish(largest, total, inverse, weights, knots, rate, share):
+            _copy(_place(scores, position, size), block, size)
+            if _weigh_lanes(target, weight, class_weight, ignore, position, size, knots, block, weights):
+                return 1
+            _two_largest_lanes(block, first, second)
+            _units_lanes(block, first, second, knots, largest, total, inverse)
+            if _finish_lanes(largest, total, inverse, weights, knots, rate, share) < width:
                 return 1
             _copy(mine, kept[:, position:], size)
-            if is_rows:
-                _count_labels(u.T, labels, weights, share, rate, knots, by_class, cells)
+            for r in range(size):
+                label = target[position + r]
+                if label == ignore:
+                    continue
                 if by_class:
-                    _add_steps_rows(u, share, rate, knots, sums, cells[2])
-            else:
-                _count_labels(block[:, :size], labels, weights, share, rate, knots, by_class, cells)
-                if by_class:
+                    cells[0, label] += share[r] * step_at(block[label, r], rate[r], knots)
+                    cells[1, label] += weights[r]
+                else:
                     for k in range(classes):
-                        cells[2, k] += _sum_of_steps(block[k], share, rate, knots)
-                if keeps:
-                    _copy(block, _shelf(out, position, size), size)
+                        cells[label, k] += share[r] * step_at(block[k, r], rate[r], knots)
+            if by_class:
+                for k in range(classes):
+                    cells[2, k] += _sum_of_steps(block[k], share, rate, knots)
+            if keeps:
+                _copy(block, _shelf(out, position, size), size)
             position += size
     return 0
 
@@ -476,18 +506,13 @@ def _pull_back_lanes(block: Any, g: Any, largest: Any, rate: Any, share: Any, mo
 
 
 @compiled()
-def pull_back(
+def pull_back_lanes(
     target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, is_fixed: bool,
     kept: Any, out: Any,
 ) -> int:  # fmt: skip
-    """The gradient of the samples of some parts, in the place of u; arguments as in :func:`count`.
-
-    The gradient of the counts is G (M, d, d); ``by_class`` it is columns and diagonal (M, 2, d) of the form
-    G[t, k] = columns[k] + (t = k) diagonal[k]. ``is_fixed`` lets none flow through the threshold.
-    """
+    """The gradient of the samples of some parts, in the place of u; arguments as in :func:`count_lanes` and ``Job``."""
     classes, length = out.shape[1], out.shape[2]
-    is_rows = classes >= ROWS_FROM and length == 1
-    width = 1 if is_rows else _width(classes, False)
+    width = _width(classes)
     block, g = np.zeros((classes, width), out.dtype), np.zeros((classes, width), out.dtype)
     mine, rate = np.ones((4, width), out.dtype), np.zeros(width, out.dtype)
     sums, moves = np.zeros((6, width), out.dtype), np.zeros((4, width), out.dtype)
@@ -501,6 +526,7 @@ def pull_back(
         position, stop = parts[part, 0], parts[part, 1]
         while position < stop:
             size = min(width, stop - position, length - position % length if length > 1 else width)
+            _copy(_shelf(out, position, size), block, size)
             _copy(kept[:, position:], mine, size)
             for r in range(width):
                 rate[r] = knots[0] / above(total[r], knots)
@@ -512,25 +538,14 @@ def pull_back(
                     g[label, r] += gradient[member, 1, label]
                 else:
                     g[:, r] = gradient[member, label]
-            if is_rows:
-                row, own = _rows(out, position, 1)[0], g.reshape(-1)
-                sums[0, 0], sums[1, 0], sums[2, 0], sums[3, 0], sums[4, 0], sums[5, 0] = _reduce(
-                    row, own, largest[0], rate[0], knots
-                )
-            else:
-                _copy(_shelf(out, position, size), block, size)
-                _reduce_lanes(block, g, largest, rate, knots, sums)
+            _reduce_lanes(block, g, largest, rate, knots, sums)
             for r in range(width):
                 moves[0, r], moves[1, r], moves[2, r], moves[3, r] = movement(
                     sums[0, r], sums[1, r], sums[2, r], sums[3, r], sums[4, r], sums[5, r], largest[r], total[r],
                     inverse[r], share[r], is_fixed, knots,
                 )  # fmt: skip
-            if is_rows:
-                these = moves[0, 0], moves[1, 0], moves[2, 0], moves[3, 0]
-                _pull_back(row, own, largest[0], rate[0], share[0], these, knots)
-            else:
-                _pull_back_lanes(block, g, largest, rate, share, moves, knots)
-                _copy(block, _place(out, position, size), size)
+            _pull_back_lanes(block, g, largest, rate, share, moves, knots)
+            _copy(block, _place(out, position, size), size)
             if by_class:
                 for r in range(size):
                     if share[r] != 0:
@@ -560,11 +575,11 @@ def losses_and_gradient(
 ) -> int:  # fmt: skip
     """The losses and the gradient of a batch in one call, since several cost more than the samples of a small batch.
 
-    Arguments as in :func:`count`, one part per member; ``form`` and ``label`` are those of ``ClosedForm``.
+    Arguments as in :func:`count_lanes`, one part per member; ``form`` and ``label`` are those of ``ClosedForm``.
     """
     members, classes = len(points), scores.shape[1]
     kept, sums = np.empty((4, len(target)), scores.dtype), np.zeros((members, 3, classes))
-    if count(
+    if count_lanes(
         scores, target, weight, class_weight, ignore, points, parts, 0, members, True, sums, wants_gradient, out, kept
     ):
         return 1
@@ -576,5 +591,5 @@ def losses_and_gradient(
     losses_of_sums(sums, form, label, skip_absent, losses, vectors)
     if wants_gradient:
         gradient = vectors.astype(scores.dtype)
-        pull_back(target, points, parts, 0, members, True, gradient, is_fixed, kept, out)
+        pull_back_lanes(target, points, parts, 0, members, True, gradient, is_fixed, kept, out)
     return 0
