@@ -41,9 +41,6 @@ def estimate_prevalence(
         level: The level of the intervals, 0.95 if not given.
         random_state: Seed of the draws.
 
-    Returns:
-        For each class its share.
-
     >>> rng = np.random.default_rng(0)
     >>> def rows(n, share):
     ...     y = rng.random(n) < share

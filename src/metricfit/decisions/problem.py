@@ -189,38 +189,37 @@ class Goal:
         """Objective and constraints as one spec."""
         return str(self.metric.subject_to(*self.constraints)) if self.constraints else str(self.metric)
 
+    @property
+    def sign(self) -> float:
+        """1 if more of the objective is better, else -1."""
+        upwards = self.metric.greater_is_better if self.sought is None else self.sought.operator == ">="
+        return 1.0 if upwards else -1.0
+
     def keys(self, cm: ConfusionMatrix, groups: Groups | None = None) -> tuple[Tensor, Tensor]:
         """The largest violation of any constraint, and the gain: the objective, more is better, -inf if undefined."""
         worst = torch.zeros(cm.batch_shape, dtype=torch.float64)
         for constraint in self.constraints:
             missed = constraint.violation(reached(constraint, cm, groups))
             worst = torch.maximum(worst, torch.where(missed.isnan(), torch.inf, missed))
-        if self.sought is not None:
-            values = reached(self.sought, cm, groups).expand(cm.batch_shape)
-            gains = values if self.sought.operator == ">=" else -values
-        else:
-            values = values_of(self.metric, cm)
-            gains = values if self.metric.greater_is_better else -values
+        values = values_of(self.metric, cm) if self.sought is None else reached(self.sought, cm, groups)
+        gains = self.sign * values.expand(cm.batch_shape)
         return worst, torch.where(gains.isnan(), -torch.inf, gains)
 
-    def reachable(self, best: Callable[[Goal], float | None]) -> dict[Constraint, tuple[float, str]]:
-        """How far each constraint can be met, beside the others or else on its own; ``best`` is a goal's best value."""
-        found = {}
-        for constraint in self.constraints:
-            others = tuple(c for c in self.constraints if c is not constraint)
-            for kept, given in ((others, " beside the others" if others else ""), ((), " on its own")):
-                value = best(Goal(constraint.metric, kept, constraint))
-                if value is not None:
-                    found[constraint] = (value, given)
-                    break
-        return found
+    def infeasible(self, what: str, best: Callable[[Goal], float | None]) -> InfeasibleError:
+        """The error that says how far each constraint can be met, beside the others or else on its own.
 
-    def infeasible(self, found: Mapping[Constraint, tuple[float, str]], what: str) -> InfeasibleError:
-        """The error for constraints that cannot be met, from the best value of each and under which condition."""
-        parts = [f"{c}: the best reachable value{given} is {value:.4g}" for c, (value, given) in found.items()]
+        ``best`` is the best value of a goal, None where its constraints cannot be met.
+        """
+        reachable, parts = {}, []
+        for c in self.constraints:
+            others = tuple(other for other in self.constraints if other is not c)
+            tried = ((others, " beside the others" if others else ""), ((), " on its own"))
+            values = ((best(Goal(c.metric, kept, c)), given) for kept, given in tried)
+            value, given = next(((value, given) for value, given in values if value is not None), (math.nan, ""))
+            reachable[str(c)] = value
+            parts.append(f"{c}: the best reachable value{given} is {value:.4g}")
         asked = " and ".join(str(c) for c in self.constraints)
-        reached = {str(c): value for c, (value, _) in found.items()}
-        return InfeasibleError(f"subject_to: no {what} meets {asked}. {'; '.join(parts)}.", reached)
+        return InfeasibleError(f"subject_to: no {what} meets {asked}. {'; '.join(parts)}.", reachable)
 
 
 def reached(constraint: Constraint, cm: ConfusionMatrix, groups: Groups | None = None) -> Tensor:
@@ -260,13 +259,12 @@ def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[Constraint
             )
     for part in (objective, *(c.metric for c in constraints)):
         check_decides(part)
-    for c in constraints:
-        if c.within is not None and (groups is None or c.within not in groups):
-            given = "none were given" if groups is None else f"got {list(groups)}"
-            raise ValueError(
-                f"groups: {c} needs the column, groups={{{c.within!r}: values}}, {given}; best_threshold and "
-                "TunedRuleClassifier.fit take it for two classes."
-            )
+    if lacking := [c for c in constraints if c.within is not None and (groups is None or c.within not in groups)]:
+        given = "none were given" if groups is None else f"got {list(groups)}"
+        raise ValueError(
+            f"groups: {lacking[0]} needs the column, groups={{{lacking[0].within!r}: values}}, {given}; best_threshold "
+            "and TunedRuleClassifier.fit take it for two classes."
+        )
     return Goal(objective, tuple(constraints))
 
 
@@ -347,12 +345,9 @@ def gain_table(gain: Sequence[ArrayLike], n: int) -> Array:
 def expected_gain(proba: ArrayLike, gain: Sequence[ArrayLike]) -> Array:
     """What calling a row positive is expected to bring more than not: the score to cut where amounts are known.
 
-    Where the amount of a row is known before its truth, p (tp - fn) + (1 - p) (fp - tn) ranks rows by money. With
-    probabilities that can be trusted, call all rows above 0; :func:`best_threshold` finds the cut-off for others.
-
-    Args:
-        proba: Probabilities of the positive class, (n,).
-        gain: What a true positive, a false positive, a false negative and a true negative are worth, numbers or (n,).
+    Where the amount of a row is known before its truth, p (tp - fn) + (1 - p) (fp - tn) ranks rows by money, for
+    probabilities (n,) of the positive class and a ``gain`` as of :func:`best_threshold`. With probabilities that can be
+    trusted, call all rows above 0; :func:`best_threshold` finds the cut-off for others.
 
     >>> expected_gain([0.1, 0.1], (np.array([95, 20]), -5, 0, 0))
     array([ 5. , -2.5])

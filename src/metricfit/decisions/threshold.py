@@ -291,10 +291,9 @@ def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what:
 
     def best(aim: Goal) -> float | None:
         cut = best_cut(replace(sweep, seen=None), aim, wrap=wrap)
-        upwards = aim.sought is not None and aim.sought.operator == ">="
-        return None if cut is None or cut.violation > 0 else cut.gain if upwards else -cut.gain
+        return None if cut is None or cut.violation > 0 else aim.sign * cut.gain
 
-    return goal.infeasible(goal.reachable(best), what)
+    return goal.infeasible(what, best)
 
 
 @dataclass(frozen=True)
@@ -311,16 +310,9 @@ def score_sweep(
     sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
     pos_label: Hashable | None = None,
 ) -> ThresholdCurve:  # fmt: skip
-    """The value of one or several metrics over the cut-off.
+    """The value of one or several metrics over the cut-off; arguments as for :func:`best_threshold`.
 
-    Args:
-        y_true: Labels of two classes.
-        score: Scores of the positive class.
-        metric: One metric or several.
-        points: At most so many cut-offs, evenly spread over the ranks of the scores; ``None`` for all of them.
-        sample_weight: Weights.
-        labels: The two classes.
-        pos_label: The positive class.
+    There are at most so many ``points``, evenly spread over the ranks of the scores; ``None`` for all cut-offs.
 
     >>> curve = score_sweep([0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], ["recall", "precision"])
     >>> curve.thresholds

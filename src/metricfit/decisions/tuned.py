@@ -26,6 +26,8 @@ from metricfit.metrics import MetricLike
 
 __all__ = ["TunedRuleClassifier"]
 
+Array = NDArray[np.float64]
+
 
 def _gives_probabilities(self: TunedRuleClassifier) -> bool:
     return hasattr(getattr(self, "estimator_", self._base()), "predict_proba")
@@ -95,25 +97,44 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         # Where this fit fails, the rule of an earlier one must not decide for the new estimator.
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
-        y = self._read_target(y, _num_samples(X))
-        (X,) = indexable(X)
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None.")
+        if not _num_samples(X):
+            raise ValueError("X: expected at least two samples, got none.")
+        target, base, prefit = read_target(y, _num_samples(X)), self._base(), self.cv == "prefit"
+        self._labelwise = target.task == "multilabel"
+        fitted = getattr(base, "classes_", None) if prefit and not self._labelwise else None
+        self.classes_ = target.classes if fitted is None else np.asarray(fitted)
+        (X,), y = indexable(X), target.truth
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
-        base = self._base()
-        if weight is not None and self.cv != "prefit" and not has_fit_parameter(base, "sample_weight"):
+        if weight is not None and not prefit and not has_fit_parameter(base, "sample_weight"):
             raise ValueError(
                 f"sample_weight: {type(base).__name__}.fit takes none; leave them out or choose another estimator."
             )
-        if self.cv == "prefit":
+        if prefit:
             check_is_fitted(base)
             self.estimator_ = base
-            rows, proba = np.arange(_num_samples(y)), self._probabilities(base, X)
+            rows, proba = np.arange(len(y)), self._probabilities(base, X)
         else:
             rows, proba = self._out_of_fold(base, X, y, weight)
             self.estimator_ = _fitted(base, X, y, weight)
         self._held_out = y[rows], proba, None if weight is None else weight[rows]
+        order = None if self._labelwise else self.classes_.tolist()
+        if order is not None and self.pos_label is not None:
+            if len(order) != 2 or self.pos_label not in order:
+                raise ValueError(
+                    f"pos_label: expected one of two classes, got {self.pos_label!r} and the classes {order}."
+                )
+            if self.pos_label == order[0]:
+                order, proba = order[::-1], proba[:, ::-1]
         worth = None if gain is None else [g if np.ndim(g) == 0 else np.asarray(g)[rows] for g in gain]
         columns = None if groups is None else {name: np.asarray(groups[name])[rows] for name in groups}
-        self._choose(*self._held_out, worth, columns)
+        self.search_ = best_rule(
+            y[rows], proba, self.metric if gain is None else None, gain=worth, groups=columns,
+            subject_to=self.subject_to, confidence=self.confidence, sample_weight=self._held_out[2], labels=order,
+            regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
+        )  # fmt: skip
+        self.rule_, self.value_ = self.search_.rule, self.search_.value
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -122,26 +143,26 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return self.rule_.apply(self._in_rule_order(self._probabilities(self.estimator_, X)))
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Array:
         """Probabilities with the rule folded in: ``predict`` is their arg max (above one half, for labels)."""
         check_is_fitted(self, "rule_")
         folded = self.rule_.fold(self._in_rule_order(self._probabilities(self.estimator_, X)))
         return self._in_rule_order(folded)
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Any) -> Array:
         """The logarithm of ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
-    def predict_raw_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_raw_proba(self, X: Any) -> Array:
         """The estimator's own probabilities, (n, classes) or (n, labels)."""
         check_is_fitted(self, "rule_")
         return self._probabilities(self.estimator_, X)
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
-    def predict_calibrated_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_calibrated_proba(self, X: Any) -> Array:
         """Probabilities that can be trusted: the estimator's, calibrated on its out-of-fold ones (``calibration_``)."""
         return self.calibration_.apply(self.predict_raw_proba(X))
 
@@ -175,43 +196,13 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     def _base(self) -> Any:
         return LogisticRegression() if self.estimator is None else self.estimator
 
-    def _read_target(self, y: Any, rows: int) -> NDArray[Any]:
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
-        if not rows:
-            raise ValueError("X: expected at least two samples, got none.")
-        target = read_target(y, rows)
-        self._labelwise = target.task == "multilabel"
-        fitted = None if self._labelwise or self.cv != "prefit" else getattr(self.estimator, "classes_", None)
-        self.classes_ = target.classes if fitted is None else np.asarray(fitted)
-        return target.truth
-
-    def _choose(self, y: NDArray[Any], proba: NDArray[Any], weight: NDArray[Any] | None, *more: Any) -> None:
-        gain, groups = more
-        order = None if self._labelwise else self.classes_.tolist()
-        if order is not None and self.pos_label is not None:
-            if len(order) != 2 or self.pos_label not in order:
-                raise ValueError(
-                    f"pos_label: expected one of two classes, got {self.pos_label!r} and the classes {order}."
-                )
-            if self.pos_label == order[0]:
-                order, proba = order[::-1], proba[:, ::-1]
-        self.search_ = best_rule(
-            y, proba, self.metric if gain is None else None, gain=gain, groups=groups, subject_to=self.subject_to,
-            confidence=self.confidence, sample_weight=weight, labels=order,
-            regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
-        )  # fmt: skip
-        self.rule_, self.value_ = self.search_.rule, self.search_.value
-
     def _in_rule_order(self, proba: NDArray[Any]) -> NDArray[Any]:
         """Columns from the classes' order to the rule's, or back: only two of them are ever exchanged."""
         same = self._labelwise or list(self.rule_.classes) == self.classes_.tolist()
         return proba if same else proba[:, ::-1]
 
-    def _out_of_fold(
-        self, base: Any, X: Any, y: NDArray[Any], weight: NDArray[np.float64] | None
-    ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        def held_out(train: NDArray[np.intp], test: NDArray[np.intp]) -> NDArray[np.float64]:
+    def _out_of_fold(self, base: Any, X: Any, y: NDArray[Any], weight: Any) -> tuple[NDArray[np.intp], Array]:
+        def held_out(train: NDArray[np.intp], test: NDArray[np.intp]) -> Array:
             part = None if weight is None else weight[train]
             model = _fitted(base, _safe_indexing(X, train), y[train], part)
             return self._probabilities(model, _safe_indexing(X, test))
@@ -236,7 +227,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
             yield from splitter.split(np.zeros(len(y)), y)
 
-    def _probabilities(self, model: Any, X: Any) -> NDArray[np.float64]:
+    def _probabilities(self, model: Any, X: Any) -> Array:
         """The model's probabilities with a column for each of ``classes_``, or one per label."""
         if hasattr(model, "predict_proba"):
             raw = model.predict_proba(X)
@@ -260,17 +251,15 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return full
 
 
-def _label_columns(raw: Any, model: Any) -> NDArray[np.float64]:
+def _label_columns(raw: Any, model: Any) -> Array:
     """Multi-label probabilities come as (n, labels), or as a list with (n, 2) for each label."""
     if not isinstance(raw, list):
         return np.asarray(raw, dtype=np.float64)
-    columns = []
-    for part, classes in zip(raw, model.classes_, strict=True):
-        place = np.flatnonzero(np.asarray(classes) == 1)
-        columns.append(part[:, place[0]] if len(place) else np.zeros(len(part)))
-    return np.stack(columns, axis=1)
+    # A label that never occurs has no column for 1.
+    positive = [part[:, np.asarray(c) == 1].sum(axis=1) for part, c in zip(raw, model.classes_, strict=True)]
+    return np.stack(positive, axis=1)
 
 
-def _fitted(base: Any, X: Any, y: NDArray[Any], weight: NDArray[np.float64] | None) -> Any:
+def _fitted(base: Any, X: Any, y: NDArray[Any], weight: Array | None) -> Any:
     model = clone(base)
     return model.fit(X, y) if weight is None else model.fit(X, y, sample_weight=weight)
