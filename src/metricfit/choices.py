@@ -8,16 +8,11 @@ from typing import Literal
 __all__ = ["Choice", "Topic"]
 
 Topic = Literal["metric", "folds", "columns", "unused", "baseline", "rows", "rule", "target", "file", "models"]
-"""What a choice is about."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Something that was decided without asking: a sentence, and the names of the arguments that change it.
-
-    >>> print(Choice("folds", "5 splits, as given"))
-    5 splits, as given
-    """
+    """Something that was decided without asking: a sentence, and the names of the arguments that change it."""
 
     topic: Topic
     text: str

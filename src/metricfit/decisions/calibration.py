@@ -4,11 +4,9 @@
 * Beta (Kull et al. 2017): logit q = a log p - b log(1 - p) + c, each class against the rest.
 * Isotonic: any rising function of p, each class against the rest.
 
-The last two are divided by their sum over the classes.
-
-A rule can be tuned on labels mixed with calibrated beliefs: the value of a cut-off is then the metric of the *expected*
-confusion matrix under the labels (1 - belief) y + belief Q, where Q are the probabilities after calibration. A few
-lucky positives then move the cut-off less.
+The last two are divided by their sum over the classes. A rule can be tuned on labels mixed with calibrated beliefs: the
+value of a cut-off is then the metric of the *expected* confusion matrix under the labels (1 - belief) y + belief Q,
+where Q are the probabilities after calibration. A few lucky positives then move the cut-off less.
 """
 
 from __future__ import annotations
@@ -201,18 +199,15 @@ def _against_rest(method: Method, p: Array, smallest: float) -> Array:
 
 
 def _log_loss(samples: Samples, proba: Array) -> float:
-    hits = samples.target if samples.target.ndim == 2 else np.eye(proba.shape[1], dtype=bool)[samples.target]
-    of_truth = np.where(hits, proba, 1 - proba) if samples.target.ndim == 2 else proba[hits][:, None]
-    losses = -np.log(of_truth.clip(min=1e-15)).mean(axis=1)
-    return float(np.average(losses, weights=samples.weight))
+    hits = samples.target
+    of_truth = np.where(hits, proba, 1 - proba) if hits.ndim == 2 else proba[np.arange(len(hits)), hits][:, None]
+    return float(np.average(-np.log(of_truth.clip(min=1e-15)).mean(axis=1), weights=samples.weight))
 
 
 def check_belief(belief: float) -> None:
     """Raise unless it is a share of a label."""
     if isinstance(belief, bool) or not isinstance(belief, (int, float)) or not 0 <= belief <= 1:
-        raise ValueError(
-            f"belief: expected a number from 0 (labels alone) to 1 (calibrated probabilities alone), got {belief!r}."
-        )
+        raise ValueError(f"belief: expected a number from 0 (labels) to 1 (calibrated probabilities), got {belief!r}.")
 
 
 def mixed_labels(samples: Samples, belief: float) -> Array | None:

@@ -34,8 +34,9 @@ _MOST_PASSES = 50
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Point = NDArray[Any]
-Key = tuple[float, float]
-"""What points are compared by: minus the violation of the constraints, then the gain."""
+Key = tuple[float, float]  # what points are compared by: minus the violation of the constraints, then the gain
+KeyOf = Callable[[Point], Key]
+Move = Callable[[Point, int], tuple[float, Key]]
 
 
 def best_offsets(
@@ -56,20 +57,14 @@ def best_offsets(
     All probabilities are held in memory, in float64. Where there are more, give a random sample with a thousand rows of
     the rarest class or more, and see what the rule reaches on all rows with :func:`confusion_of_chunks`.
 
-    Args:
-        y_true: Labels, shape (n,).
-        proba: Probabilities, shape (n, classes).
-        metric: As for :func:`best_threshold`.
-        subject_to: Constraints, such as ``"recall[ill] >= 0.9"``.
-        confidence: If given, the constraints hold on new data with this probability: half of the samples propose
-            rules, from cautious to bold, the other half tests them in that order.
-        sample_weight: Weights, shape (n,).
-        labels: The classes in the order of the columns, sorted order if not given.
-        regularisation: 0.25 by default, 0 with ``belief``: the best value on these data, whatever it takes.
-        restarts: Starting points beside arg max.
-        random_state: Seed of the random starting points and of the split for ``confidence``.
-        belief: The share of every label that calibrated probabilities replace, as for :func:`best_threshold`.
-        prevalence: The shares of the classes where the rule will be used, see :meth:`BestRule.for_prevalence`.
+    Arguments not named here are those of :func:`best_threshold`.
+
+    * ``y_true``: labels (n,); ``proba``: probabilities (n, classes); ``labels``: the classes in the order of the
+      columns, sorted order if not given; ``prevalence``: their shares where the rule will be used.
+    * ``confidence``: the constraints hold on new data with this probability. Half of the samples propose rules, from
+      cautious to bold, the other half tests them in that order.
+    * ``regularisation``: 0.25 by default, 0 with ``belief``: the best value on these data, whatever it takes.
+    * ``restarts``: starting points beside arg max; ``random_state`` is their seed, and that of the split.
 
     >>> proba = [[0.8, 0.1, 0.1], [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.2, 0.6, 0.2], [0.5, 0.1, 0.4], [0.4, 0.3, 0.3]]
     >>> best = best_offsets([0, 0, 1, 1, 2, 2], proba, "balanced_accuracy")
@@ -128,7 +123,7 @@ def best_label_thresholds(
         raise ValueError(f"how: expected 'joint' or 'each', got {how!r}.")
     if how == "each" and confidence is not None:
         raise ValueError(
-            "confidence: speaks of all constraints together; use how='joint', or best_threshold for a label on its own."
+            "confidence: is about all constraints together; use how='joint', or best_threshold for one label."
         )
     goal = goal_of(metric, subject_to)
     check_belief(belief)
@@ -146,12 +141,7 @@ def best_label_thresholds(
     return BestRule(rule, float(values_of(goal.metric, cm)), cm)
 
 
-def _ascend(
-    point: Point,
-    key_of: Callable[[Point], Key],
-    move: Callable[[Point, int], tuple[float, Key]],
-    worthwhile: float = 0.0,
-) -> tuple[Point, Key]:
+def _ascend(point: Point, key_of: KeyOf, move: Move, worthwhile: float = 0.0) -> tuple[Point, Key]:
     """Move one coordinate after the other, the others held, until a whole pass improves nothing worth the name."""
     key = key_of(point)
     for _ in range(_MOST_PASSES):

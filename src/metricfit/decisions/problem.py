@@ -15,15 +15,8 @@ from torch import Tensor
 
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
-from metricfit.inputs import Task
 from metricfit.labels import as_label_array, as_numpy, checked_weights, class_labels, encode_labels, score_array
 from metricfit.metrics import ClassMetric, Constrained, Constraint, Metric, MetricLike
-
-__all__ = [
-    "ConstraintLike", "Goal", "Groups", "InfeasibleError", "Samples", "TotalGain", "UntunableError", "binary_samples",
-    "check_decides", "check_probabilities", "class_samples", "computed", "expected_gain", "gain_table", "goal_of",
-    "label_samples", "of_groups", "reached", "values_of",
-]  # fmt: skip
 
 Array = NDArray[np.float64]
 ConstraintLike = Constraint | str
@@ -52,9 +45,8 @@ class Samples:
 
     def confusion(self, decided: NDArray[Any]) -> ConfusionMatrix:
         """The confusion matrix of decisions about several classes (n,) or labels (n, labels)."""
-        task: Task | None = "multilabel" if self.target.ndim == 2 else None
-        size = self.score.shape[1]
-        return ConfusionMatrix.from_codes(self.target, decided, size, self.weight, task=task, labels=self.classes)
+        how: Any = {"task": "multilabel" if self.target.ndim == 2 else None, "labels": self.classes}
+        return ConfusionMatrix.from_codes(self.target, decided, self.score.shape[1], self.weight, **how)
 
     def at_prevalence(self, prevalence: Any) -> Samples:
         """The same samples, weighed so that the classes have these shares; the sum of the weights stays."""
@@ -93,9 +85,7 @@ def binary_samples(
         classes = (*(c for c in classes if c != pos_label), pos_label)
     codes = _several_codes(true, weight, classes, "a cut-off needs both classes")
     if scores.min() == scores.max():
-        raise UntunableError(
-            f"score: all scores are {scores[0]:g}; no cut-off can separate the classes. Is the model fitted?"
-        )
+        raise UntunableError(f"score: all scores are {scores[0]:g}; no cut-off can separate them. Is the model fitted?")
     return Samples(codes == 1, scores, weight, classes)
 
 
@@ -118,9 +108,7 @@ def label_samples(y_true: ArrayLike, score: ArrayLike, sample_weight: Weights = 
     """A 0/1 indicator and a score for every label."""
     true, scores = np.asarray(as_numpy(y_true)), score_array(score, "score")
     if true.ndim != 2 or scores.shape != true.shape:
-        raise ValueError(
-            f"score: expected y_true and score of one shape (n, labels), got {true.shape} and {scores.shape}."
-        )
+        raise ValueError(f"score: expected one shape (n, labels), as y_true has, got {scores.shape} for {true.shape}.")
     if not np.isin(true, (0, 1)).all():
         raise ValueError(f"y_true: a multi-label array of shape {true.shape} must hold 0 and 1 only.")
     positive = true.astype(bool)
@@ -160,10 +148,8 @@ def _several_codes(true: NDArray[Any], weight: Any, classes: tuple[Any, ...], ne
 def check_probabilities(values: NDArray[Any], name: str) -> None:
     """Raise unless the values are class probabilities (n, classes): not negative, and not all zero in a row."""
     if (values < 0).any() or (values > 1 + 1e-6).any():
-        raise ValueError(
-            f"{name}: expected probabilities in [0, 1], got values from {values.min():g} to {values.max():g}; for "
-            "logits take the softmax first."
-        )
+        ends = f"{values.min():g} to {values.max():g}"
+        raise ValueError(f"{name}: expected probabilities in [0, 1], got {ends}; for logits take the softmax first.")
     if not (values.sum(axis=-1) > 0).all():
         raise ValueError(f"{name}: a row of probabilities is all zero.")
 
@@ -243,20 +229,14 @@ def of_groups(constraint: Constraint, groups: Groups) -> Tensor:
 def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[ConstraintLike] = (), groups: Any = None) -> Goal:
     """Read a metric, a spec with ``subject to``, and further constraints into one goal."""
     found = metrics.get(metric)
-    objective, constraints = found, list[Constraint]()
-    if isinstance(found, Constrained):
-        objective, constraints = found.objective, list(found.constraints)
+    objective, constraints = (found.objective, found.constraints) if isinstance(found, Constrained) else (found, ())
     for item in [subject_to] if isinstance(subject_to, (str, Constraint)) else subject_to:
         if isinstance(item, str):
-            parsed = metrics.get(f"accuracy subject to {item}")
-            constraints.extend(parsed.constraints if isinstance(parsed, Constrained) else ())
+            constraints += goal_of(f"accuracy subject to {item}", groups=groups).constraints
         elif isinstance(item, Constraint):
-            constraints.append(item)
+            constraints += (item,)
         else:
-            raise TypeError(
-                f"subject_to: expected constraints such as metrics.Recall(1) >= 0.9 or 'recall[1] >= 0.9', got "
-                f"{type(item).__name__}."
-            )
+            raise TypeError(f"subject_to: expected constraints such as 'recall[1] >= 0.9', got {type(item).__name__}.")
     for part in (objective, *(c.metric for c in constraints)):
         check_decides(part)
     if lacking := [c for c in constraints if c.within is not None and (groups is None or c.within not in groups)]:
@@ -265,7 +245,7 @@ def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[Constraint
             f"groups: {lacking[0]} needs the column, groups={{{lacking[0].within!r}: values}}, {given}; best_threshold "
             "and TunedRuleClassifier.fit take it for two classes."
         )
-    return Goal(objective, tuple(constraints))
+    return Goal(objective, constraints)
 
 
 def computed(metric: Metric, cm: ConfusionMatrix) -> Tensor:
@@ -288,8 +268,7 @@ def values_of(metric: Metric, cm: ConfusionMatrix) -> Tensor:
     values = computed(metric, cm)
     if values.shape != cm.batch_shape:
         raise ValueError(
-            f"metric: {metric} gives {tuple(values.shape[len(cm.batch_shape) :])} numbers per decision; a search needs "
-            "one, choose an average or a class."
+            f"metric: {metric} gives several numbers per decision; a search needs one, choose an average or a class."
         )
     return values
 
@@ -298,8 +277,7 @@ def check_decides(metric: Metric) -> None:
     """Raise unless a decision can change the metric."""
     if metric.grids() - {None}:
         raise ValueError(
-            f"metric: {metric} is a metric of the scores, no cut-off changes it; choose a metric of the decision, "
-            "such as f1 or mcc."
+            f"metric: {metric} is a metric of the scores, no cut-off changes it; choose one such as f1 or mcc."
         )
     if metric.greater_is_better is None:
         raise ValueError(f"metric: {metric} is a constant; there is nothing to search for.")
@@ -336,8 +314,7 @@ def gain_table(gain: Sequence[ArrayLike], n: int) -> Array:
     tp, fp, fn, tn = table.T
     if (tp <= fn).all() and (fp <= tn).all():
         raise ValueError(
-            "gain: a positive decision never pays: tp <= fn and fp <= tn on every row. A cost is a negative gain, such "
-            "as fp=-5 and fn=-amount."
+            "gain: a positive decision never pays (tp <= fn, fp <= tn on every row); costs are negative, as fp=-5."
         )
     return np.stack([tn, fp, fn, tp], axis=1).reshape(n, 2, 2)
 

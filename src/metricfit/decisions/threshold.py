@@ -22,11 +22,6 @@ from metricfit.labels import as_label_array, as_numpy
 from metricfit.metrics import ExpectedCost, Metric, MetricLike
 from metricfit.metrics import get as get_metric
 
-__all__ = [
-    "CHUNK", "Cut", "Sweep", "ThresholdCurve", "best_cut", "best_rule", "best_threshold", "feasible_cut",
-    "infeasible_cuts", "score_sweep", "tuned_rule",
-]  # fmt: skip
-
 CHUNK = 8000
 """Cut-offs whose matrices exist at the same time: 256 kB of counts, whatever the number of samples. So small, they stay
 in the cache and below the size from which torch would start threads, which costs more than it brings here."""
@@ -226,15 +221,14 @@ def best_threshold(
             positives are few. Constraints, the value and the matrix of the result are always those of the labels.
         prevalence: The share of the positive class where the rule will be used, see :meth:`BestRule.for_prevalence`.
 
-    >>> best = best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], "f1")
+    >>> y, score = [0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9]
+    >>> best = best_threshold(y, score, "f1")
     >>> best.threshold, best.value
     (0.275, 0.8571428571428571)
-    >>> best_threshold(
-    ...     [0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], "recall subject to precision >= 1"
-    ... ).threshold
+    >>> best_threshold(y, score, "recall subject to precision >= 1").threshold
     0.5
     >>> amount = np.array([10, 20, 30, 40, 50, 60])
-    >>> best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], gain=(amount - 5, -5, -amount, 0)).value
+    >>> best_threshold(y, score, gain=(amount - 5, -5, -amount, 0)).value
     120.0
     """
     if (metric is None) == (gain is None):
@@ -345,12 +339,9 @@ def score_sweep(
 def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = None, **options: Any) -> BestRule:
     """A threshold for two classes, offsets (or the Bayes rule of a cost matrix) for more, thresholds for labels.
 
-    Args:
-        y_true: Labels (n,), or a 0/1 array (n, labels).
-        proba: Probabilities (n,) of the second class, (n, classes) or (n, labels).
-        metric: A metric, as for :func:`best_threshold`.
-        options: Those of :func:`best_threshold`, :func:`best_offsets` or :func:`best_label_thresholds`;
-            ``regularisation`` and ``random_state`` may be given for all of them, where they have an effect or not.
+    ``y_true`` are labels (n,) or 0/1 (n, labels), ``proba`` probabilities (n,) of the second class, (n, classes) or (n,
+    labels). Options are those of :func:`best_threshold`, :func:`best_offsets` or :func:`best_label_thresholds`;
+    ``regularisation`` and ``random_state`` may be given for all of them, where they have an effect or not.
 
     >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
     DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')

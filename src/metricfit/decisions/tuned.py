@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -86,13 +86,9 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     ) -> TunedRuleClassifier:
         """Choose the rule on out-of-fold probabilities, then fit the estimator on everything.
 
-        Args:
-            X: Features, in whatever form the estimator takes.
-            y: Labels (n,), or a 0/1 array (n, labels).
-            sample_weight: Weights (n,), for the estimator and for the rule.
-            gain: In place of the metric, what a true positive, a false positive, a false negative and a true negative
-                are worth, numbers or arrays (n,); see :func:`best_threshold`. For two classes.
-            groups: The columns that constraints name, each (n,), such as ``{"region": X["region"]}``. For two classes.
+        ``X`` may have any form that the estimator takes; ``y`` are labels (n,) or a 0/1 array (n, labels). Weights are
+        for the estimator and for the rule. For two classes, ``gain`` takes the place of the metric and ``groups`` has
+        the columns that constraints name, such as ``{"region": X["region"]}``, both as in :func:`best_threshold`.
         """
         # Where this fit fails, the rule of an earlier one must not decide for the new estimator.
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -108,9 +104,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         (X,), y = indexable(X), target.truth
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         if weight is not None and not prefit and not has_fit_parameter(base, "sample_weight"):
-            raise ValueError(
-                f"sample_weight: {type(base).__name__}.fit takes none; leave them out or choose another estimator."
-            )
+            raise ValueError(f"sample_weight: {type(base).__name__}.fit takes none; leave them out.")
         if prefit:
             check_is_fitted(base)
             self.estimator_ = base
@@ -122,9 +116,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         order = None if self._labelwise else self.classes_.tolist()
         if order is not None and self.pos_label is not None:
             if len(order) != 2 or self.pos_label not in order:
-                raise ValueError(
-                    f"pos_label: expected one of two classes, got {self.pos_label!r} and the classes {order}."
-                )
+                raise ValueError(f"pos_label: expected one of two classes, got {self.pos_label!r} of {order}.")
             if self.pos_label == order[0]:
                 order, proba = order[::-1], proba[:, ::-1]
         worth = None if gain is None else [g if np.ndim(g) == 0 else np.asarray(g)[rows] for g in gain]
@@ -207,25 +199,21 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             model = _fitted(base, _safe_indexing(X, train), y[train], part)
             return self._probabilities(model, _safe_indexing(X, test))
 
-        folds = list(self._folds(X, y))
-        parts = Parallel(n_jobs=self.n_jobs)(delayed(held_out)(train, test) for train, test in folds)
-        return np.concatenate([test for _, test in folds]), np.concatenate(parts)
-
-    def _folds(self, X: Any, y: NDArray[Any]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         number = 5 if self.cv is None else self.cv
         if isinstance(number, (int, np.integer)) and not isinstance(number, bool):
             if number < 2:
                 raise ValueError(f"cv: expected at least 2 folds, a splitter or 'prefit', got {number}.")
             smallest = len(y) if self._labelwise else int(np.unique(y, return_counts=True)[1].min())
-            splits = int(max(2, min(number, smallest)))
             kind = KFold if self._labelwise else StratifiedKFold
-            splitter = kind(splits, shuffle=True, random_state=self.random_state)
+            splitter = kind(int(max(2, min(number, smallest))), shuffle=True, random_state=self.random_state)
         else:
             splitter = check_cv(number, y, classifier=True)
         with warnings.catch_warnings():
             # A class with a single sample is in one fold only; its probability is then taken as 0.
             warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
-            yield from splitter.split(np.zeros(len(y)), y)
+            folds = list(splitter.split(np.zeros(len(y)), y))
+        parts = Parallel(n_jobs=self.n_jobs)(delayed(held_out)(train, test) for train, test in folds)
+        return np.concatenate([test for _, test in folds]), np.concatenate(parts)
 
     def _probabilities(self, model: Any, X: Any) -> Array:
         """The model's probabilities with a column for each of ``classes_``, or one per label."""
@@ -244,20 +232,14 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             raw = raw if raw.ndim == 2 else np.stack([1 - raw, raw], axis=1)
         else:
             raise TypeError(f"estimator: {type(model).__name__} has neither predict_proba nor decision_function.")
+        if self._labelwise and isinstance(raw, list):  # (n, 2) for each label; one that never occurs has none for 1
+            parts = zip(raw, model.classes_, strict=True)
+            return np.stack([part[:, np.asarray(c) == 1].sum(axis=1) for part, c in parts], axis=1)
         if self._labelwise:
-            return _label_columns(raw, model)
+            return np.asarray(raw, dtype=np.float64)
         full = np.zeros((len(raw), len(self.classes_)))
         full[:, np.searchsorted(self.classes_, model.classes_)] = raw  # a fold may lack a class
         return full
-
-
-def _label_columns(raw: Any, model: Any) -> Array:
-    """Multi-label probabilities come as (n, labels), or as a list with (n, 2) for each label."""
-    if not isinstance(raw, list):
-        return np.asarray(raw, dtype=np.float64)
-    # A label that never occurs has no column for 1.
-    positive = [part[:, np.asarray(c) == 1].sum(axis=1) for part, c in zip(raw, model.classes_, strict=True)]
-    return np.stack(positive, axis=1)
 
 
 def _fitted(base: Any, X: Any, y: NDArray[Any], weight: Array | None) -> Any:
