@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from metricfit.labels import Target, combined_weights, read_target, read_truth, 
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.models import EstimatorModel, Folds, Model, NetworkModel, Table, fit_models, names_of
 from metricfit.processes import agreed, is_first_process, join_processes
-from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
+from metricfit.training.checkpoint import CheckpointFile, fingerprint, in_full, read_checkpoint
 from metricfit.training.explanation import explain
 from metricfit.training.loop import Callback, EpochRecord, as_device, callback_list, draw_seed
 from metricfit.training.recipes import Recipe
@@ -87,10 +88,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_: Class labels; label numbers for a multi-label target.
         task_: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         seed_: The seed that was used; drawn, if ``random_state`` gave none.
-        metric_: The metric with its class or average written out.
-        recipe_: The recipe with all its parts filled in.
-        models_: The fitted models that have a weight, by name.
-        weights_: Their weights.
+        metric_, recipe_: The metric with its class or average written out; the recipe with all its parts filled in.
+        models_, weights_: The fitted models that have a weight, by name, and their weights.
         leaderboard_: Every model and the portfolio, the best first: the metric on held-out rows with its interval,
             weight, seconds to fit and seconds to predict 1,000 rows. Each model is decided by a rule of its own.
         network_: The trained networks, if they have a weight.
@@ -102,8 +101,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         held_out_: The probabilities, decisions and truth behind that report, or None; saved with the model.
         choices_: What was decided without asking: :class:`metricfit.choices.Choice` objects, each with a topic and,
             as its text, a sentence.
-        n_features_in_: Number of columns.
-        feature_names_in_: Their names, if they were text.
+        n_features_in_, feature_names_in_: Number of columns, and their names if they were text.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -273,7 +271,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         callback_list(self.callbacks)
         complete = recipe.complete()
         if complete.rule == "tuned" and self.metric_.judges_scores:
-            raise ValueError(f"rule: {self.metric_} judges scores, there is no decision to tune; use rule='argmax'.")
+            why = f"{self.metric_} judges scores, so there is no decision to tune for it"
+            raise ValueError(f"rule: {why}; use rule='argmax'.")
         return complete
 
     def _split(self, target: Target, groups: ArrayLike | None, seed: int) -> tuple[list[Split], str]:
@@ -298,10 +297,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             validate_data(self, X, reset=False, skip_check_array=True)
         made = self._forms(X, X if self.preprocessor_ is None else self.preprocessor_.transform(X))
         if made.dense.shape[1] != self.n_network_inputs_:
-            raise ValueError(
-                f"preprocess: expected {self.n_network_inputs_} features, as in fit, got {made.dense.shape[1]}; give X "
-                "the columns that it had in fit, or take a transformer whose output keeps its width."
-            )
+            got = f"expected {self.n_network_inputs_} features, as in fit, got {made.dense.shape[1]}"
+            instead = "give X the columns that it had in fit, or take a transformer whose output keeps its width"
+            raise ValueError(f"preprocess: {got}; {instead}.")
         return made
 
     def _forms(self, X: Any, features: Any) -> Table:
@@ -337,7 +335,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return models
 
     def _needs_baseline(self, names: Sequence[str], folds: Folds) -> bool:
-        if "network_ce" in names or self._is_plain_cross_entropy(names) or not folds.held_out:
+        known = "network_ce" in names or ("network" in names and self._is_plain_cross_entropy())
+        if known or not folds.held_out:
             return False
         if self.baseline != "auto" or len(folds.codes) <= BASELINE_ROWS:
             return bool(self.baseline)
@@ -356,10 +355,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             after = f"interrupted after {len(last.result.history)} epochs, so the comparison with it is not fair"
             self.choices_.append(Choice("baseline", f"training of the cross-entropy baseline was {after}"))
 
-    def _is_plain_cross_entropy(self, names: Sequence[str]) -> bool:
-        recipe = self.recipe_
-        plain = recipe.objective == "log_loss" and recipe.balance == "none" and self.class_weight is None
-        return plain and "network" in names
+    def _is_plain_cross_entropy(self) -> bool:
+        return self.recipe_.objective == "log_loss" and self.recipe_.balance == "none" and self.class_weight is None
 
     def _keep(self, folds: Folds, fitted: Sequence[Model], shipped: Sequence[str]) -> None:
         """Choose weights and rule, and keep what was fitted with what it reaches."""
@@ -382,7 +379,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.best_epochs_ = trained.best_epoch if trained else []
 
     def _network_in_words(self, tuned: bool) -> str:
-        if self._is_plain_cross_entropy(["network"]):
+        if self._is_plain_cross_entropy():
             return TUNED if tuned else PLAIN
         return "trained on the metric" if self.recipe_.objective == "metric" else f"trained by {self.recipe_.name}"
 
@@ -402,7 +399,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed, recipe = self.seed_ if fixed else None, self.recipe_.parts()
         settings = {"metric": metric, "recipe": recipe, "seed": seed, "labels": labels}
         rows = [part for split in folds.splits for part in (split.train, split.validation)]
-        return run_identity(settings, [folds.table.dense, folds.codes, folds.weight, *rows])
+        data = fingerprint(folds.table.dense, folds.codes, folds.weight, *rows)
+        return {"settings": json.dumps(settings, sort_keys=True, default=in_full), "data": data}
 
     def _seed_of_checkpoint(self, seed: int) -> int:
         """An unseeded run that was stopped goes on with the seed it was started with."""

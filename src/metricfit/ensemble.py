@@ -203,8 +203,7 @@ def _decided(held: HeldOut, metric: Metric, shipped: Sequence[str], name: str, t
     if len(shipped) > 1:
         ways |= {model: ([model], True) for model in shipped}
     ways[name] = shipped, tuned
-    weight = None if (held.weight == 1).all() else held.weight
-    found = {}
+    weight, found = None if (held.weight == 1).all() else held.weight, {}
     for way, (models, tunes) in ways.items():
         proba, decided = decided_by_others(held.of(*models), partial(choose_ensemble, metric=metric, tuned=tunes))
         found[way] = Decided(held.codes, decided, held.labels, proba.astype(np.float32), weight)
@@ -223,11 +222,8 @@ def _leaderboard(
             rows.append((model.name, ensemble.weights[model.name], model.seconds, time.perf_counter() - started))
     if len(rows) > 1:
         rows.append((PORTFOLIO, 1.0, sum(row[2] for row in rows), sum(row[3] for row in rows if row[1])))
-    records = []
-    for which, *rest in rows:
-        way = found.get(which if len(rows) > 1 else name)
-        value = way.estimate if way else Estimate(math.nan)
-        records.append((which, value.value, value.low, value.high, *rest))
-    frame = pd.DataFrame(records, columns=list(LEADERBOARD_COLUMNS))
-    ascending = not folds.metric.greater_is_better
+    ways = [found.get(row[0] if len(rows) > 1 else name) for row in rows]
+    values = [way.estimate if way else Estimate(math.nan) for way in ways]
+    records = [(row[0], v.value, v.low, v.high, *row[1:]) for row, v in zip(rows, values, strict=True)]
+    frame, ascending = pd.DataFrame(records, columns=list(LEADERBOARD_COLUMNS)), not folds.metric.greater_is_better
     return frame.sort_values("value", ascending=ascending, kind="stable", ignore_index=True)

@@ -31,7 +31,7 @@ finite = st.floats(-1e300, 1e300, allow_nan=False)
 def written(encoder: Any, values: Any, folds: Folds | None = None) -> np.ndarray:
     column = FittedColumn("", ColumnFormat("number"), encoder=encoder)
     rows = len(values[0]) if isinstance(values, tuple) else len(values)
-    out = np.empty((rows, len(column.suffixes)), dtype=np.float32)
+    out = np.empty((rows, len(column.features)), dtype=np.float32)
     column.write(values, out, folds)
     return out
 
@@ -147,7 +147,12 @@ def test_one_hot_features_of_categories() -> None:
     keys = np.array(["a", "b", "c", "d"], dtype=object)
     codes = np.array([1, 1, 1, 0, 0, 2, -1])
     encoder = CategoryEncoder.fit((codes, keys), max_one_hot=32, min_frequency=2, frequency=False, folds=None)
-    assert FittedColumn("", ColumnFormat("category"), encoder=encoder).suffixes == ["=b", "=a", "__rare", "__missing"]
+    assert FittedColumn("k", ColumnFormat("category"), encoder=encoder).features == (
+        "k=b",
+        "k=a",
+        "k__rare",
+        "k__missing",
+    )
     out = written(encoder, (np.array([0, 1, 2, -1]), np.array(["a", "c", "never"], dtype=object)))
     np.testing.assert_array_equal(out, [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 import re
 import sys
 from collections.abc import Sequence
@@ -59,6 +58,7 @@ _LENIENT_SHARE, _LENIENT_DISTINCT = 0.9, 20
 _DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
 _TIMES = ("", " %H:%M", " %H:%M:%S")
 _LOOKED_AT = 1000
+_DAY = datetime.timedelta(days=1)
 _ID_NAME = re.compile(r"(^|[\W_])(id|index|uuid|rownum|row_number)$|^unnamed|[a-z]I[Dd]$|^column_1$", re.IGNORECASE)
 _FEWEST_IDENTIFIERS = 20
 
@@ -281,20 +281,11 @@ def _object_numbers(column: Any, strict: bool) -> NDArray[Any]:
     if column.dtype.kind in "biuf":
         return np.asarray(column)
     column = pd.Series(column)
-    numbers = np.array([_number(value) for value in column], dtype=np.float64)
+    days = [value / _DAY if isinstance(value, datetime.timedelta) else value for value in column]
+    numbers = np.array(pd.to_numeric(pd.Series(days, dtype=object), errors="coerce"), dtype=np.float64)
     text = np.array([isinstance(value, str) for value in column])
     refuse(np.isnan(numbers) & column.notna().to_numpy() & (strict | ~text), column, "a number")
     return numbers
-
-
-def _number(value: Any) -> float:
-    """A Python object as a number, a duration as days; NaN for what is none."""
-    if isinstance(value, datetime.timedelta):
-        return value / datetime.timedelta(days=1)
-    try:
-        return math.nan if isinstance(value, np.datetime64) else float(value)
-    except (TypeError, ValueError):
-        return math.nan
 
 
 def _object_dates(column: Any) -> NDArray[np.datetime64]:
@@ -329,25 +320,18 @@ def _text_format(present: pa.ChunkedArray) -> tuple[Kind, str, str]:
             return "number", style, reason
     if _all_match(present, _ISO_DATE) and not np.isnat(_text_dates(present, "")).any():
         return "date", "", "text in which every value is an ISO date"
-    if date := _date_style(present):
-        return "date", date, f"dates written as {date}"
+    first = present[0].as_py()
+    styles = (date + time for date in _DATE_FORMATS for time in _TIMES)
+    for date in styles if first[0].isdigit() and any(mark in first for mark in "./-") else ():
+        # The first values settle nearly every column; only what looks like dates is read in full.
+        if not any(np.isnat(_text_dates(part, date)).any() for part in (present.slice(0, _LOOKED_AT), present)):
+            return "date", date, f"dates written as {date}"
     numbers = _text_numbers(present, "")
     other = np.isnan(numbers)
     if other.mean() > 1 - _LENIENT_SHARE or len(np.unique(numbers[~other])) <= _LENIENT_DISTINCT:
         return "category", "", "text"
     shown = ", ".join(repr(v) for v in pc.unique(present.filter(pa.array(other))).to_pylist()[:3])
     return "number", "lenient", f"numbers, but for {int(other.sum())} other values ({shown}, …), taken as gaps"
-
-
-def _date_style(present: pa.ChunkedArray) -> str:
-    first = present[0].as_py()
-    if not any(mark in first for mark in "./-") or not first[0].isdigit():
-        return ""
-    for style in (date + time for date in _DATE_FORMATS for time in _TIMES):
-        # The first values settle nearly every column; only what looks like dates is read in full.
-        if not any(np.isnat(_text_dates(part, style)).any() for part in (present.slice(0, _LOOKED_AT), present)):
-            return style
-    return ""
 
 
 def _text_numbers(clean: pa.ChunkedArray, style: str) -> NDArray[np.float64]:

@@ -311,24 +311,10 @@ class FittedColumn:
     encoder: Any = field(default_factory=NumberEncoder)
 
     @property
-    def kind(self) -> str:
-        """``"number"``, ``"flag"`` (true or false), ``"category"``, ``"date"`` or ``"empty"``."""
-        return self.format.kind
-
-    @property
-    def reason(self) -> str:
-        """Why it was taken for that, in words."""
-        return self.format.reason
-
-    @property
     def features(self) -> tuple[str, ...]:
-        """Names of the features made from it."""
-        return tuple(f"{self.name}{suffix}" for suffix in self.suffixes)
-
-    @property
-    def suffixes(self) -> list[str]:
-        """What is added to its name, one entry per feature; an indicator of gaps is the last."""
-        return [*self.encoder.suffixes, *["__missing"] * self.encoder.indicator]
+        """Names of the features made from it; an indicator of gaps is the last."""
+        suffixes = [*self.encoder.suffixes, *["__missing"] * self.encoder.indicator]
+        return tuple(f"{self.name}{suffix}" for suffix in suffixes)
 
     def write(self, values: Any, out: NDArray[np.float32], folds: Folds | None = None) -> None:
         """Write the features of what :meth:`read` returned into the columns of ``out``."""
@@ -341,20 +327,17 @@ class FittedColumn:
 
     def read(self, values: Any) -> Any:
         """What its encoder takes: numbers, dates, or :data:`Keyed`; unreadable text is a gap where text was read."""
+        name, date = f"X: column {self.name!r}", self.format.kind == "date"
         try:
-            found = read_column(values, self.format, strict=not self.format.text and self.kind != "date")
+            found = read_column(values, self.format, strict=not self.format.text and not date)
         except BadValueError as error:
-            held = "dates" if self.kind == "date" else "numbers"
-            raise ValueError(
-                f"X: column {self.name!r} held {held} in fit, now holds {error.value!r}; convert it, or leave the "
-                "value missing."
-            ) from None
+            held = f"held {'dates' if date else 'numbers'} in fit, now holds {error.value!r}"
+            raise ValueError(f"{name} {held}; convert it, or leave the value missing.") from None
         except TypeError as error:
-            raise TypeError(f"X: column {self.name!r} holds values that are no categories: {error}.") from error
+            raise TypeError(f"{name} holds values that are no categories: {error}.") from error
         if not isinstance(found, tuple) and found.dtype.kind == "f" and np.isinf(found).any():
-            raise ValueError(
-                f"X: column {self.name!r} contains infinity; replace it by a number, or by NaN if the value is unknown."
-            )
+            advice = "replace it by a number, or by NaN if the value is unknown"
+            raise ValueError(f"{name} contains infinity; {advice}.")
         return found
 
 

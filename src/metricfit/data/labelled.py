@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from metricfit.choices import Choice
 from metricfit.data.columns import GAPS, LABEL_GAPS, ColumnFormat, identifier_reason
 from metricfit.data.preprocessing import TablePreprocessor
-from metricfit.data.reader import BadArgumentError, BadDataError, Rows, TableFile, close_to
+from metricfit.data.reader import BadArgumentError, BadDataError, Formats, Rows, TableFile, close_to
 from metricfit.inputs import Task
 from metricfit.labels import as_label_array, repeated
 
@@ -96,7 +95,7 @@ class LabelledTable:
     groups: NDArray[Any] | None
     time: NDArray[np.float64] | None
     weight: NDArray[np.float64] | None
-    formats: dict[str, ColumnFormat]
+    formats: Formats
     choices: list[Choice]
     labels: tuple[str, ...] = ()
 
@@ -200,7 +199,14 @@ def read_labelled(
     if max_rows is not None and len(rows) == max_rows:
         choices.append(Choice("rows", f"{max_rows:,} rows drawn at random", ("max_rows",)))
     several = len(roles.target) > 1
-    rows, y = (_read_labels if several else _read_classes)(rows, roles.target, task, choices)
+    if several:
+        y, present = _indicators(rows, roles.target)
+    else:
+        labels = rows.labels(roles.target[0])
+        present = labels.notna().to_numpy()
+        y = labels[present].to_numpy()
+    rows = _labelled(rows, present, roles, choices)
+    y = (_checked_labels if several else _checked_classes)(y, rows.file.name, roles.target, task, choices)
     formats = rows.formats(features, **reading)
     for name, how in formats.items():
         if how.style:
@@ -211,9 +217,7 @@ def read_labelled(
     return LabelledTable(X, y, *_special(rows, roles), formats, choices, tuple(roles.target) if several else ())
 
 
-def read_labelled_like(
-    file: TableFile, roles: Roles, formats: dict[str, ColumnFormat], classes: NDArray[Any]
-) -> LabelledTable:
+def read_labelled_like(file: TableFile, roles: Roles, formats: Formats, classes: NDArray[Any]) -> LabelledTable:
     """Read a table with the columns, types and classes (or labels) of a model; group, time, weight may be missing."""
     file.check_model_columns(formats)
     file.check_columns(roles.target, "target")
@@ -224,9 +228,7 @@ def read_labelled_like(
     several = len(roles.target) > 1
     y, present = _indicators(rows, roles.target) if several else matched_labels(rows, roles.target[0], classes)
     choices: list[Choice] = []
-    rows = _keep_labelled(rows, present, f"of {file.name} without a label", choices)
-    if not len(rows):
-        raise BadDataError(f"{file.name}: no row has a label in {', '.join(map(repr, roles.target))}.")
+    rows = _labelled(rows, present, roles, choices)
     X = rows.frame(formats, roles.gaps)
     return LabelledTable(X, y, *_special(rows, roles), formats, choices, tuple(classes.tolist()) if several else ())
 
@@ -277,15 +279,21 @@ def _without_identifiers(X: pd.DataFrame, roles: Roles, choices: list[Choice]) -
     return X.drop(columns=drop)
 
 
-def _read_classes(rows: Rows, names: list[str], task: str, choices: list[Choice]) -> tuple[Rows, NDArray[Any]]:
-    """The classes of those rows that have one; what was decided is added to the choices."""
-    name = names[0]
-    column = f"{rows.file.name}: the column {name!r}"
-    labels = rows.labels(name)
-    present = labels.notna().to_numpy()
+def _labelled(rows: Rows, present: NDArray[np.bool_], roles: Roles, choices: list[Choice]) -> Rows:
+    """The rows that have a label; a choice says how many were left out."""
+    which = "that lack one of the labels" if len(roles.target) > 1 else f"without a label in {roles.target[0]!r}"
     if not present.any():
-        raise BadDataError(f"{column} holds no label at all.")
-    rows, y = _keep_labelled(rows, present, f"without a label in {name!r}", choices), labels[present].to_numpy()
+        raise BadDataError(f"{rows.file.name}: there are only rows {which}.")
+    if present.all():
+        return rows
+    choices.append(Choice("rows", f"{int((~present).sum()):,} rows {which} left out"))
+    return rows.take(present)
+
+
+def _checked_classes(y: NDArray[Any], file: str, names: list[str], task: str, choices: list[Choice]) -> NDArray[Any]:
+    """The classes as one type; what was decided is added to the choices."""
+    name = names[0]
+    column = f"{file}: the column {name!r}"
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise BadDataError(f"{column} holds infinity, which is no label; correct or drop these rows.")
     y = as_label_array(y, name)
@@ -314,33 +322,20 @@ def _read_classes(rows: Rows, names: list[str], task: str, choices: list[Choice]
     if rare := [repr(c) for c, n in zip(classes, counts, strict=True) if n < 5]:
         few = f"classes with fewer than 5 rows can hardly be learned: {', '.join(rare[:10])}"
         choices.append(Choice("target", few))
-    return rows, y
+    return y
 
 
-def _read_labels(rows: Rows, names: list[str], task: str, choices: list[Choice]) -> tuple[Rows, NDArray[Any]]:
-    """Several 0/1 columns as labels (rows, labels) of those rows that have them all."""
+def _checked_labels(y: NDArray[Any], file: str, names: list[str], task: str, choices: list[Choice]) -> NDArray[Any]:
+    """Labels (rows, labels), each with both values; arguments as above."""
     if task not in ("auto", "multilabel"):
         raise BadArgumentError("task", f"several target columns are labels, which is multilabel, not {task}.")
-    found, present = _indicators(rows, names)
-    if not present.any():
-        raise BadDataError(f"{rows.file.name}: no row has all of the labels {', '.join(map(repr, names))}.")
-    rows = _keep_labelled(rows, present, "that lack one of the labels", choices)
-    shares = found.mean(axis=0)
+    shares = y.mean(axis=0)
     for name, share in zip(names, shares, strict=True):
         if share in (0, 1):
-            held = f"the column {name!r} holds only {share:.0f}"
-            raise BadDataError(f"{rows.file.name}: {held}; there is nothing to learn.")
+            raise BadDataError(f"{file}: the column {name!r} holds only {share:.0f}; there is nothing to learn.")
     held = f"task multilabel: {len(names)} labels, of which a row may have any: {_shares(names, shares)}"
     choices.append(Choice("target", held, ("target",)))
-    return rows, found
-
-
-def _keep_labelled(rows: Rows, present: NDArray[np.bool_], which: str, choices: list[Choice]) -> Rows:
-    """The rows that have a label; a choice says how many were left out."""
-    if present.all():
-        return rows
-    choices.append(Choice("rows", f"{int((~present).sum()):,} rows {which} left out"))
-    return rows.take(present)
+    return y
 
 
 def _shares(names: Sequence[Any], shares: NDArray[np.float64]) -> str:
@@ -413,8 +408,8 @@ def check_memory(
     if rows * len(columns) < _SMALL:
         return ""
     some = columns[:: max(1, len(columns) // _SAMPLE_COLUMNS)]  # in a wide table they stand for all
-    first = next(file.batches(some)).slice(0, _SAMPLE_ROWS)
-    sample = Rows(file, pa.Table.from_batches([first]), np.arange(first.num_rows))
+    first = next(file.batches(some))
+    sample = first.take(first.records < _SAMPLE_ROWS)
     X = sample.frame(sample.formats(some, categorical=categorical, gaps=gaps), gaps)
     features = TablePreprocessor(random_state=0).fit(X).transform(X[:1]).shape[1]
     values = X.memory_usage(deep=True).sum() / len(X)
@@ -441,12 +436,10 @@ def free_memory() -> float | None:
     with suppress(OSError, ValueError, KeyError, IndexError):
         sizes = {line.split(":")[0]: line.split()[1] for line in Path("/proc/meminfo").read_text().splitlines()}
         found = [float(sizes["MemAvailable"]) * 1024]
-    for limit, stat, name in (
-        ("memory.max", "memory.stat", "anon"),
-        ("memory/memory.limit_in_bytes", "memory/memory.stat", "total_rss"),
-    ):
+    for folder, limit, name in ((".", "max", "anon"), ("memory", "limit_in_bytes", "total_rss")):
         with suppress(OSError, ValueError, KeyError):
-            used = dict(line.split() for line in (_CONTROL_GROUP / stat).read_text().splitlines())
+            place = _CONTROL_GROUP / folder
+            used = dict(line.split() for line in (place / "memory.stat").read_text().splitlines())
             # "max" stands for no limit, and is no number.
-            found.append(float((_CONTROL_GROUP / limit).read_text()) - float(used[name]))
+            found.append(float((place / f"memory.{limit}").read_text()) - float(used[name]))
     return min(found, default=None)

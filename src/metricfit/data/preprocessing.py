@@ -63,8 +63,6 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Seed of the quantile sample (more than 100,000 rows) and of the folds of the target rates.
 
     Attributes:
-        n_features_in_: Number of columns seen in ``fit``.
-        feature_names_in_: Their names, if they were text.
         columns_: What each column holds, why, and what became of it, as :class:`FittedColumn`.
 
     Example:
@@ -110,21 +108,11 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self._write(X, None)
 
     def tree_features(self, X: Any) -> NDArray[np.float32]:
-        """The columns as trees take them, shape (n, tree columns), float32: no scaling, no indicators.
+        """The columns that are used as trees take them, shape (n, tree columns), float32: no scaling, no indicators.
 
         Numbers, truth values (0 and 1) and the calendar parts of dates are numbers, categories are codes (the most
         frequent is 0; at most 254 in a column, the rest share one). Gaps are NaN, and so are unknown categories, unless
-        rare ones shared a code in training: then they have it too. Columns that :meth:`transform` leaves out are left
-        out. ``tree_categories_`` says which of them are categories.
-
-        >>> import pandas as pd
-        >>> X = pd.DataFrame({"age": [20.0, 30.0, None, 50.0], "city": ["Rome", "Oslo", "Rome", "Oslo"]})
-        >>> features = TablePreprocessor().fit(X)
-        >>> features.tree_features(pd.DataFrame({"age": [40.0, None], "city": ["Rome", "Bonn"]}))
-        array([[40.,  1.],
-               [nan, nan]], dtype=float32)
-        >>> features.tree_categories_
-        array([False,  True])
+        rare ones shared a code in training: then they have it too.
         """
         rows, used = self.read(X)
         out = np.empty((rows, len(self.tree_categories_)), dtype=np.float32)
@@ -137,7 +125,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Which columns of :meth:`tree_features` are categories, shape (tree columns,)."""
         check_is_fitted(self)
         found: list[bool] = []
-        for encoder in (column.encoder for column in self.columns_ if column.suffixes):
+        for encoder in (column.encoder for column in self.columns_ if column.features):
             found += [isinstance(encoder, encoders.CategoryEncoder)] * (len(getattr(encoder, "parts", [0])) or 1)
         return np.array(found, dtype=bool)
 
@@ -149,21 +137,15 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         else:
             columns = columns_of(X)
             validate_data(self, X, reset=False, skip_check_array=True)
-        used = ((c, values) for c, values in zip(self.columns_, columns, strict=True) if c.suffixes)
+        used = ((c, values) for c, values in zip(self.columns_, columns, strict=True) if c.features)
         return len(columns[0]), ((c, c.read(values)) for c, values in used)
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Names of the features, e.g. ``age``, ``age__quantile``, ``city=Rome``, ``city__missing``."""
         check_is_fitted(self)
         columns = zip(_check_feature_names_in(self, input_features), self.columns_, strict=True)
-        features = [f"{name}{suffix}" for name, c in columns for suffix in c.suffixes]
+        features = [f"{name}{feature.removeprefix(c.name)}" for name, c in columns for feature in c.features]
         return np.array(features or ["constant"], dtype=object)
-
-    @property
-    def formats_(self) -> dict[str, ColumnFormat]:
-        """What each column holds and how its text is read."""
-        check_is_fitted(self)
-        return {c.name: c.format for c in self.columns_}
 
     def _fit(self, X: Any, y: ArrayLike | None) -> Folds | None:
         if self.numeric not in get_args(NumericMode):
@@ -218,10 +200,10 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _write(self, X: Any, folds: Folds | None) -> NDArray[np.float32]:
         rows, used = self.read(X)
         # A network needs at least one input, though this one says nothing.
-        out = np.zeros((rows, max(1, sum(len(column.suffixes) for column in self.columns_))), dtype=np.float32)
+        out = np.zeros((rows, max(1, sum(len(column.features) for column in self.columns_))), dtype=np.float32)
         end = 0
         for column, values in used:
-            start, end = end, end + len(column.suffixes)
+            start, end = end, end + len(column.features)
             column.write(values, out[:, start:end], folds)
         return out
 
@@ -234,11 +216,11 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return {i for i, g in enumerate(given) if g}
         places: dict[Any, int] = {name: i for i, name in enumerate(names)}
         places |= {i - size: i % size for i in range(2 * size)}
-        for one in given:
-            if one not in places and isinstance(one, int | np.integer):
-                raise ValueError(f"categorical_features: X has {size} columns, got position {one}.")
-            if one not in places:
-                raise ValueError(f"categorical_features: X has no column {one!r}; {close_to(str(one), names)}")
+        for one in [one for one in given if one not in places]:
+            what = f"no column {one!r}; {close_to(str(one), names)}"
+            if isinstance(one, int | np.integer):
+                what = f"{size} columns, got position {one}."
+            raise ValueError(f"categorical_features: X has {what}")
         return {places[one] for one in given}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -290,7 +272,7 @@ def column_choices(preprocessor: Any, *, stacklevel: int = 2) -> list[Choice]:
         dropped.setdefault(column.dropped, []).append(column.name)
     unused = [f"{_named(names)} not used: {reason}" for reason, names in dropped.items() if reason]
     shown = ""
-    if not any(c.suffixes for c in columns):
+    if not any(c.features for c in columns):
         shown = (
             f"no column can be used, so every row will get the same probabilities ({'; '.join(unused)}). Give columns"
         )

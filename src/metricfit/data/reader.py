@@ -9,7 +9,6 @@ import csv
 import difflib
 import gzip
 import io
-import itertools
 import lzma
 import os
 import shutil
@@ -17,7 +16,6 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -38,9 +36,11 @@ from metricfit.data.columns import GAPS, BadValueError, ColumnFormat, find_forma
 from metricfit.labels import repeated
 
 __all__ = [
-    "BadArgumentError", "BadDataError", "Rows", "TableFile", "close_to", "describe_table", "open_table", "read_table",
+    "BadArgumentError", "BadDataError", "Rows", "TableFile", "close_to", "describe_table", "joined", "open_table",
+    "read_table",
 ]  # fmt: skip
 
+Formats = dict[str, ColumnFormat]
 _SAMPLE_BYTES = 1 << 18
 _BLOCK_BYTES = 1 << 22
 _BATCH_ROWS = 1 << 14
@@ -86,57 +86,48 @@ class TableFile:
     table: pa.Table | None = None  # all rows, if they were read at once
     choices: list[Choice] = field(default_factory=list)
 
-    def batches(self, columns: Sequence[str] | None = None, group: int | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str] | None = None, group: int | None = None) -> Iterator[Rows]:
         """The rows (of a row group) in order, some ten thousand at a time; all fields of a CSV file are text."""
         wanted = list(self.columns if columns is None else columns)
         if self.table is None:
             found = self._csv_batches(wanted) if self.kind == "csv" else self._parquet_batches(wanted, group)
         else:
             found = iter(self.table.select(wanted).to_batches())
+        first = 0
         for batch in found:
             for start in range(0, batch.num_rows, _BATCH_ROWS):
-                yield batch.slice(start, _BATCH_ROWS)
+                part = pa.Table.from_batches([batch.slice(start, _BATCH_ROWS)])
+                yield Rows(self, part, np.arange(first + start, first + start + len(part)))
+            first += batch.num_rows
 
     def read(self, columns: Sequence[str] | None = None, max_rows: int | None = None, seed: int = 0) -> Rows:
         """All rows, or ``max_rows`` drawn at random, in their order; never more than twice as many are in memory."""
-        random = np.random.default_rng(seed)
-        kept: list[pa.RecordBatch] = []
-        keys, records = np.empty(0), np.empty(0, dtype=np.int64)
-        count = 0
+        random, keys = np.random.default_rng(seed), np.empty(0)
+        kept: list[Rows] = []
 
         def draw(most: int) -> None:
-            nonlocal kept, keys, records
+            nonlocal kept, keys
             keep = keys <= np.partition(keys, most - 1)[most - 1]
-            kept = pa.Table.from_batches(kept).filter(pa.array(keep)).combine_chunks().to_batches()
-            keys, records = keys[keep], records[keep]
+            kept, keys = [joined(kept).take(keep)], keys[keep]
 
-        for batch in self.batches(columns):
-            kept.append(batch)
+        for rows in self.batches(columns):
+            kept.append(rows)
             if max_rows is not None:
-                keys = np.append(keys, random.random(batch.num_rows))
-                records = np.append(records, np.arange(count, count + batch.num_rows))
+                keys = np.append(keys, random.random(len(rows)))
                 if len(keys) > 2 * max_rows:
                     draw(max_rows)
-            count += batch.num_rows
-        if not count:
+        if not kept:
             raise BadDataError(f"{self.name}: has a header but no rows.")
         if max_rows is not None and len(keys) > max_rows:
             draw(max_rows)
-        return Rows(self, pa.Table.from_batches(kept), np.arange(count) if max_rows is None else records)
+        return joined(kept)
 
     def frames(
-        self,
-        formats: dict[str, ColumnFormat],
-        more: Sequence[str] = (),
-        gaps: Sequence[str] = GAPS,
-        group: int | None = None,
+        self, formats: Formats, more: Sequence[str] = (), gaps: Sequence[str] = GAPS, group: int | None = None
     ) -> Iterator[tuple[pd.DataFrame, Rows]]:
         """Batches of rows as values, read as the formats say, with the rows they come from and ``more`` columns."""
         self.check_model_columns(formats)
-        count = 0
-        for batch in self.batches(list(dict.fromkeys([*formats, *more])), group):
-            rows = Rows(self, pa.Table.from_batches([batch]), np.arange(count, count + batch.num_rows))
-            count += batch.num_rows
+        for rows in self.batches(list(dict.fromkeys([*formats, *more])), group):
             yield rows.frame(formats, gaps), rows
 
     def check_columns(self, names: Iterable[str], argument: str) -> None:
@@ -150,16 +141,21 @@ class TableFile:
         """Raise an error that names the columns of a model that the file does not have."""
         known = set(self.columns)
         if missing := [repr(name) for name in names if name not in known]:
-            raise BadDataError(
-                f"{self.name}: lacks {len(missing)} column{'s' if len(missing) > 1 else ''} that the model was trained "
-                f"on: {', '.join(missing[:10])}{' and more' if len(missing) > 10 else ''}."
-            )
+            what = f"{len(missing)} column{'s' if len(missing) > 1 else ''} that the model was trained on"
+            more = " and more" if len(missing) > 10 else ""
+            raise BadDataError(f"{self.name}: lacks {what}: {', '.join(missing[:10])}{more}.")
 
     def line_of(self, record: int) -> int:
         """The line on which a data record (from 0) starts, header and quoted line breaks counted."""
         if self.kind != "csv":
             return record + 1
-        return next((line for line, _ in itertools.islice(self._records(), record + 1, None)), record + 2)
+        with _opened(self.path) as raw, _text(raw, self.encoding, "strict") as text:
+            reader, line, seen = csv.reader(text, delimiter=self.separator), 1, -1
+            for fields in reader:
+                if fields and seen == record:
+                    return line
+                line, seen = reader.line_num + 1, seen + bool(fields)
+        return record + 2
 
     def _parquet_batches(self, columns: list[str], group: int | None) -> Iterator[pa.RecordBatch]:
         try:
@@ -195,30 +191,15 @@ class TableFile:
 
     def _explained(self, error: Exception, row: Any = None) -> str:
         """What is wrong with the file, and with the row at which its reading stopped."""
-        if row is not None:
-            last, found = self.columns[min(row.actual_columns, row.expected_columns) - 1], row.actual_columns
-            return (
-                f"{self.name}, line {self.line_of(row.number - 2)}: expected {row.expected_columns} fields as in the "
-                f"header, found {found} field{'s' if found != 1 else ''} (it differs after column {last!r}); correct "
-                f"the line, or quote a field that holds the separator {self.separator!r}."
-            )
-        try:
-            deque(self._records(), maxlen=0)
-        except UnicodeError as wrong:
-            advice = "name the encoding, for instance encoding='cp1252'"
-            return f"{self.name}: not {self.encoding} text ({wrong}); {advice}."
-        except (*_DAMAGED, csv.Error) as wrong:
-            error = wrong
-        return f"{self.name}: damaged, it cannot be read to its end ({error})."
-
-    def _records(self) -> Iterator[tuple[int, list[str]]]:
-        with _opened(self.path) as raw, _text(raw, self.encoding, "strict") as text:
-            line = 1
-            reader = csv.reader(text, delimiter=self.separator)
-            for fields in reader:
-                if fields:
-                    yield line, fields
-                line = reader.line_num + 1
+        if row is None:
+            advice = "if it has another encoding, name it, for instance encoding='cp1252'"
+            return f"{self.name}: damaged, or not {self.encoding} text ({error}); {advice}."
+        last, found = self.columns[min(row.actual_columns, row.expected_columns) - 1], row.actual_columns
+        return (
+            f"{self.name}, line {self.line_of(row.number - 2)}: expected {row.expected_columns} fields as in the "
+            f"header, found {found} field{'s' if found != 1 else ''} (it differs after column {last!r}); correct the "
+            f"line, or quote a field that holds the separator {self.separator!r}."
+        )
 
 
 @dataclass
@@ -235,10 +216,9 @@ class Rows:
         with suppress(pa.ArrowInvalid):
             values = pc.cast(values, pa.string()) if pa.types.is_binary(values.type) else values
         if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
-            raise BadDataError(
-                f"{self.file.name}, column {name!r}: expected one number, text or date in each row, got "
-                f"{str(values.type)[:60]}; ignore the column, or turn it into such columns first."
-            )
+            expected = f"expected one number, text or date in each row, got {str(values.type)[:60]}"
+            advice = "ignore the column, or turn it into such columns first"
+            raise BadDataError(f"{self.file.name}, column {name!r}: {expected}; {advice}.")
         return values
 
     def take(self, keep: NDArray[np.bool_]) -> Rows:
@@ -247,13 +227,13 @@ class Rows:
 
     def formats(
         self, columns: Iterable[str], *, categorical: Iterable[str] = (), gaps: Sequence[str] = GAPS
-    ) -> dict[str, ColumnFormat]:
+    ) -> Formats:
         """What the columns hold; those named as categories are taken as such though they may hold numbers."""
         named = set(categorical)
         given = ColumnFormat("category", reason="named as a category")
         return {name: given if name in named else find_format(self.column(name), gaps) for name in columns}
 
-    def frame(self, formats: dict[str, ColumnFormat], gaps: Sequence[str] = GAPS) -> pd.DataFrame:
+    def frame(self, formats: Formats, gaps: Sequence[str] = GAPS) -> pd.DataFrame:
         """Columns as values, read as the formats say."""
         return pd.DataFrame({name: self.read(name, how, gaps) for name, how in formats.items()}, copy=False)
 
@@ -286,8 +266,13 @@ class Rows:
             raise BadDataError(f"{self.file.name}, {what} {line}, column {name!r}: {error}.") from error
 
     def __len__(self) -> int:
-        """The number of rows."""
-        return int(self.table.num_rows)
+        return len(self.table)
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Rows of one or several files, one after another."""
+    table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
+    return Rows(parts[0].file, table, np.concatenate([part.records for part in parts]))
 
 
 def read_table(
@@ -344,8 +329,8 @@ def describe_table(table: pd.DataFrame) -> dict[str, Any]:
     >>> describe_table(pd.DataFrame({"age": [20.0, 40.0, None], "plan": ["a", "b", "a"]}))["columns"]["plan"]
     {'gaps': 0, 'values': '2 distinct; a 67 %, b 33 %'}
     """
-    shown = ((str(name), table[name]) for name in table.columns[:500])
-    columns = {name: {"gaps": int(column.isna().sum()), "values": _in_words(column.dropna())} for name, column in shown}
+    shown = table[table.columns[:500]].items()
+    columns = {str(name): {"gaps": int(c.isna().sum()), "values": _in_words(c.dropna())} for name, c in shown}
     return {"rows": len(table), "columns": columns}
 
 

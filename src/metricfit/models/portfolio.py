@@ -7,6 +7,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -58,10 +59,11 @@ class Model(ABC):
         """The model again, from :meth:`described` and :meth:`to_bytes`; whatever is not allowed is a ValueError."""
 
 
+@dataclass(eq=False)
 class NetworkModel(Model):
     """Networks, one or several per fold; all folds are trained as one network.
 
-    Args:
+    Attributes:
         name: What to call it.
         recipe: How they are trained; complete.
         members: Networks per fold, started from different weights.
@@ -71,23 +73,17 @@ class NetworkModel(Model):
         plain: Whether to train on the sample weights alone, without class weights.
     """
 
-    result: TrainingResult  # what training gave
-    task: Task
+    name: str
+    recipe: Recipe
+    _: KW_ONLY
+    members: int = 1
+    device: torch.device | str = "cpu"
+    checkpoint: CheckpointFile | None = None
+    callbacks: Sequence[Callback] = ()
+    plain: bool = False
+    result: TrainingResult = field(init=False)  # what training gave
+    task: Task = field(init=False)
     stops_early = True
-
-    def __init__(
-        self,
-        name: str,
-        recipe: Recipe,
-        *,
-        members: int = 1,
-        device: torch.device | str = "cpu",
-        checkpoint: CheckpointFile | None = None,
-        callbacks: Sequence[Callback] = (),
-        plain: bool = False,
-    ) -> None:
-        self.name, self.recipe, self.members, self.device = name, recipe, members, torch.device(device)
-        self.checkpoint, self.callbacks, self.plain = checkpoint, callbacks, plain
 
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Train the networks of all folds together."""
@@ -112,16 +108,14 @@ class NetworkModel(Model):
 
     def predict(self, table: Table) -> Array:
         """The mean of all networks."""
-        return mean_probabilities(self.result.network, table.dense, self.task, self.device)
+        return mean_probabilities(self.result.network, table.dense, self.task, torch.device(self.device))
 
     def described(self) -> dict[str, Any]:
         """The shape of the networks."""
         network = self.result.network
         if not isinstance(network, MemberMLP):
-            raise ValueError(
-                "network: only the built-in networks 'mlp' and 'linear' can be saved as a model folder, because "
-                "loading must not run code; save network_.state_dict() with safetensors yourself."
-            )
+            why = "only the built-in networks 'mlp' and 'linear' can be saved, because loading must not run code"
+            raise ValueError(f"network: {why}; save network_.state_dict() with safetensors yourself.")
         sizes = [layer.weight.shape for layer in network.layers if isinstance(layer, MemberLinear)]
         hidden = [int(size[2]) for size in sizes[:-1]]
         ends = {"inputs": int(sizes[0][1]), "outputs": int(sizes[-1][2])}

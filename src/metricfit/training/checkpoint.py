@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -24,7 +22,7 @@ from torch.utils._pytree import tree_map
 from metricfit.files import write_synced, written_whole
 from metricfit.metrics import CallableMetric
 
-__all__ = ["CheckpointFile", "Resumable", "fingerprint", "in_full", "run_identity"]
+__all__ = ["CheckpointFile", "Resumable", "fingerprint", "in_full"]
 
 _FORMAT, _VERSION = "metricfit.checkpoint", 3
 
@@ -32,11 +30,6 @@ _FORMAT, _VERSION = "metricfit.checkpoint", 3
 def fingerprint(*arrays: NDArray[Any] | None) -> str:
     """A hash of arrays: their shapes, types and values."""
     return str(joblib.hash([None if array is None else np.ascontiguousarray(array) for array in arrays], "sha1"))
-
-
-def run_identity(settings: Mapping[str, Any], arrays: Iterable[NDArray[Any]]) -> dict[str, str]:
-    """What makes a run this run, for :class:`CheckpointFile`: its settings in full and a hash of its data."""
-    return {"settings": json.dumps(settings, sort_keys=True, default=in_full), "data": fingerprint(*arrays)}
 
 
 def in_full(value: Any) -> str:
@@ -47,8 +40,7 @@ def in_full(value: Any) -> str:
     if isinstance(value, CallableMetric):
         value = value.function
     if isinstance(value, partial):
-        parts = [value.func, *value.args, *sorted(value.keywords.items())]
-        return f"partial({', '.join(map(in_full, parts))})"
+        return f"partial{in_full((value.func, *value.args, *sorted(value.keywords.items())))}"
     if isinstance(value, tuple):
         return f"({', '.join(map(in_full, value))})"
     if isinstance(value, FunctionType):
@@ -99,22 +91,17 @@ class CheckpointFile:
 
     def load(self) -> dict[str, Any] | None:
         """The content of the last complete write, or None; an error if it is of another run."""
-        content = read_checkpoint(self.path)
-        if content is None:
+        if (content := read_checkpoint(self.path)) is None:
             return None
-        differs = [part for part, value in self.identity.items() if content["identity"].get(part) != value]
-        if differs:
-            raise ValueError(
-                f"checkpoint_dir: {self.path} is a checkpoint of another run, with other {' and '.join(differs)}; "
-                "choose an empty directory, or delete that file to start anew."
-            )
-        state: dict[str, Any] = content["state"]
-        return state
+        if differs := [part for part, value in self.identity.items() if content["identity"].get(part) != value]:
+            other = f"{self.path} is a checkpoint of another run, with other {' and '.join(differs)}"
+            instead = "choose an empty directory, or delete that file to start anew"
+            raise ValueError(f"checkpoint_dir: {other}; {instead}.")
+        return dict(content["state"])
 
     def save(self, state: dict[str, Any], *, last: bool = False) -> None:
         """Write, unless a write was only just made."""
-        now = time.monotonic()
-        if not last and now - self._written < self.every:
+        if not last and time.monotonic() - self._written < self.every:
             return
         content = {"format": _FORMAT, "version": _VERSION, "identity": self.identity, "state": state}
         # Into memory first: torch tells a full disk as a broken archive, a plain write as what it is.

@@ -59,13 +59,7 @@ class EpochRecord(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """What a callback gets.
-
-    Attributes:
-        run: Which network is trained: ``"network"``, or ``"network_ce"`` with cross-entropy.
-        record: The epoch.
-        epochs: Epochs there will be at most.
-    """
+    """What a callback gets: the network ("network" or "network_ce"), its epoch, and how many there are at most."""
 
     run: str
     record: EpochRecord
@@ -91,8 +85,7 @@ class TrainingResult(NamedTuple):
 
     Attributes:
         network: With the best weights of each member, in evaluation mode.
-        history: Every epoch.
-        best_epoch: The epoch each member's weights are from.
+        history, best_epoch: Every epoch, and the one each member's weights are from.
         validation: Each member's probabilities of its validation rows, from weights picked without them.
         seconds: Training time, over all starts of a resumed run.
         interrupted: Whether Ctrl-C ended it.
@@ -138,9 +131,8 @@ class Trainer:
         known = (recipe, folds.metric, folds.task, len(splits))
         self.objective = MemberObjective(*known, prior=prior, labels=folds.labels).to(device)
         self.average_over(recipe.averaging * self.batches.steps)
-        self.stopping = Stopping(recipe, self.objective)
+        self.stopping, self.stopped = Stopping(recipe, self.objective), False
         self.history: list[EpochRecord] = []
-        self.stopped = False
         lower = recipe.mixed_precision and device.type == "cuda" and torch.cuda.is_bf16_supported()
         self.precision = torch.bfloat16 if lower else torch.float32
         self.group = self.objective.group
@@ -162,7 +154,8 @@ class Trainer:
 
         Callbacks get the run's ``name``. After ``until``, by ``time.monotonic()``, no further epoch is begun.
         """
-        self.resume(checkpoint)
+        if checkpoint is not None and (state := checkpoint.load()) is not None:
+            self.load_state_dict(state)
         interrupted = late = False
         try:
             while not self.finished and not late:
@@ -173,8 +166,7 @@ class Trainer:
                 if checkpoint is not None and is_first_process():
                     checkpoint.save(self.state_dict(), last=self.finished or late)
         except KeyboardInterrupt:
-            interrupted = True
-            after = f"after {len(self.history)} of up to {self.epochs} epochs"
+            interrupted, after = True, f"after {len(self.history)} of up to {self.epochs} epochs"
             told = f"training was interrupted {after}; the best weights so far are kept."
             warnings.warn(told, RuntimeWarning, stacklevel=4)
         return self.result(interrupted)
@@ -192,16 +184,12 @@ class Trainer:
         loss, rate = self._steps(number)
         scores = self._validate(number)
         self.stopping.epoch_ended()
-        values = [torch.tensor(math.nan)] * 4
-        if scores:  # while warming up, cross-entropy is trained
-            trained = scores.log_loss if self.objective.warming else scores.loss
-            values = [scores.soft, scores.hard, scores.log_loss, trained]
-        soft, hard, log_loss, kept = (float(value.mean()) for value in values)
+        soft, hard, log_loss, _, kept = (float(value.mean()) for value in scores)
+        kept = log_loss if self.objective.warming else kept  # while warming up, cross-entropy is trained
         cold, active = float(self.objective.temperature.mean()), int(self.stopping.active.sum())
         seconds = time.perf_counter() - started
-        record = EpochRecord(number, loss, soft, hard, log_loss, cold, rate, active, seconds, kept)
-        self.history.append(record)
-        return record
+        self.history.append(EpochRecord(number, loss, soft, hard, log_loss, cold, rate, active, seconds, kept))
+        return self.history[-1]
 
     def _steps(self, number: int) -> tuple[float, float]:
         """The steps of one epoch: their mean loss, and the last learning rate."""
@@ -233,14 +221,13 @@ class Trainer:
         self.optimiser.step()
         return losses.detach()[self.stopping.active.to(losses.device)].mean()
 
-    def _validate(self, number: int) -> Scores | None:
+    def _validate(self, number: int) -> Scores:
         active, state = self.stopping.active, self.average.averaged
         every = 1 if self.recipe.patience else max(1, self.epochs // self.recipe.checkpoints)
         if not self.validation:
             self.best.update(torch.zeros(self.objective.members), number, state, active)
-            return None
-        if number % every and number != self.epochs:
-            return None
+        if not self.validation or (number % every and number != self.epochs):
+            return Scores(*torch.full((5, 1), math.nan))
         with self.average.lent():
             scores = self.validation.score(self.network, self.objective, active)
         scores = scores._replace(key=agreed(scores.key, self.group), loss=agreed(scores.loss, self.group))
@@ -266,21 +253,18 @@ class Trainer:
                 live.copy_(self.best.state[name])
         if isinstance(self.network, networks.MemberMLP):
             self.network.use_generator(None)
-        network = self.network.eval()
         for parameter in self.parameters:
             parameter.grad = None
-        seconds = sum(record.seconds for record in self.history)
-        found = self.validation.probabilities()
-        return TrainingResult(network, self.history, self.best.epoch.tolist(), found, seconds, interrupted)
+        seconds, found = sum(record.seconds for record in self.history), self.validation.probabilities()
+        epochs = self.best.epoch.tolist()
+        return TrainingResult(self.network.eval(), self.history, epochs, found, seconds, interrupted)
 
     def _keep_what_there_is(self, missing: Tensor) -> None:
         """Members never validated: interrupted too early, or diverged from the start."""
         state = self.average.averaged
         if not all(bool(value.isfinite().all()) for value in state.values()):
-            raise ValueError(
-                f"learning_rate: training diverged, the weights are not finite; lower it (now "
-                f"{self.recipe.learning_rate:g}) or set gradient_clip."
-            )
+            how = f"lower it (now {self.recipe.learning_rate:g}) or set gradient_clip"
+            raise ValueError(f"learning_rate: training diverged, the weights are not finite; {how}.")
         if self.validation:
             with self.average.lent():
                 self.validation.score(self.network, self.objective, missing)
@@ -291,13 +275,11 @@ class Trainer:
         parts = {name: getattr(self, name).state_dict() for name in self.RESUMED}
         return {"seed": self.seed, "history": list(map(list, self.history)), "stopped": self.stopped, **parts}
 
-    def resume(self, checkpoint: CheckpointFile | None) -> None:
-        """Go on where the checkpoint stopped, if there is one."""
-        if checkpoint is not None and (state := checkpoint.load()) is not None:
-            for name in self.RESUMED:
-                getattr(self, name).load_state_dict(state[name])
-            self.history = [EpochRecord(*values) for values in state["history"]]
-            self.stopped = state["stopped"]
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a :meth:`state_dict`."""
+        for name in self.RESUMED:
+            getattr(self, name).load_state_dict(state[name])
+        self.history, self.stopped = [EpochRecord(*values) for values in state["history"]], state["stopped"]
 
 
 def learning_rate_at(step: int, steps: int, recipe: Recipe) -> float:
@@ -317,8 +299,7 @@ class Stopping(Resumable):
 
     def __init__(self, recipe: Recipe, objective: MemberObjective) -> None:
         self.recipe, members = recipe, objective.members
-        self.active = torch.ones(members, dtype=torch.bool)
-        self.waited = torch.zeros(members, dtype=torch.long)
+        self.active, self.waited = torch.ones(members, dtype=torch.bool), torch.zeros(members, dtype=torch.long)
         self.best = torch.full((members,), -math.inf, dtype=torch.float64)
         options: dict[str, Any] = {"mode": "epoch"}
         if recipe.annealing == "plateau":

@@ -87,13 +87,7 @@ class MemberDropout(nn.Module):
 class MemberMLP(nn.Module):
     """One multilayer perceptron per member; without hidden sizes a linear model.
 
-    Args:
-        members: Ensemble members.
-        in_features: Inputs.
-        out_features: Logits.
-        hidden_sizes: Widths of the hidden layers, each followed by ReLU and dropout.
-        dropout: Share of activations dropped.
-        generator: Source of the starting weights.
+    Each hidden layer is followed by ReLU and dropout. Starting weights are drawn from the generator.
 
     >>> MemberMLP(5, 10, 3, (32, 16))(torch.zeros(5, 4, 10)).shape
     torch.Size([5, 4, 3])
@@ -110,9 +104,8 @@ class MemberMLP(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.members = members
         layers: list[nn.Module] = []
-        width = in_features
+        self.members, width = members, in_features
         for size in hidden_sizes:
             layers += [MemberLinear(members, width, size, generator=generator), nn.ReLU(inplace=True)]
             if dropout:
@@ -128,10 +121,7 @@ class MemberMLP(nn.Module):
         return output
 
     def use_generator(self, generator: torch.Generator | None, part: tuple[slice, int] | None = None) -> None:
-        """Draw dropout from this generator, for a part of each batch; without one the long masks are let go.
-
-        Where processes share a batch, the part is this process's rows and the size of the whole batch.
-        """
+        """Draw dropout from this generator, for rows of a batch of a size; without one the long masks are let go."""
         for module in self.layers:
             if isinstance(module, MemberDropout):
                 module.generator, module.part = generator, part
@@ -143,8 +133,7 @@ class StackedNetworks(nn.Module):
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
         super().__init__()
-        self.members = len(networks)
-        self.networks = nn.ModuleList(networks)
+        self.members, self.networks = len(networks), nn.ModuleList(networks)
 
     def forward(self, input: Tensor) -> Tensor:
         """Logits (members, n, out_features)."""
@@ -181,10 +170,9 @@ def _one_network(network: Any, in_features: int, out_features: int) -> nn.Module
         try:
             made = copy.deepcopy(network)
         except (RuntimeError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"network: expected a module that can be copied for each member; give a factory (in_features, "
-                f"out_features) -> module instead. The error: {error}"
-            ) from error
+            instead = "give a factory (in_features, out_features) -> module instead"
+            told = f"network: expected a module that can be copied for each member; {instead}. The error: {error}"
+            raise ValueError(told) from error
         for module in made.modules():
             if callable(reset := getattr(module, "reset_parameters", None)):
                 reset()
@@ -223,8 +211,8 @@ def _check_outputs(network: nn.Module, in_features: int, out_features: int) -> N
             f"network: it fails on a batch of shape (2, {in_features}), the number of features after preprocessing; "
             f"a factory (in_features, out_features) -> module is told both. The error: {error}"
         ) from error
-    if not isinstance(output, Tensor) or tuple(output.shape) != (2, out_features):
-        got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+    got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+    if got != (2, out_features):
         raise ValueError(f"network: expected logits of shape (n, {out_features}), got {got} for n = 2.")
 
 
@@ -286,9 +274,8 @@ class WeightAverage(Resumable):
         self.live: dict[str, Tensor] = {**dict(network.named_parameters()), **dict(network.named_buffers())}
         self.decay = 1 - 1 / horizon if horizon > 1 else 0.0
         self.averaged = {name: v.detach().clone() for name, v in self.live.items()} if self.decay else self.live
-        pairs = [(self.averaged[name], live) for name, live in self.live.items()]
-        self._moved = [pair for pair in pairs if pair[1].is_floating_point()]
-        self._copied = [pair for pair in pairs if not pair[1].is_floating_point()]
+        self._pairs = [(self.averaged[name], live) for name, live in self.live.items()]
+        self._moved = [pair for pair in self._pairs if pair[1].is_floating_point()]
 
     @torch.no_grad()
     def update(self, step: int) -> None:
@@ -296,13 +283,14 @@ class WeightAverage(Resumable):
         if self.decay:
             share = 1 - min(self.decay, (1 + step) / (10 + step))
             torch._foreach_lerp_([kept for kept, _ in self._moved], [live for _, live in self._moved], share)
-            for kept, live in self._copied:
-                kept.copy_(live)
+            for kept, live in self._pairs:
+                if not live.is_floating_point():
+                    kept.copy_(live)
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
         """Give the network the averaged weights, for the length of a ``with`` block."""
-        pairs = [*self._moved, *self._copied] if self.decay else []
+        pairs = self._pairs if self.decay else []
         try:
             for kept, live in pairs:
                 kept.data, live.data = live.data, kept.data

@@ -51,10 +51,8 @@ class MemberObjective(nn.Module):
         step = get_step(recipe.step)
         if isinstance(step, Amplifier) and task != "multilabel":
             if task == "multiclass":
-                raise ValueError(
-                    "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach; use "
-                    "step='sigmoid', or another recipe than 'anyloss'."
-                )
+                fixed = "the amplifier's threshold is fixed at 1/2, which no class of many need reach"
+                raise ValueError(f"step: {fixed}; use step='sigmoid', or another recipe than 'anyloss'.")
             step = Sigmoid(step.sharpness)  # the same at the threshold 1/2, which is that of two classes
         self.multipliers = None
         judge, by_number = self.metric, False
@@ -130,8 +128,10 @@ class MemberObjective(nn.Module):
         else:
             scores = logits[..., self._positive] - logits[..., 1 - self._positive]
             target = (target == self._positive).to(target.dtype)
-        value: Tensor = cast("SurrogateFBetaLoss", self.surrogate_loss)(scores, target, weight)
-        return value
+        return cast("Tensor", cast("SurrogateFBetaLoss", self.surrogate_loss)(scores, target, weight))
+
+
+CEILING = 20.0  # of a multiplier, so that a constraint nobody can meet does not drown the objective
 
 
 class Multipliers(nn.Module):
@@ -139,26 +139,21 @@ class Multipliers(nn.Module):
 
     The two-player scheme of Cotter et al. (2019): the network sees differentiable (soft) constraint values, the
     multipliers rise and fall with the hard ones, by projected gradient ascent on a (members, constraints) tensor.
-    Violations are taken from a memory of the hard matrix. Multipliers do not rise above the ceiling, so that a
-    constraint nobody can meet does not drown the objective.
+    Violations are taken from a memory of the hard matrix.
     """
 
     value: Tensor
 
-    def __init__(
-        self, metric: Constrained, members: int, memory: float = 0.9, *, rate: float = 0.02, ceiling: float = 20.0
-    ) -> None:
+    def __init__(self, metric: Constrained, members: int, *, rate: float = 0.02) -> None:
         super().__init__()
         if metric.grids() != {None}:
             raise ValueError(f"metric: {metric} needs a sweep of thresholds; constraints are on decisions, not curves.")
-        self.metric, self.rate, self.ceiling = metric, rate, ceiling
-        self.memory = ConfusionMemory(memory)
+        self.metric, self.rate, self.memory = metric, rate, ConfusionMemory(0.9)
         self.register_buffer("value", torch.zeros(members, len(metric.constraints)))
 
     def loss(self, soft: MatrixSource) -> Tensor:
         """Objective plus multipliers times violations (negative where there is room), one loss per member."""
-        objective = self.metric.objective
-        multipliers = self.value.clone()
+        objective, multipliers = self.metric.objective, self.value.clone()
         loss = objective.distance(objective.evaluate(soft)) + (multipliers * self._signed(soft)).sum(dim=-1)
         # As multipliers grow the whole is scaled down, or they would raise the learning rate.
         return loss / (1 + multipliers.sum(dim=-1))
@@ -168,15 +163,12 @@ class Multipliers(nn.Module):
         """Move the multipliers by the violations of the exact matrices of a batch."""
         exact = self.memory(hard)
         risen = self.value + self.rate * self._signed(lambda _: exact)
-        self.value.copy_(risen.clamp(0, self.ceiling))
+        self.value.copy_(risen.clamp(0, CEILING))
 
     def _signed(self, source: MatrixSource) -> Tensor:
         """By how much each constraint is missed, negative where it holds, (members, constraints)."""
-        missed = []
-        for constraint in self.metric.constraints:
-            value = constraint.metric.evaluate(source)
-            missed.append(constraint.bound - value if constraint.operator == ">=" else value - constraint.bound)
-        return torch.stack(missed, dim=-1)
+        pairs = [(one.bound - one.metric.evaluate(source), one.operator) for one in self.metric.constraints]
+        return torch.stack([room if operator == ">=" else -room for room, operator in pairs], dim=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,9 +178,7 @@ class _Lagrangian(Constrained):
     multipliers: Any = None
 
     def loss(self, source: MatrixSource) -> Tensor:
-        """The Lagrangian, one per member."""
-        value: Tensor = self.multipliers.loss(source)
-        return value
+        return cast("Tensor", self.multipliers.loss(source))
 
 
 def _surrogate(
@@ -197,10 +187,8 @@ def _surrogate(
     if recipe.objective != "surrogate_fbeta":
         return None
     if task == "multiclass":
-        raise ValueError(
-            "recipe: 'surrogate_fbeta' is a loss of positives against negatives and y has more than two classes; use "
-            "another recipe, or one label per class."
-        )
+        why = "is a loss of positives against negatives and y has more than two classes"
+        raise ValueError(f"recipe: 'surrogate_fbeta' {why}; use another recipe, or one label per class.")
     beta = metric.beta if isinstance(metric, FBeta) else 1.0
     if not isinstance(beta, int | float):
         raise ValueError(f"recipe: 'surrogate_fbeta' has one beta for all classes, got {metric}; use another recipe.")
@@ -243,24 +231,20 @@ class Validation(Resumable):
 
     def score(self, network: nn.Module, objective: MemberObjective, active: Tensor) -> Scores:
         """Evaluate the network, and note the held-out probabilities of the active members."""
-        sums, found = _Sums(objective), []
-        size = networks.rows_at_once(len(self._index), self.data.features.shape[1], networks.BLOCK_CELLS)
+        features, sums, found = self.data.features, dict[Any, Tensor](), []
+        sizes = len(self._index), features.shape[1]
+        block = networks.rows_at_once(*sizes, networks.BLOCK_CELLS)
+        piece = networks.rows_at_once(*sizes, networks.PIECE_CELLS) if features.is_cpu else block
         with networks.evaluating(network):
-            for start in range(0, self._index.shape[1], size):
-                index = self._index[:, start : start + size]
-                logits, target = self._logits(network, index), take_rows(self.data.target, index)
-                for half, weight in enumerate(self._weights[:, :, start : start + size]):
-                    sums.add(half, logits, target, weight)
+            for index, weights in zip(self._index.split(block, 1), self._weights.split(block, 2), strict=True):
+                pieces = [network(take_rows(features, rows)) for rows in index.split(piece, 1)]
+                logits, target = torch.cat(pieces, dim=1).float(), take_rows(self.data.target, index)
+                for name, value in _sums(objective, logits, target, weights).items():
+                    sums[name] = sums[name] + value if name in sums else value
                 found.append(networks.member_probabilities(logits, objective.task))
-            scores = sums.scores()
+            scores = _scores(objective, sums)
             self._note(torch.cat(found, dim=1), scores.key[:2].double().cpu(), active)
         return Scores(*(of_halves_and_all[2] for of_halves_and_all in scores))
-
-    def _logits(self, network: nn.Module, index: Tensor) -> Tensor:
-        features = self.data.features
-        cells = networks.PIECE_CELLS if features.is_cpu else networks.BLOCK_CELLS
-        pieces = index.split(networks.rows_at_once(len(index), features.shape[1], cells), dim=1)
-        return torch.cat([network(take_rows(features, piece)) for piece in pieces], dim=1).float()
 
     def _note(self, p: Tensor, keys: Tensor, active: Tensor) -> None:
         for half in (0, 1):
@@ -275,55 +259,46 @@ class Validation(Resumable):
         return [together[k, : len(rows)] for k, rows in enumerate(self.rows)]
 
 
-class _Sums:
-    """What the scores of both halves are made of, added up over blocks of rows."""
-
-    def __init__(self, objective: MemberObjective) -> None:
-        self.objective, recipe = objective, objective.recipe
-        now = objective.loss.batch(torch.empty(0)).step
-        soft: Step = Annealed(recipe.selection_temperature) if isinstance(now, Annealed) else now
-        self.steps = {"soft": soft} | ({"loss": now} if recipe.objective == "metric" else {})
-        self.sums: dict[Any, list[Tensor]] = {}
-
-    def add(self, half: int, logits: Tensor, target: Tensor, weight: Tensor) -> None:
-        """Add a block of rows; those of the other half have the weight 0."""
-        objective, task = self.objective, self.objective.task
-        samples = objective.samples(logits, target, weight)
-        found: dict[Any, Tensor] = {}
+def _sums(objective: MemberObjective, logits: Tensor, target: Tensor, weights: Tensor) -> dict[Any, Tensor]:
+    """What the scores of the rows of each half are made of: sums, (2, …), which add up over blocks of rows."""
+    recipe, now = objective.recipe, objective.loss.batch(target).step
+    steps: dict[str, Step] = {"soft": Annealed(recipe.selection_temperature) if isinstance(now, Annealed) else now}
+    steps |= {"loss": now} if recipe.objective == "metric" else {}
+    halves: list[dict[Any, Tensor]] = []
+    for weight in weights:  # rows of the other half have the weight 0
+        samples, found = objective.samples(logits, target, weight), dict[Any, Tensor]()
         for grid in objective.metric.grids():
-            for name, step in self.steps.items():
-                found[name, grid] = count_samples(samples, task, step, threshold=0.5, thresholds=grid)
-            found["hard", grid] = hard_matrix(samples, task, thresholds=grid).matrix
+            for name, step in steps.items():
+                found[name, grid] = count_samples(samples, objective.task, step, threshold=0.5, thresholds=grid)
+            found["hard", grid] = hard_matrix(samples, objective.task, thresholds=grid).matrix
         found["log_loss"], found["mass"] = objective.cross_entropy_sums(samples)
-        if objective.recipe.objective == "surrogate_fbeta":
+        if recipe.objective == "surrogate_fbeta":
             found["surrogate"] = objective.surrogate(logits, target, weight).double() * found["mass"]
-        for name, value in found.items():
-            halves = self.sums.setdefault(name, [torch.zeros_like(value, dtype=torch.float64) for _ in range(2)])
-            halves[half] = halves[half] + value.double()
+        halves.append({name: value.double() for name, value in found.items()})
+    return {name: torch.stack([half[name] for half in halves]) for name in halves[0]}
 
-    def scores(self) -> Scores:
-        """The scores of the first half, the second and all rows, (3, members): a metric is asked once for all three."""
-        # A matrix of many thresholds has their dimension before the members'.
-        after = {name: int(isinstance(name, tuple) and name[1] is not None) for name in self.sums}
-        sums = {name: torch.stack([a, b, a + b], dim=after[name]) for name, (a, b) in self.sums.items()}
-        metric, recipe = self.objective.metric, self.objective.recipe
-        soft, hard, now = (partial(self._matrix, sums, kind) for kind in ("soft", "hard", "loss"))
-        log_loss = safe_divide(sums["log_loss"], sums["mass"])
-        if recipe.objective == "metric":
-            loss = metric.loss(now) + recipe.cross_entropy * log_loss
-        else:
-            loss = safe_divide(sums["surrogate"], sums["mass"]) if "surrogate" in sums else log_loss
-        key = {
-            "soft": lambda: -metric.loss(soft),
-            "hard": lambda: -metric.loss(hard),
-            "log_loss": lambda: -log_loss,
-            "objective": lambda: -loss,
-            "last": lambda: torch.zeros_like(loss),
-        }[recipe.selection]()
-        return Scores(metric.evaluate(soft), metric.evaluate(hard), log_loss, key, loss)
 
-    def _matrix(self, sums: Mapping[Any, Tensor], kind: str, grid: Grid) -> ConfusionMatrix:
-        return as_confusion_matrix(sums[kind, grid], self.objective.task, grid, self.objective.labels, "skip")
+def _scores(objective: MemberObjective, of_halves: Mapping[Any, Tensor]) -> Scores:
+    """The scores of the first half, the second and all rows, (3, members): a metric is asked once for all three."""
+    # A matrix of many thresholds has their dimension before the members'.
+    after = {name: int(isinstance(name, tuple) and name[1] is not None) for name in of_halves}
+    sums = {name: torch.stack([a, b, a + b], dim=after[name]) for name, (a, b) in of_halves.items()}
+
+    def matrix(kind: str, grid: Grid) -> ConfusionMatrix:
+        return as_confusion_matrix(sums[kind, grid], objective.task, grid, objective.labels, "skip")
+
+    metric, recipe = objective.metric, objective.recipe
+    soft, hard, now = (partial(matrix, kind) for kind in ("soft", "hard", "loss"))
+    log_loss = safe_divide(sums["log_loss"], sums["mass"])
+    if recipe.objective == "metric":
+        loss = metric.loss(now) + recipe.cross_entropy * log_loss
+    else:
+        loss = safe_divide(sums["surrogate"], sums["mass"]) if "surrogate" in sums else log_loss
+    if recipe.selection in ("soft", "hard"):
+        key = -metric.loss(soft if recipe.selection == "soft" else hard)
+    else:
+        key = {"log_loss": -log_loss, "objective": -loss, "last": torch.zeros_like(loss)}[recipe.selection]
+    return Scores(metric.evaluate(soft), metric.evaluate(hard), log_loss, key, loss)
 
 
 def _halves(rows: NDArray[np.intp], target: Tensor, length: int) -> NDArray[np.int8]:

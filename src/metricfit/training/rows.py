@@ -44,10 +44,8 @@ def choose_cv(cv: Any, rows: int, smallest_class: int, groups: int | None = None
     """
     if cv is not None and not (isinstance(cv, str) and cv == "auto"):
         if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
-            raise ValueError(
-                f"cv: expected 'auto', a number of folds >= 2, None for a hold-out, a splitter or a list of splits, "
-                f"got {cv!r}."
-            )
+            known = "'auto', a number of folds >= 2, None for a hold-out, a splitter or a list of splits"
+            raise ValueError(f"cv: expected {known}, got {cv!r}.")
         if rows < 2 * cv:
             raise ValueError(f"cv: {cv} folds need at least {2 * cv} rows, got {rows}.")
         _check_groups(groups, int(cv))
@@ -75,8 +73,7 @@ def strata(y: NDArray[Any]) -> NDArray[np.intp]:
     """What splits and batches are balanced over: the class; for (n, L) indicators a row's rarest label, or none."""
     if y.ndim == 1:
         return y.astype(np.intp)
-    counts = y.sum(axis=0)
-    rarity = np.where(y > 0, -counts.astype(np.float64), -np.inf)
+    rarity = np.where(y > 0, -y.sum(axis=0).astype(np.float64), -np.inf)
     return np.where(y.any(axis=1), rarity.argmax(axis=1) + 1, 0).astype(np.intp)
 
 
@@ -88,8 +85,7 @@ def group_codes(groups: ArrayLike, rows: int) -> Rows:
     if missing := int(pd.isna(names).sum()):
         without = f"{missing} of {rows} without one (None or NaN); drop these rows or name a group for each"
         raise ValueError(f"groups: expected a group for every row, got {without}.")
-    codes, _ = pd.factorize(names, sort=True)
-    return codes.astype(np.intp)
+    return pd.factorize(names, sort=True)[0].astype(np.intp)
 
 
 def given_splits(cv: Any, y: NDArray[Any], groups: ArrayLike | None) -> list[Split] | None:
@@ -107,16 +103,12 @@ def _given_split(pair: Any, rows: int) -> Split:
     try:
         train, validation = pair
     except (TypeError, ValueError):
-        raise ValueError(
-            f"cv: expected pairs (training rows, validation rows), got {reprlib.repr(pair)} for one; give a list "
-            "such as [(training rows, validation rows)]."
-        ) from None
+        wanted, got = "pairs (training rows, validation rows)", reprlib.repr(pair)
+        raise ValueError(f"cv: expected {wanted}, got {got} for one; give a list of pairs.") from None
     split = Split(_given_rows(train, rows, "training"), _given_rows(validation, rows, "validation"))
     if shared := len(np.intersect1d(split.train, split.validation)):
-        raise ValueError(
-            f"cv: expected validation rows that are held out, got {shared} that are training rows of the same split; "
-            "take them out of one of the two."
-        )
+        twice = f"got {shared} that are training rows of the same split; take them out of one of the two"
+        raise ValueError(f"cv: expected validation rows that are held out, {twice}.")
     return split
 
 
@@ -131,10 +123,8 @@ def _given_rows(values: Any, count: int, kind: str) -> Rows:
     if array.dtype == bool and array.shape == (count,):
         return np.flatnonzero(array)
     if array.dtype.kind not in "iu" or array.ndim != 1:
-        raise ValueError(
-            f"cv: expected {kind} rows as whole numbers or as a mask of {count} rows, got {reprlib.repr(values)} "
-            f"of type {array.dtype} and shape {array.shape}."
-        )
+        got = f"{reprlib.repr(values)} of type {array.dtype} and shape {array.shape}"
+        raise ValueError(f"cv: expected {kind} rows as whole numbers or as a mask of {count} rows, got {got}.")
     if len(wrong := array[(array < -count) | (array >= count)]):
         raise ValueError(f"cv: expected {kind} rows from {-count} to {count - 1}, got {wrong[0]}.")
     return np.where(array < 0, array + count, array).astype(np.intp)
@@ -162,10 +152,8 @@ def _check_groups(found: int | None, folds: int | None) -> None:
     if found is None or found >= (folds or 2):
         return
     if folds is None:
-        raise ValueError(
-            f"groups: expected at least 2 groups, so that one can be held out, got {found}; leave groups out, or give "
-            "cv a list of splits."
-        )
+        told = f"so that one can be held out, got {found}; leave groups out, or give cv a list of splits"
+        raise ValueError(f"groups: expected at least 2 groups, {told}.")
     raise ValueError(f"groups: {folds} folds need at least as many groups, got {found}; lower cv.")
 
 

@@ -109,7 +109,7 @@ def confusion_of_shards(
         classifier: Fitted, for one target column.
         source: As for :func:`fit_shards`.
         target: The column with the labels.
-        rows_at_once: Rows that are predicted together.
+        rows_at_once: Rows that are predicted together, at most.
     """
     check_is_fitted(classifier, "models_")
     shards, classes = _shards(source), classifier.classes_
@@ -118,9 +118,9 @@ def confusion_of_shards(
     task: Task = "binary" if len(classes) == 2 else "multiclass"
     labels = tuple(classes.tolist())
     matrix = ConfusionMatrix(torch.zeros(len(classes), len(classes), dtype=torch.float64), task, labels)
-    for frame in _frames(shards, wanted, rows_at_once):
-        true = torch.from_numpy(_codes(frame[target], classes, target))
-        predicted = torch.from_numpy(classifier.predict_proba(frame.drop(columns=target)).argmax(axis=1))
+    for chunk in shards.chunks(columns=wanted, target=target, rows=rows_at_once):
+        true = torch.from_numpy(_codes(chunk.rows[target], classes, target))
+        predicted = torch.from_numpy(classifier.predict_proba(chunk.rows.drop(columns=target)).argmax(axis=1))
         matrix += ConfusionMatrix.from_codes(true, predicted, len(classes), task=task, labels=labels)
     return matrix
 
@@ -146,8 +146,7 @@ class _Stream:
         """Validation rows; in the same pass a sample of the others, from which the preprocessing is learned."""
         self.held_out = min(0.2, validation_rows / self.rows)
         share = min(1.0, sample_rows / self.rows)
-        held: list[pd.DataFrame] = []
-        sampled: list[pd.DataFrame] = []
+        held, sampled = list[pd.DataFrame](), list[pd.DataFrame]()
         for chunk in self.shards.chunks(columns=[*self.columns, self.target], target=self.target):
             out = share_of_rows(chunk, self.held_out, self.seed)
             held.append(chunk.rows[out])
@@ -155,10 +154,8 @@ class _Stream:
         rows, sample = pd.concat(held, ignore_index=True), pd.concat(sampled, ignore_index=True)
         if absent := set(self.counts) - set(rows[self.target].unique()):
             rare = min(absent, key=lambda label: self.counts[label])
-            raise ValueError(
-                f"validation_rows: none of {len(rows):,} random rows is of class {rare!r}, {self.counts[rare]:,} in "
-                "all; take more, or join rare classes."
-            )
+            told = f"none of {len(rows):,} random rows is of class {rare!r}, {self.counts[rare]:,} in all"
+            raise ValueError(f"validation_rows: {told}; take more, or join rare classes.")
         # Rates of classes in a category, learned from rows that are trained on afterwards, say too much about them
         # unless they are a small part.
         small_part = self.rows >= 10 * len(sample)
@@ -179,8 +176,7 @@ class _Stream:
 
     def buffers(self, rows: int) -> Iterator[TrainingData]:
         """Buffers of exactly so many training rows, without end."""
-        waiting: list[TrainingData] = []
-        number = 0
+        waiting, number = list[TrainingData](), 0
         for frame in self.frames(rows):
             waiting.append(self.tensors(frame))
             number += len(frame)
@@ -233,19 +229,6 @@ def _codes(values: pd.Series[Any], classes: NDArray[Any], name: str) -> NDArray[
     return codes
 
 
-def _frames(shards: Shards, columns: list[str], rows: int) -> Iterator[pd.DataFrame]:
-    """All rows in order, about so many at a time; the last column is the target."""
-    waiting: list[pd.DataFrame] = []
-    for chunk in shards.chunks(columns=columns, target=columns[-1]):
-        waiting.append(chunk.rows)
-        if sum(map(len, waiting)) >= rows:
-            yield pd.concat(waiting, ignore_index=True)
-            waiting = []
-    if waiting:
-        yield pd.concat(waiting, ignore_index=True)
-
-
 def _check_columns(shards: Shards, names: Sequence[str]) -> None:
-    missing = [name for name in names if name not in shards.columns]
-    if missing:
+    if missing := [name for name in names if name not in shards.columns]:
         raise ValueError(f"target, columns: no column {missing[0]!r}; the table has {shards.columns[:20]}.")
