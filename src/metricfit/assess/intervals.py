@@ -3,11 +3,8 @@
 Rows fall into cells (truth, decision), or (truth, decision, other decision) for a difference. What is unknown is how
 probable each cell is; given the counts, the shares of the cells are Dirichlet-distributed with Jeffreys' prior of one
 half per cell of a 2 x 2 matrix (for a share such as precision this is Jeffreys' interval). The metric of many draws of
-these shares gives the interval. A draw costs a number per cell, not per row.
-
-What it covers: the value of *these fixed decisions* on new rows of the same kind. It does not cover another training
-on other rows; :func:`metricfit.assess.over_splits` is for that. docs/reference/assess.md says more, and
-benchmarks/decisions/coverage.md shows how often the interval holds the truth.
+these shares gives the interval. It covers the value of *these fixed decisions* on new rows of the same kind, not
+another training (:func:`over_splits`); docs/reference/assess.md says more and shows how often it holds the truth.
 """
 
 from __future__ import annotations

@@ -33,13 +33,8 @@ def estimate_prevalence(
     probabilities are calibrated on the labelled rows first, without which the shares are biased. The interval comes
     from drawing weights for both kinds of rows (the Bayesian bootstrap), with calibration and EM done anew.
 
-    Args:
-        new_proba: The model's probabilities for the rows without labels, (n,) of the second class or (n, classes).
-        y_true: Labels of other rows, which the model was not fitted on.
-        proba: The model's probabilities of those.
-        labels: The classes in the order of the columns, sorted order if not given.
-        level: The level of the intervals, 0.95 if not given.
-        random_state: Seed of the draws.
+    ``new_proba`` are the model's probabilities for the rows without labels, (n,) of the second class or (n, classes);
+    ``y_true`` and ``proba`` are of other rows, which the model was not fitted on.
 
     >>> rng = np.random.default_rng(0)
     >>> def rows(n, share):

@@ -86,9 +86,8 @@ class HeldOutScores:
 
     def finite(self) -> tuple[HeldOutScores, int]:
         """Without the rows that have a score that is no number, and how many they were."""
-        good: NDArray[np.bool_] = np.asarray(np.isfinite(self.proba).all(axis=1))
-        if self.baseline is not None:
-            good = good & np.asarray(np.isfinite(self.baseline).all(axis=1))
+        parts = [part for part in (self.proba, self.baseline) if part is not None]
+        good: NDArray[np.bool_] = np.asarray(np.isfinite(np.concatenate(parts, axis=1)).all(axis=1))
         return (self, 0) if good.all() else (self.take(good), int((~good).sum()))
 
     def sample(self, most: int, *, seed: int = 0) -> HeldOutScores:

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit.choices import Choice
+from metricfit.choices import Choice, close_to
 from metricfit.data.columns import GAPS, LABEL_GAPS, ColumnFormat, identifier_reason
 from metricfit.data.preprocessing import TablePreprocessor
-from metricfit.data.reader import BadArgumentError, BadDataError, Formats, Rows, TableFile, close_to
+from metricfit.data.reader import BadArgumentError, BadDataError, Formats, Rows, TableFile
 from metricfit.inputs import Task
 from metricfit.labels import as_label_array, repeated
 

@@ -16,11 +16,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from metricfit.choices import Choice
+from metricfit.choices import Choice, close_to
 from metricfit.data import encoders
 from metricfit.data.columns import ColumnFormat, columns_of, find_format, identifier_reason, is_frame
 from metricfit.data.encoders import FittedColumn, Folds, NumericMode
-from metricfit.data.reader import close_to
 
 __all__ = [
     "TablePreprocessor", "UnusedColumnsWarning", "as_dense", "column_choices", "matches_names",

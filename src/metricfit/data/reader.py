@@ -6,7 +6,6 @@ import atexit
 import bz2
 import codecs
 import csv
-import difflib
 import gzip
 import io
 import lzma
@@ -31,12 +30,12 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from metricfit.choices import Choice
+from metricfit.choices import Choice, close_to
 from metricfit.data.columns import GAPS, BadValueError, ColumnFormat, find_format, labels_of, read_column, refuse, typed
 from metricfit.labels import repeated
 
 __all__ = [
-    "BadArgumentError", "BadDataError", "Rows", "TableFile", "close_to", "describe_table", "joined", "open_table",
+    "BadArgumentError", "BadDataError", "Rows", "TableFile", "describe_table", "joined", "open_table",
     "read_table",
 ]  # fmt: skip
 
@@ -60,14 +59,6 @@ class BadArgumentError(ValueError):
     def __init__(self, argument: str, problem: str) -> None:
         super().__init__(f"{argument}: {problem}")
         self.argument, self.problem = argument, problem
-
-
-def close_to(name: str, known: Iterable[str]) -> str:
-    """The known names that resemble one, or the first of them, for the end of a message."""
-    names = list(known)
-    if close := difflib.get_close_matches(name, names, n=3, cutoff=0.5):
-        return f"did you mean {' or '.join(map(repr, close))}?"
-    return f"there are {', '.join(map(repr, names[:20]))}{' and more' if len(names) > 20 else ''}."
 
 
 @dataclass

@@ -66,14 +66,9 @@ def calibrate(
 ) -> Calibration:  # fmt: skip
     """Find the map that makes probabilities fit the labels.
 
-    Args:
-        y_true: Labels (n,) of rows that the model was not fitted on, or 0/1 (n, labels).
-        proba: The model's probabilities of them, (n,) of the second class, (n, classes) or (n, labels).
-        method: One of them, or ``"auto"``: the one with the least log-loss on folds that it was not fitted on.
-        sample_weight: Weights (n,).
-        labels: The classes in the order of the columns, sorted order if not given.
-        folds: How many folds the log-loss is measured on; 0 for a given method whose log-loss is not wanted.
-        random_state: Seed of the folds.
+    ``y_true`` are labels (n,) of rows that the model was not fitted on, or 0/1 (n, labels); ``proba`` its probabilities
+    of them, (n,) of the second class, (n, classes) or (n, labels), in the order of ``labels`` (or sorted). The
+    method ``"auto"`` has the least log-loss on ``folds`` that it was not fitted on; 0 folds leave the loss unmeasured.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(2000)

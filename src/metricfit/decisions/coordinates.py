@@ -390,6 +390,5 @@ def _jointly(
 
 def _names_a_class(metric: Metric) -> bool:
     """Whether it speaks of labels by name; a function of the matrix may."""
-    parts: tuple[Metric, ...] = metric._parts()
     named = isinstance(metric, CallableMetric) or getattr(metric, "label", None) is not None
-    return named or any(_names_a_class(part) for part in parts)
+    return named or any(_names_a_class(part) for part in metric._parts())

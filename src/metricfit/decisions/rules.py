@@ -38,8 +38,6 @@ class DecisionRule:
     >>> rule.fold([[0.9, 0.1], [0.6, 0.4]]).round(2)
     array([[0.77, 0.23],
            [0.36, 0.64]])
-    >>> DecisionRule.from_json(rule.to_json()) == rule
-    True
     """
 
     kind: str
@@ -112,11 +110,7 @@ class DecisionRule:
         return self._fold(self._columns(proba, any_scale=False))
 
     def in_words(self, how: str = "") -> str:
-        """What the rule does, as the end of a sentence; ``how`` it was chosen is added where it was.
-
-        >>> DecisionRule.at_threshold(0.25, ["no", "yes"]).in_words()
-        "class 'yes' if its raw probability is at least 0.25."
-        """
+        """What the rule does, as the end of a sentence; ``how`` it was chosen is added where it was."""
         chosen = f", {how}" if how else ""
         if self.kind == "argmax":
             return "the class with the highest probability; nothing was tuned afterwards."

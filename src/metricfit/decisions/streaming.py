@@ -138,8 +138,6 @@ def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRul
 
     The scores of the chunks are those that :meth:`DecisionRule.apply` takes.
 
-    >>> from metricfit import metrics
-    >>> from metricfit.decisions import DecisionRule
     >>> parts = [([0, 0, 1], [0.1, 0.2, 0.35]), ([0, 1, 1], [0.4, 0.6, 0.9])]
     >>> matrix = confusion_of_chunks(lambda: parts, DecisionRule.at_threshold(0.3))
     >>> metrics.get("f1").compute(matrix)

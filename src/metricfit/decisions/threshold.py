@@ -133,10 +133,12 @@ class Sweep:
         last = len(self.scores) - 1
         upper = self.scores[np.maximum(indices - 1, 0)]
         lower = self.scores[np.minimum(indices, last)]
-        between = _just_above(lower) if low else lower / 2 + upper / 2
+        with np.errstate(over="ignore"):  # infinity is the next number after the last one
+            above_lower, above_upper = (np.nextafter(s, np.array(np.inf, s.dtype)) for s in (lower, upper))
+        between = above_lower if low else lower / 2 + upper / 2
         # Where no number of the scores' dtype lies between, and for "everybody": on the upper one.
         between = np.where((lower < between) & (between <= upper), between, upper)
-        return np.where(indices == 0, _just_above(upper), between)
+        return np.where(indices == 0, above_upper, between)
 
     def index_of(self, threshold: float) -> int:
         """The cut-off that a threshold makes: how many distinct scores reach it."""
@@ -180,13 +182,6 @@ def best_cut(
         if least < torch.inf and (best is None or found.key > best.key):
             best = found
     return best
-
-
-def _just_above(scores: NDArray[Any]) -> NDArray[Any]:
-    """The next number of the scores' dtype; infinity after the last one."""
-    with np.errstate(over="ignore"):
-        above: NDArray[Any] = np.nextafter(scores, np.array(np.inf, dtype=scores.dtype))
-    return above
 
 
 def best_threshold(

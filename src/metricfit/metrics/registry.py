@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields, make_dataclass
@@ -141,7 +140,7 @@ def get(spec: MetricLike) -> Metric:
     >>> get("f1_makro")
     Traceback (most recent call last):
         ...
-    ValueError: metric: unknown name 'f1_makro'; did you mean 'f1_macro', 'f1_micro' or 'fpr_macro'?
+    ValueError: metric: unknown name 'f1_makro'; did you mean 'f1_macro' or 'f1_micro' or 'fpr_macro'?
     """
     if isinstance(spec, Metric):
         return spec
@@ -205,10 +204,9 @@ def _resolve(name: str) -> tuple[str, dict[str, Any]]:
     if name in averages:
         return averages[name]
     known = [*_CLASSES, *_ALIASES, *averages]
-    close = [repr(match) for match in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)]
-    nearest = " or ".join(filter(None, [", ".join(close[:-1]), *close[-1:]]))
-    hint = f"did you mean {nearest}?" if close else f"the names are {', '.join(available())}."
-    raise ValueError(f"metric: unknown name {name!r}; {hint}")
+    from metricfit.choices import close_to
+
+    raise ValueError(f"metric: unknown name {name!r}; {close_to(name.lower(), known)}")
 
 
 def build(name: str, parameters: dict[str, Any]) -> Metric:
