@@ -193,9 +193,7 @@ def _grid(called: Array, bound: float, alpha: float, from_top: bool) -> Indices:
 def _share(constraint: Constraint, cm: ConfusionMatrix) -> tuple[str, int]:
     metric = constraint.metric
     if not isinstance(metric, ClassMetric) or metric.name not in _SHARES:
-        raise ValueError(
-            f"confidence: {constraint} cannot be promised; leave it out, or constrain one of {', '.join(_SHARES)}."
-        )
+        raise ValueError(f"confidence: a promise is about one of {', '.join(_SHARES)}, got {constraint}; leave it out.")
     if metric.label is not None:
         return metric.name, cm.class_index(metric.label)
     if metric.average == "auto" and cm.task == "binary":

@@ -86,7 +86,7 @@ class Sweep:
         parts: dict[str, dict[Any, Sweep]] = {}
         within = [c for c in goal.constraints if c.within is not None]
         for name in {str(c.within) for c in within}:
-            column = as_label_array((groups or {})[name], f"groups[{name!r}]")
+            column = as_label_array(groups[name], f"groups[{name!r}]")  # type: ignore[index]
             if column.shape != samples.target.shape:
                 raise ValueError(f"groups[{name!r}]: expected shape {samples.target.shape}, got {column.shape}.")
             parts[name] = {value: Sweep.of(samples.take(column == value)) for value in np.unique(column).tolist()}
