@@ -26,8 +26,6 @@ from metricfit.metrics.algebra import Constant, Constraint, combine
 from metricfit.metrics.base import Metric
 from metricfit.metrics.registry import build
 
-__all__ = ["parse"]
-
 
 class _Token(NamedTuple):
     kind: str
@@ -53,12 +51,7 @@ _MAX_PARTS = 200
 
 
 def parse(text: str) -> Metric:
-    """Read a spec.
-
-    >>> from metricfit import metrics
-    >>> print(metrics.get("0.7*recall[1] + 0.3*precision[1]"))
-    0.7*recall[1] + 0.3*precision[1]
-    """
+    """The metric of a spec."""
     if len(text) > _MAX_LENGTH:
         raise ValueError(f"metric: the expression has {len(text)} characters, at most {_MAX_LENGTH} are read.")
     return _Parser(text).spec()
@@ -86,9 +79,7 @@ class _Parser:
         return metric
 
     def constraint(self) -> Constraint:
-        spread = bool(self.take("word", "spread"))
-        if spread:
-            self.need("'(' after 'spread'", "symbol", "(")
+        spread = bool(self.take("word", "spread") and self.need("'(' after 'spread'", "symbol", "("))
         metric = self.sum()
         if spread:
             self.need("')'", "symbol", ")")
@@ -157,10 +148,8 @@ class _Parser:
         bare = match["bare"]
         if bare == "":
             self.fail("a class label between the brackets")
-        if bare is None:
-            parameters["label"] = _unquoted(match["quoted"])
-        else:
-            parameters["label"] = int(bare) if re.fullmatch(r"-?\d+", bare) and str(int(bare)) == bare else bare
+        number = bare and re.fullmatch(r"-?\d+", bare) and str(int(bare)) == bare
+        parameters["label"] = _unquoted(match["quoted"]) if bare is None else int(bare) if number else bare
 
     def parameter(self, parameters: dict[str, Any]) -> None:
         key = self.need("a parameter name", "word")

@@ -23,7 +23,7 @@ from metricfit.decisions.threshold import Sweep
 from metricfit.inputs import Task
 from metricfit.metrics import AUPRC, AUROC, ClassMetric, Combination, Constant, Constrained, FormulaMetric, Metric
 from metricfit.metrics.algebra import named_class
-from metricfit.metrics.catalogue import javascript
+from metricfit.metrics.formula import javascript
 
 __all__ = [
     "calibration", "every_metric", "explorer", "formulas", "histogram", "in_words", "number",
