@@ -21,8 +21,7 @@ class TemperatureAnnealer:
     loss of all earlier temperatures. ``mode="epoch"`` cools every ``every`` calls of :meth:`step`.
 
     Args:
-        loss: A :class:`metricfit.MetricLoss`, or several that share the temperature; anything that has a
-            ``temperature`` and a method ``set_temperature``.
+        loss: A :class:`metricfit.MetricLoss` (or anything with a ``temperature`` and ``set_temperature``), or several.
         factor: r, in (0, 1); the paper searches {0.8, 0.9}.
         mode: "plateau" or "epoch".
         patience: Steps without a decrease that make a plateau (mode "plateau").

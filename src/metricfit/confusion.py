@@ -1,7 +1,4 @@
-"""The confusion matrix: one value object for soft counts, hard counts and whole sweeps of cut-offs.
-
-Rows are true classes, columns predicted ones. Leading dimensions hold thresholds and ensemble members.
-"""
+"""The confusion matrix: soft counts, hard counts and whole sweeps of cut-offs; rows are true classes."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ again: so that the extra memory stays a few times the logits'."""
 
 @dataclass(frozen=True, eq=False)
 class ConfusionMatrix:
-    """Counts of true against predicted classes, soft or hard; with any leading dimensions.
+    """Counts of true (rows) against predicted classes; thresholds and ensemble members may lead.
 
     Attributes:
         matrix: Shape (…, d, d) for binary (d = 2) and multiclass, (…, L, 2, 2) for multi-label tasks; integer
@@ -174,10 +171,6 @@ class ConfusionMatrix:
             task: By default binary for two classes, else multiclass; by the shape alone multi-label is never assumed.
             labels: Class names, passed on.
             absent: Passed on.
-
-        >>> ConfusionMatrix.from_codes([0, 1, 1], [0, 1, 0], 2).matrix
-        tensor([[1., 0.],
-                [1., 1.]], dtype=torch.float64)
         """
         task = task or ("binary" if classes == 2 else "multiclass")
         several = task == "multilabel"
@@ -305,12 +298,10 @@ def hard_matrix(
     target = samples.target.double() if samples.target.is_floating_point() else samples.target
     if task == "multiclass" and thresholds is None:
         predicted, classes = scores.argmax(dim=-1), scores.shape[-1]
+        how: Any = {"task": task, "labels": labels, "absent": absent}
         if not target.is_floating_point():
-            return ConfusionMatrix.from_codes(
-                target, predicted, classes, samples.weight, task=task, labels=labels, absent=absent
-            )
-        rows = indicator(predicted, target) * samples.weight.double()[..., None]
-        return ConfusionMatrix(target.mT @ rows, task, labels, absent)
+            return ConfusionMatrix.from_codes(target, predicted, classes, samples.weight, **how)
+        return ConfusionMatrix(target.mT @ (indicator(predicted, target) * samples.weight.double()[..., None]), **how)
     # Compared in its own dtype, so that a float32 probability of 0.7 reaches a threshold of 0.7; counted in float64.
     p = replace(samples, scores=scores).probabilities
     exact = Samples(p, target, samples.weight.double(), samples.ignored, task, from_probabilities=True)

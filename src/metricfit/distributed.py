@@ -34,8 +34,8 @@ def check_sync(sync: Sync) -> Sync:
 def group_of(sync: Sync, training: bool) -> Any:
     """The group whose statistics are added up, or None where this process is on its own.
 
-    ``"auto"`` is all processes while training. In evaluation mode they may see different numbers of batches, so they do
-    not wait for each other; ``SyncBatchNorm`` draws the same line. A group is always used, ``False`` never.
+    ``"auto"`` is all processes while training: in evaluation mode they may see different numbers of batches. A group
+    is always used, ``False`` never.
     """
     if sync is False or not distributed.is_available() or not distributed.is_initialized():
         return None
@@ -47,8 +47,7 @@ def group_of(sync: Sync, training: bool) -> Any:
 def sum_over_processes(tensors: Sequence[Tensor], group: Any) -> list[Tensor]:
     """The sums of several tensors over a group, in one message; without a group the tensors as they are.
 
-    All processes have to call this with the same shapes. Sums are taken in float64: they do not depend on the order of
-    the processes beyond its rounding. See the module for the gradient.
+    All processes have to call this with the same shapes. Sums are taken in float64. See the module for the gradient.
     """
     return list(tensors) if group is None else list(_Sum.apply(group, *tensors))  # type: ignore[no-untyped-call]
 

@@ -80,8 +80,6 @@ class Samples:
             the share of positive, shape (…, n, d).
         weight: Weight of each sample, shape (…, n), or of each label decision, shape (…, n, d).
         ignored: Whether positions were (or may have been) ignored; their scores are 0 and weights 0.
-        task: As in :class:`metricfit.MetricLoss`.
-        from_probabilities: The same.
     """
 
     scores: Tensor
@@ -245,7 +243,6 @@ def _weigh_classes(samples: Samples, weight: Tensor, validate: bool) -> Samples:
 
 
 def _check_sum_of_weights(samples: Samples, sample_weight: Tensor | None, weight: Tensor | None) -> None:
-    """Raise an error if the weights sum, in double precision, to more or to less than single precision can square."""
     target = samples.target.double() if samples.target.is_floating_point() else samples.target
     none = samples.scores.new_empty((), dtype=torch.float64).expand(samples.scores.shape)  # takes no memory
     exact = replace(samples, scores=none, target=target, weight=samples.weight.detach().double())

@@ -1,8 +1,4 @@
-"""What may stand beside a metric in a loss: cross-entropy, and a memory of the confusion matrix across batches.
-
-Cross-entropy learns the representation, the metric fixes the decision. The memory serves batches that are too small
-for the metric.
-"""
+"""What may stand beside a metric in a loss: cross-entropy, and a memory of the confusion matrix across batches."""
 
 from __future__ import annotations
 

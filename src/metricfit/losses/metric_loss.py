@@ -220,10 +220,10 @@ class MetricLoss(nn.Module):
             Used and updated in training mode only.
         members: How many ensemble members lead every shape: logits (M, N, C, …), target (M, N, …), weights (M, N).
             The result is one loss per member, (M,), each with a memory and a temperature of its own.
-        sync: Where ``torch.distributed`` is initialised, ``"auto"`` adds up the counts of all processes in training
-            mode: value and gradient are those of one process with all their samples, provided that gradients are
-            averaged over processes, as DistributedDataParallel does. Every process has to call the loss; its batch
-            may be empty. A process group names other processes, in evaluation mode too; ``False`` is this one alone.
+        sync: ``"auto"`` adds up the counts of all processes of ``torch.distributed`` in training mode: value and
+            gradient are those of one process with all samples, if gradients are averaged, as DistributedDataParallel
+            does. Every process has to call the loss; its batch may be empty. A process group names other processes,
+            in evaluation mode too; ``False`` is this one alone.
         validate: Look at the values (NaN, labels out of range), which waits for the device; shapes are always checked.
             Of infinite logits only -inf beside a finite one, in a multiclass task, is legal: it rules a class out.
             The weights of a batch must sum to 0 or to between 1e-18 and 1e18.
@@ -308,8 +308,7 @@ class MetricLoss(nn.Module):
         if (self.members is None and given.ndim) or given.shape not in ((), (self.members,)):
             wanted = "one number" if self.members is None else f"one number, or one per member, {self.members} in all"
             raise ValueError(f"temperature: expected {wanted}, got shape {tuple(given.shape)}.")
-        found: Tensor = given if self.members is None else given.expand(self.members)
-        return found
+        return cast("Tensor", given if self.members is None else given.expand(self.members))
 
     def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The loss of a batch, a scalar; with members one per member. Weights are (N,), or one per position."""

@@ -26,11 +26,9 @@ class SampleLoss(nn.Module):
     It takes task, weight, ignore_index, from_probabilities, members and validate, as :class:`metricfit.MetricLoss`.
     """
 
-    tasks: ClassVar[tuple[Task, ...]] = get_args(Task)
-    """The tasks that the loss is for; the first is the default."""
+    tasks: ClassVar[tuple[Task, ...]] = get_args(Task)  # those that the loss is for; the first is the default
     weight: Tensor | None
-    group: Any = None
-    """Processes whose sums are added up, for formulas that do so; see :mod:`metricfit.distributed`."""
+    group: Any = None  # processes whose sums are added up, for formulas that do so
 
     def __init__(self, **options: Unpack[InputOptions]) -> None:
         super().__init__()
@@ -57,7 +55,6 @@ class SampleLoss(nn.Module):
 
 
 def _shares(samples: Samples, p: Tensor) -> tuple[Tensor, Tensor]:
-    """The share of each sample in each class, and weights that broadcast against it."""
     target, weight = samples.target, samples.weight
     shares = target if target.is_floating_point() else indicator(target, p)
     return shares, weight if weight.ndim == p.ndim else weight[..., None]
@@ -197,12 +194,10 @@ class SurrogateFBetaLoss(SampleLoss):
     def _of_samples(self, samples: Samples, p: Tensor) -> Tensor:
         y, weight, smallest = samples.target, samples.weight, torch.finfo(p.dtype).tiny
         positives, total = sum_over_processes([(weight * y).sum(dim=-2), weight.sum(dim=-2)], self.group)
-        if self.positive_share is None:
-            share = safe_divide(positives, total)[..., None, :]
-        else:
-            share, labels = self.positive_share.to(p), p.shape[-1]
-            fits = share.ndim == 0 or len(share) in (1, labels)
-            expect(fits, "positive_share", f"one number for each of {labels} labels", len(share) if share.ndim else 1)
+        share, labels = safe_divide(positives, total)[..., None, :], p.shape[-1]
+        if self.positive_share is not None:
+            share, number = self.positive_share.to(p), self.positive_share.numel()
+            expect(number in (1, labels), "positive_share", f"one number for each of {labels} labels", number)
         # A batch without negatives has p = 1: eq. 20 is then infinite, but no sample asks for it.
         reached = self.beta**2 * safe_divide(share, 1 - share) + p
         if self.q is None:
@@ -251,11 +246,8 @@ class AnyLoss(MetricLoss):
 class SOLLoss(MetricLoss):
     """The score-oriented loss (Marchetti et al. 2022): a metric of the matrix expected at a random threshold.
 
-    Args:
-        metric: Any metric of a confusion matrix.
-        delta: The threshold has a raised cosine density of this half width; None is one that is uniform on (0, 1).
-        task: "binary" or "multilabel"; :class:`MultiSOLLoss` is for several classes.
-        options: As in :class:`metricfit.MetricLoss`; ``threshold`` is the centre of the raised cosine.
+    Its density is a raised cosine of half width ``delta`` around ``threshold``; for None it is uniform on (0, 1). The
+    task is "binary" or "multilabel"; other options are those of :class:`metricfit.MetricLoss`.
 
     >>> SOLLoss("f1", delta=None)(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
     tensor(0.5000)
@@ -274,13 +266,8 @@ class MultiSOLLoss(SampleLoss):
 
     With thresholds τ on the simplex a sample belongs to class j where p_j - τ_j is largest. Its chance to do so is
     the mean over random τ of Π σ(sharpness · (p_j - p_k - τ_j + τ_k)) over the other classes k; the metric is taken of
-    the counts of each class against the rest that these chances make.
-
-    Args:
-        metric: Any metric of a confusion matrix.
-        thresholds: How many thresholds are drawn, uniformly; or thresholds of your own, (draws, C).
-        sharpness: λ of the sigmoid.
-        options: As in :class:`SampleLoss`; the task is multiclass.
+    the counts of each class against the rest that these chances make. ``thresholds`` says how many are drawn,
+    uniformly; or they are your own, (draws, C).
 
     >>> MultiSOLLoss("recall")(torch.eye(3) * 99, torch.arange(3)) < 0.2
     tensor(True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from operator import add, mul, sub, truediv
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -22,20 +22,18 @@ _LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 def combine(operator: str, left: Metric | float, right: Metric | float) -> Metric:
     """Join metrics and numbers; two numbers are computed at once."""
-    first, second = _operand(left), _operand(right)
+    sides: list[Any] = [left, right]
+    for i, side in enumerate(sides):
+        if isinstance(side, Real) and not isinstance(side, bool):
+            sides[i] = Constant(float(side))
+        elif not isinstance(side, Metric):
+            raise TypeError(f"a metric combines with metrics and numbers, got {type(side).__name__}.")
+    first, second = sides
     if isinstance(first, Constant) and isinstance(second, Constant):
         if operator == "/" and second.value == 0:
             raise ValueError(f"metric: {first} / {second} divides by zero.")
         return Constant(_NUMBERS[operator](first.value, second.value))
     return Combination(operator, first, second)
-
-
-def _operand(value: Any) -> Metric:
-    if isinstance(value, Metric):
-        return value
-    if isinstance(value, Real) and not isinstance(value, bool):
-        return Constant(float(value))
-    raise TypeError(f"a metric combines with metrics and numbers, got {type(value).__name__}.")
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class Combination(Metric):
     right: Metric
 
     def __post_init__(self) -> None:
-        if isinstance(self.left, Constrained) or isinstance(self.right, Constrained):
+        if any(isinstance(part, Constrained) for part in self._parts()):
             raise ValueError("metric: combine metrics first, then put the result under constraints with subject_to.")
         _ = self.greater_is_better
         if self.operator == "/" and self.right.perfect == 0:
@@ -124,8 +122,7 @@ class Combination(Metric):
             left, right = (v[..., None] if v.ndim < max(left.ndim, right.ndim) else v for v in (left, right))
         if self.operator == "/":
             return safe_divide(*torch.broadcast_tensors(left, right))
-        joined: Tensor = _NUMBERS[self.operator](left, right)
-        return joined
+        return cast("Tensor", _NUMBERS[self.operator](left, right))
 
     def _parts(self) -> tuple[Metric, ...]:
         return self.left, self.right

@@ -45,9 +45,7 @@ _TOKENS = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _LABEL = re.compile(rf"\[\s*(?:(?P<quoted>{_QUOTED})|(?P<bare>[^\[\]]*?))\s*\]", re.DOTALL)
-_MAX_LENGTH = 2000
-_MAX_DEPTH = 50
-_MAX_PARTS = 200
+_MAX_LENGTH, _MAX_DEPTH, _MAX_PARTS = 2000, 50, 200
 
 
 def parse(text: str) -> Metric:
@@ -84,8 +82,7 @@ class _Parser:
         if spread:
             self.need("')'", "symbol", ")")
         operator = self.need("'>=' or '<='", "compare")
-        sign = -1.0 if self.take("symbol", "-") else 1.0
-        found = Constraint(metric, operator, sign * self.number())
+        found = Constraint(metric, operator, self.number())
         if self.take("word", "in", "per"):
             quoted = self.take("quoted")
             return found.in_groups(_unquoted(quoted) if quoted else self.need("a column", "word"), spread=spread)
@@ -166,8 +163,8 @@ class _Parser:
                     values.append(self.value())
                 self.need("']'", "symbol", "]")
                 return tuple(values)
-            if self.take("symbol", "-"):
-                return -self.number()
+            if self.peek().text == "-":
+                return self.number()
             if number := self.take("number"):
                 return int(number) if re.fullmatch(r"\d+", number) else float(number)
             if quoted := self.take("quoted"):
@@ -176,7 +173,7 @@ class _Parser:
             return float("nan") if word == "nan" else word
 
     def number(self) -> float:
-        return float(self.need("a number", "number"))
+        return float(self.take("symbol", "-") + self.need("a number", "number"))
 
     def peek(self) -> _Token:
         match = cast("re.Match[str]", _TOKENS.match(self.text, self.position))  # any character matches, and the end

@@ -188,8 +188,7 @@ class Formula:
             return _STEPS[step](*parts)
 
         value, where = self.replay(of_tensors, parameters)
-        result: Tensor = value if where is False else value.masked_fill(where, undefined)
-        return result
+        return cast("Tensor", value if where is False else value.masked_fill(where, undefined))
 
 
 def _total(counts: Tensor, dim: int | tuple[int, int]) -> Tensor:

@@ -38,10 +38,7 @@ def _set_thresholds(metric: Metric, grid: int | Sequence[float]) -> None:
 
 @dataclass(frozen=True)
 class _AreaMetric(ClassMetric):
-    """An area under a curve of one-versus-rest counts at falling thresholds.
-
-    ``grid`` is the number of thresholds inside (0, 1) for the loss, or the thresholds; ``score`` uses every cut-off.
-    """
+    """An area under a curve of one-versus-rest counts; ``grid`` is for the loss, ``score`` uses every cut-off."""
 
     grid: int | Sequence[float] = field(default=99, kw_only=True)
 
