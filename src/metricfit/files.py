@@ -23,11 +23,7 @@ class BusyError(OSError):
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from writing to a path; the lock goes with the process, however it ends.
-
-    Raises:
-        BusyError: If another process holds it; the message has its number.
-    """
+    """Keep other processes from writing to a path, by a :class:`BusyError` there; the lock ends with the process."""
     place = path.absolute().parent / f".{path.name}.lock"
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.open("a+") as file:

@@ -1,8 +1,4 @@
-"""Objects as skops files, which hold no code: only types from a fixed list are written and read.
-
-A file is the same bytes whenever it is made from the same object, and reading one takes memory and time in proportion
-to its size, whoever wrote it.
-"""
+"""Objects as skops files, which hold no code: the same bytes for the same object, read within limits of size."""
 
 from __future__ import annotations
 
@@ -27,19 +23,11 @@ _FREE, _MULTIPLE, _SCHEMA_MULTIPLE = 2**24, 50, 10
 
 
 def to_bytes(value: Any, trusted: Sequence[str], name: str) -> bytes:
-    """The file of an object; a ValueError that starts with ``name`` where loading it would have to trust code.
-
-    Args:
-        value: The object.
-        trusted: The types that it may hold, beside scikit-learn's and NumPy's own that skops trusts.
-        name: What to call it in the error.
-    """
+    """The file of an object; a ValueError that starts with ``name`` where loading it would have to trust code."""
     raw: bytes = skops.io.dumps(value)
     if untrusted := _untrusted(raw, trusted):
-        raise ValueError(
-            f"{name} holds {', '.join(untrusted)} and cannot be saved, because loading it would have to trust code; "
-            "use scikit-learn's own estimators and transformers."
-        )
+        why = "because loading it would have to trust code; use scikit-learn's own estimators and transformers"
+        raise ValueError(f"{name} holds {', '.join(untrusted)} and cannot be saved, {why}.")
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         members = _numbered({member: archive.read(member) for member in archive.namelist()})
     content = _packed(members, zipfile.ZIP_DEFLATED)

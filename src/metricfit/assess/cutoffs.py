@@ -30,27 +30,19 @@ class UnstableThresholdWarning(UserWarning):
 class ThresholdUncertainty:
     """What the bootstrap says about a cut-off.
 
-    Attributes:
-        threshold: The best cut-off on all data.
-        value: The metric there.
-        threshold_interval: Where the best cut-offs of the resamples lie.
-        value_interval: The interval of the metric at the chosen cut-off, see :func:`metricfit.assess.estimate`.
-        corrected_value: ``value`` less what choosing the cut-off on the same data adds to it (the optimism).
-        level: The level of the intervals.
-        thresholds: The best cut-off of each resample that had one.
-        failed: How many resamples had none, because a constraint could not be met or a class was missing.
-        stable: Whether the cut-off is much the same over the resamples.
+    ``corrected_value`` is the value less what choosing the cut-off on the same data adds to it (the optimism);
+    ``failed`` counts resamples that lack a class or in which no cut-off meets the constraints.
     """
 
-    threshold: float
-    value: float
-    threshold_interval: tuple[float, float]
-    value_interval: tuple[float, float]
+    threshold: float  # the best one on all data
+    value: float  # the metric there
+    threshold_interval: tuple[float, float]  # where the best cut-offs of the resamples lie
+    value_interval: tuple[float, float]  # at the chosen cut-off, see :func:`metricfit.assess.estimate`
     corrected_value: float
     level: float
-    thresholds: Array = field(repr=False)
+    thresholds: Array = field(repr=False)  # the best one of each resample that had one
     failed: int
-    stable: bool
+    stable: bool  # whether the cut-off is much the same over the resamples
 
 
 def threshold_uncertainty(
@@ -79,10 +71,8 @@ def threshold_uncertainty(
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 2000)
-    >>> found = threshold_uncertainty(y, rng.normal(size=2000) + 2 * y, "balanced_accuracy")
-    >>> low, high = found.threshold_interval
-    >>> low < found.threshold < high, found.stable
-    (True, True)
+    >>> threshold_uncertainty(y, rng.normal(size=2000) + 2 * y, "balanced_accuracy").stable
+    True
     """
     if resamples < 20:
         raise ValueError(f"resamples: expected at least 20, got {resamples}.")
@@ -119,16 +109,10 @@ def threshold_uncertainty(
     called = samples.score >= np.asarray(threshold, dtype=samples.score.dtype)
     rows = Decided(samples.target.astype(np.int64), called.astype(np.int64), samples.classes, weight=samples.weight)
     found = estimate(goal.metric, rows, level=level)
+    corrected = sign * (best.gain - float(np.mean(optimism)))
+    intervals = (low, high), (found.low, found.high)
     return ThresholdUncertainty(
-        threshold=threshold,
-        value=sign * best.gain,
-        threshold_interval=(low, high),
-        value_interval=(found.low, found.high),
-        corrected_value=sign * (best.gain - float(np.mean(optimism))),
-        level=level,
-        thresholds=thresholds,
-        failed=failed,
-        stable=reason is None,
+        threshold, sign * best.gain, *intervals, corrected, level, thresholds, failed, stable=reason is None
     )
 
 

@@ -27,11 +27,10 @@ from metricfit.decisions.problem import computed
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, Metric
 
-__all__ = ["Decided", "Estimate", "difference", "estimate", "estimate_classes", "interval", "share"]
+__all__ = ["Decided", "Estimate", "difference", "estimate", "estimate_classes", "interval", "over_splits", "share"]
 
 LEVEL = 0.95
-_PRIOR = 2.0
-"""Weight of the prior, in rows: one half for each cell of a 2 x 2 matrix."""
+_PRIOR = 2.0  # its weight in rows: one half for each cell of a 2 x 2 matrix
 _DRAWS, _FEWEST_DRAWS = 2000, 200
 _NUMBERS = 4_000_000  # drawn at a time
 _MOST_NUMBERS = 200_000_000  # drawn in all, before the number of draws goes down
@@ -61,14 +60,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Decided:
-    """Decisions about rows, beside the truth.
+    """Decisions about rows, beside the truth: class codes (n,), or 0/1 (n, labels), of these labels.
 
-    Attributes:
-        truth: Class codes (n,), or 0/1 (n, labels).
-        decided: The decisions, likewise.
-        labels: All classes or labels, in order.
-        proba: Probabilities (n, classes or labels) before the decision rule, for metrics of scores.
-        weight: Weights (n,), or None.
+    ``proba`` (n, labels), before the decision rule, is for metrics of scores.
     """
 
     truth: Codes
@@ -137,6 +131,23 @@ def share(positives: float, rows: float) -> Estimate:
     return Estimate(positives / rows, min(low, positives / rows), max(high, positives / rows))
 
 
+def over_splits(values: Sequence[float], test_share: float) -> Estimate:
+    """The mean of values of repeated random splits, with the interval of *another training on other rows*.
+
+    The splits overlap, so their values are not independent: the variance of the mean over k splits is taken as
+    (1/k + test share / training share) times that of the values (Nadeau and Bengio, 2003).
+
+    >>> str(over_splits([0.5, 0.52, 0.54], 0.2))
+    '0.520 (0.454 to 0.586)'
+    """
+    k = len(values)
+    if k < 2:
+        return Estimate(float(np.mean(values)) if k else math.nan)
+    spread = math.sqrt(float(np.var(values, ddof=1)) * (1 / k + test_share / (1 - test_share)))
+    half, mean = float(stats.t.ppf(tails()[1], k - 1)) * spread, float(np.mean(values))
+    return Estimate(mean, mean - half, mean + half)
+
+
 def tails(level: float | None = None) -> tuple[float, float]:
     """The quantiles at which an interval of this level ends."""
     level = LEVEL if level is None else level
@@ -182,10 +193,7 @@ def _values(metric: Metric, several: Sequence[Decided], seed: int) -> list[Array
 
 
 def _cells(several: Sequence[Decided]) -> tuple[Array, list[sparse.csr_array]]:
-    """Kinds of rows: how many there are of each (with the prior), and which cells of each matrix one adds to.
-
-    Rows that agree in truth, decisions and (nearly) weight are of one kind.
-    """
+    """Kinds of rows: how many there are of each (with the prior), and which cells of each matrix one adds to."""
     truth, weight, size = several[0].truth, several[0].weight, len(several[0].labels)
     columns = [truth, *(rows.decided for rows in several)]
     table = np.concatenate([c.reshape(len(truth), -1) for c in columns], axis=1)
@@ -210,11 +218,9 @@ def _cells(several: Sequence[Decided]) -> tuple[Array, list[sparse.csr_array]]:
     usual = np.full(combinations, float(mean_weight @ counts / counts.sum()))
     copies = size if truth.ndim == 2 else 1
     prior = [_added(grid[0], g, usual, single) for g in grid[1:]]
-    tables = [
-        sparse.csr_array(sparse.vstack([t, sparse.kron(sparse.eye_array(copies), p)]))
-        for t, p in zip(tables, prior, strict=True)
-    ]
-    return np.concatenate([counts, np.full(copies * combinations, _PRIOR / combinations)]), tables
+    both = [sparse.vstack([t, sparse.kron(sparse.eye_array(copies), p)]) for t, p in zip(tables, prior, strict=True)]
+    priors = np.full(copies * combinations, _PRIOR / combinations)
+    return np.concatenate([counts, priors]), [sparse.csr_array(table) for table in both]
 
 
 def _added(truth: NDArray[Any], decided: NDArray[Any], weight: Array, size: int) -> sparse.csr_array:
@@ -223,8 +229,7 @@ def _added(truth: NDArray[Any], decided: NDArray[Any], weight: Array, size: int)
     if truth.ndim == 1:
         return sparse.csr_array((weight, (rows, truth * size + decided)), shape=(len(rows), size * size))
     columns = (np.arange(size) * 4 + truth * 2 + decided).ravel()
-    values = (np.repeat(weight, size), (np.repeat(rows, size), columns))
-    return sparse.csr_array(values, shape=(len(rows), size * 4))
+    return sparse.csr_array((np.repeat(weight, size), (np.repeat(rows, size), columns)), shape=(len(rows), size * 4))
 
 
 def _of_scores(metric: Metric, several: Sequence[Decided], random: np.random.Generator) -> list[Array]:
@@ -234,9 +239,8 @@ def _of_scores(metric: Metric, several: Sequence[Decided], random: np.random.Gen
     known = rows.truth if rows.truth.ndim == 2 else np.array(rows.labels, dtype=object)[rows.truth]
     found: list[list[float]] = [[] for _ in several]
     for i in range(1 + (_FEWEST_DRAWS if n * len(rows.labels) <= 40_000 else 40)):
-        weight = (
-            rows.weight if i == 0 else random.standard_gamma(1.0, n) * (1.0 if rows.weight is None else rows.weight)
-        )
+        drawn = random.standard_gamma(1.0, n) if i else None
+        weight = rows.weight if drawn is None else drawn if rows.weight is None else drawn * rows.weight
         for values, judged in zip(found, several, strict=True):
             values.append(_score(metric, known, judged, weight))
     return [np.array(values) for values in found]

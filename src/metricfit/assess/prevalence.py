@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricfit.assess.intervals import Estimate, interval
 from metricfit.decisions.calibration import calibrate
-from metricfit.decisions.problem import class_samples, plain_array, score_array
+from metricfit.decisions.problem import class_samples
+from metricfit.labels import score_array
 
 __all__ = ["estimate_prevalence"]
 
@@ -84,7 +85,7 @@ def _expectation_maximisation(ratio: Array, weight: Array, shares: Array) -> Arr
 
 
 def _two_dimensions(values: ArrayLike, name: str) -> Array:
-    p = score_array(plain_array(values), name).astype(np.float64)
+    p = score_array(values, name).astype(np.float64)
     p = np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
     if p.min() < 0 or p.max() > 1:
         raise ValueError(f"{name}: expected probabilities in [0, 1], got values from {p.min():g} to {p.max():g}.")

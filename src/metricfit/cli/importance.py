@@ -24,7 +24,7 @@ def command(
     Example: metricfit importance model test.csv
     """
     asked = None if metric is None else opt.checked_metric(metric)
-    from metricfit.assess.importance import permutation_importance
+    from metricfit.assess import permutation_importance
     from metricfit.store import open_model
 
     loaded = open_model(model)

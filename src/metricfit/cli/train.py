@@ -274,7 +274,7 @@ def _kinds(classifier: MetricClassifier) -> Choice:
     from metricfit.choices import Choice
 
     preprocessor: Any = classifier.preprocessor_
-    counts = Counter(column.kind for column in preprocessor.columns_ if not column.dropped)
+    counts = Counter(column.format.kind for column in preprocessor.columns_ if not column.dropped)
     shown = ", ".join(f"{count} as {kind}" for kind, count in counts.items())
     return Choice("columns", f"columns taken by what they hold: {shown}; the report lists each", ("categorical",))
 

@@ -52,12 +52,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         random_state: Seed of the folds' shuffling and of the search.
         belief: The share of every label that calibrated probabilities replace, see :func:`best_threshold`.
 
-    Attributes:
-        estimator_: The fitted estimator.
-        rule_: The decision rule.
-        value_: The metric of the rule on the out-of-fold probabilities it was chosen on.
-        search_: The search's result, a :class:`BestRule`.
-        classes_: The classes.
+    After ``fit``, ``estimator_`` is the fitted estimator, ``rule_`` the decision rule, ``value_`` its metric on the
+    out-of-fold probabilities it was chosen on, and ``search_`` the search's whole result, a :class:`BestRule`.
 
     >>> from sklearn.datasets import make_classification
     >>> X, y = make_classification(500, weights=[0.9], random_state=0)

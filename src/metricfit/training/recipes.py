@@ -18,14 +18,7 @@ from metricfit.steps import get as get_step
 
 __all__ = ["RECIPES", "Recipe"]
 
-Objective = Literal["metric", "log_loss", "surrogate_fbeta"]
-Annealing = Literal["none", "plateau", "epoch"]
-Schedule = Literal["cosine", "constant"]
-Selection = Literal["soft", "hard", "log_loss", "objective", "last"]
-Rule = Literal["argmax", "tuned"]
-
-AS_NAMED: Any = None
-"""The default of every part: as the named recipe says."""
+AS_NAMED: Any = None  # the default of every part: as the named recipe says
 
 
 @dataclass(frozen=True)
@@ -82,14 +75,14 @@ class Recipe:
     """
 
     name: str = "default"
-    objective: Objective = AS_NAMED
+    objective: Literal["metric", "log_loss", "surrogate_fbeta"] = AS_NAMED
     cross_entropy: float = AS_NAMED
     balance: Balance = AS_NAMED
     warm_start_epochs: int = AS_NAMED
     step: StepLike = AS_NAMED
     temperature: float = AS_NAMED
     memory: float = AS_NAMED
-    annealing: Annealing = AS_NAMED
+    annealing: Literal["none", "plateau", "epoch"] = AS_NAMED
     cooling: float = AS_NAMED
     patience: int = AS_NAMED
     min_delta: float = AS_NAMED
@@ -101,17 +94,17 @@ class Recipe:
     max_updates: int = AS_NAMED
     learning_rate: float = AS_NAMED
     warm_up_updates: int = AS_NAMED
-    schedule: Schedule = AS_NAMED
+    schedule: Literal["cosine", "constant"] = AS_NAMED
     weight_decay: float = AS_NAMED
     gradient_clip: float = AS_NAMED
     network: str | nn.Module | Callable[..., nn.Module] = AS_NAMED
     hidden_sizes: tuple[int, ...] = AS_NAMED
     dropout: float = AS_NAMED
     averaging: float = AS_NAMED
-    selection: Selection = AS_NAMED
+    selection: Literal["soft", "hard", "log_loss", "objective", "last"] = AS_NAMED
     selection_temperature: float = AS_NAMED
     checkpoints: int = AS_NAMED
-    rule: Rule = AS_NAMED
+    rule: Literal["argmax", "tuned"] = AS_NAMED
     mixed_precision: bool = AS_NAMED
 
     @classmethod
@@ -128,31 +121,18 @@ class Recipe:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def with_parts(self, parts: Mapping[str, Any]) -> Self:
-        """The same recipe with other parts.
-
-        >>> Recipe("east").with_parts({"patience": 5})
-        Recipe('east', patience=5)
-        """
+        """The same recipe with other parts."""
         if unknown := sorted(set(parts) - set(self.parts())):
             raise ValueError(f"recipe: has no part {unknown[0]!r}; the parts are {', '.join(sorted(self.parts()))}.")
         return replace(self, **parts)
 
     def complete(self) -> Recipe:
-        """The recipe with every part filled in and checked.
-
-        >>> Recipe("log_loss", rule="tuned").complete().selection
-        'log_loss'
-        >>> Recipe("easy").complete()
-        Traceback (most recent call last):
-            ...
-        ValueError: recipe: unknown name 'easy'; did you mean 'east'? The recipes are default, east, log_loss, ...
-        """
+        """The recipe with every part filled in and checked."""
         if self.name not in RECIPES:
             close = difflib.get_close_matches(str(self.name), RECIPES, n=1, cutoff=0.5)
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise ValueError(f"recipe: unknown name {self.name!r}; {hint}The recipes are {', '.join(RECIPES)}.")
-        usual = RECIPES["default"] | RECIPES[self.name]
-        given = {part: value for part, value in self.parts().items() if value is not None and part != "name"}
+        usual, given = RECIPES["default"] | RECIPES[self.name], self._given()
         filled = {part: _plain(part, value, usual[part]) for part, value in (usual | given).items()}
         step = get_step(filled["step"])
         if isinstance(step, Annealed):  # its temperature has a part of its own, since it is cooled
@@ -173,8 +153,11 @@ class Recipe:
 
     def __repr__(self) -> str:
         """The name and the parts that are given."""
-        given = [f"{part}={value!r}" for part, value in self.parts().items() if value is not None and part != "name"]
+        given = [f"{part}={value!r}" for part, value in self._given().items()]
         return f"Recipe({', '.join([repr(self.name), *given])})"
+
+    def _given(self) -> dict[str, Any]:
+        return {part: value for part, value in self.parts().items() if value is not None and part != "name"}
 
 
 AT_LEAST = {
@@ -198,16 +181,14 @@ def _check(recipe: Recipe) -> None:
         expect(part, 0 <= getattr(recipe, part) < 1, "a number in [0, 1)")
     expect("learning_rate", recipe.learning_rate > 0, "a number > 0")
     expect("cooling", 0 < recipe.cooling < 1, "a factor strictly between 0 and 1")
-    check_temperature(recipe.temperature)
-    check_temperature(recipe.selection_temperature)
+    for temperature in (recipe.temperature, recipe.selection_temperature):
+        check_temperature(temperature)
     if recipe.objective == "log_loss" and not recipe.cross_entropy:
         raise ValueError("cross_entropy: its weight is 0 and objective='log_loss': nothing would be trained.")
     anneals = recipe.objective == "metric" and isinstance(get_step(recipe.step), Annealed)
     if recipe.annealing != "none" and not anneals:
-        raise ValueError(
-            f"annealing: has no effect with objective={recipe.objective!r} and step={recipe.step!r}; only the metric's "
-            "annealed step has a temperature."
-        )
+        given = f"objective={recipe.objective!r} and step={recipe.step!r}"
+        raise ValueError(f"annealing: has no effect with {given}; only the metric's annealed step has a temperature.")
     if recipe.annealing == "plateau" and not recipe.patience:
         raise ValueError("patience: annealing='plateau' needs a patience of at least 1 epoch, got 0.")
 
@@ -224,7 +205,7 @@ def _plain(part: str, value: Any, default: Any) -> Any:
         sizes = tuple(value)
         if any(not _is_number(size) or int(size) != size or size < 1 for size in sizes):
             raise ValueError(f"{part}: expected widths >= 1, whole numbers, got {sizes}.")
-        return tuple(int(size) for size in sizes)
+        return tuple(map(int, sizes))
     if isinstance(default, int | float):
         if not _is_number(value):
             bound = f" >= {AT_LEAST[part]}" if part in AT_LEAST else ""
