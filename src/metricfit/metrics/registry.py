@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields, make_dataclass
@@ -117,6 +116,9 @@ def get(spec: MetricLike) -> Metric:
     F1(average='macro', label=None, zero_division=0.0)
     >>> print(get("fbeta:beta=2,average=macro"), get("recall[fraud]"), sep="; ")
     fbeta:beta=2,average=macro; recall[fraud]
+    from metricfit.choices import close_to
+
+    raise ValueError(f"metric: unknown name {name!r}; {close_to(name.lower(), [*NAMES, *averages])}")
     """
     if isinstance(spec, Metric):
         return spec
@@ -172,10 +174,9 @@ def _resolve(name: str) -> tuple[Any, dict[str, Any]]:
     averages = {f"{cls.name}_{a}": (cls, {"average": a}) for cls in classes for a in ("macro", "micro", "weighted")}
     if name in averages:
         return averages[name]
-    close = [repr(match) for match in difflib.get_close_matches(name.lower(), [*NAMES, *averages], n=3, cutoff=0.5)]
-    nearest = " or ".join(filter(None, [", ".join(close[:-1]), *close[-1:]]))
-    hint = f"did you mean {nearest}?" if close else f"the names are {', '.join(available())}."
-    raise ValueError(f"metric: unknown name {name!r}; {hint}")
+    from metricfit.choices import close_to
+
+    raise ValueError(f"metric: unknown name {name!r}; {close_to(name.lower(), [*NAMES, *averages])}")
 
 
 def build(name: str, parameters: dict[str, Any]) -> Metric:
