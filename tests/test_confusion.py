@@ -159,12 +159,6 @@ class TestBuilderArguments:
         with pytest.raises(ValueError, match="input: the batch is empty"):
             builder(logits[:0], target[:0])
 
-    @pytest.mark.parametrize("options", [{"task": "binary"}, {"thresholds": [0.5]}])
-    def test_detaching_a_threshold_that_does_not_move_is_refused(self, options):
-        logits, target = helper.batch(options.get("task", "multiclass"), (4,) if "task" in options else (4, 3))
-        with pytest.raises(ValueError, match="detach_threshold: has no effect"):
-            soft_confusion_matrix(logits, target, detach_threshold=True, **options)
-
     def test_labels_and_absent_reach_the_matrix(self):
         logits, target = helper.batch("multiclass", (4, 3))
         for builder in (soft_confusion_matrix, hard_confusion_matrix):

@@ -43,9 +43,10 @@ class Protocol:
         k: Of the sigmoid step.
         augment: Random crops and flips of the training images.
         history: Write down scores after every epoch.
-        balanced: All losses are weighted by inverse class frequency.
+        balanced: Losses of samples are weighted by inverse class frequency, except those of a method ``…+plain``.
         trials: Number of repetitions.
         rows: Take only so many rows of the data; ``None`` is all of them.
+        side: Images are averaged down to so many pixels; ``None`` leaves them as they are.
         width: Factor of the number of channels or units.
         tuned: Metrics a decision rule is tuned for on the validation part.
         classes: Classes whose precision and recall are noted one by one.
@@ -83,6 +84,7 @@ class Protocol:
     balanced: bool = False
     trials: int = 10
     rows: int | None = None
+    side: int | None = None
     width: float = 1.0
     tuned: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()

@@ -95,13 +95,16 @@ def shares(y: Tensor, n_classes: int) -> Tensor:
     return torch.bincount(y, minlength=n_classes) / len(y)
 
 
-def load(name: str, *, encoding: Encoding = "integer", rows: int | None = None, seed: int = 0) -> Problem:
+def load(
+    name: str, *, encoding: Encoding = "integer", rows: int | None = None, side: int | None = None, seed: int = 0
+) -> Problem:
     """A data set by its name, from the folder in METRICFIT_DATA or from OpenML.
 
     Args:
         name: One of :data:`NAMES`.
         encoding: What becomes of the categories of ``adult``: integer codes (13 features) or indicators.
         rows: Keep a stratified sample of about so many rows, at least 20 of a class that has them.
+        side: Average images down to this width and height, which must divide theirs.
         seed: Of that sample, and of the synthetic sets.
 
     >>> load("synthetic_33", rows=300).X.shape
@@ -117,7 +120,8 @@ def load(name: str, *, encoding: Encoding = "integer", rows: int | None = None, 
         problem = _table(name, encoding)
     else:
         raise ValueError(f"name: expected one of {', '.join(NAMES)}, got {name!r}.")
-    return problem if rows is None else _sample(problem, rows, seed)
+    problem = problem if rows is None else _sample(problem, rows, seed)
+    return problem if side is None else replace(problem, X=_averaged(problem.X, side))
 
 
 def split(
@@ -207,6 +211,14 @@ def _images(name: str) -> Problem:
     if positives:
         y, classes = np.isin(y, positives).astype(np.int64), ["rest", " or ".join(classes[k] for k in positives)]
     return Problem(name, X, y, classes, np.arange(len(y)) >= train_rows if train_rows else None)
+
+
+def _averaged(images: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
+    n, channels, height, width = images.shape
+    if height % side or width % side:
+        raise ValueError(f"side: expected a divisor of {height} and {width}, got {side}.")
+    blocks = images.reshape(n, channels, side, height // side, side, width // side)
+    return blocks.mean(axis=(3, 5)).round().astype(np.uint8)
 
 
 def _synthetic(name: str, seed: int) -> Problem:

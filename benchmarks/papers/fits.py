@@ -83,16 +83,14 @@ def search_fit(experiment: Experiment, choice: Choice) -> Fit:
 
 
 @lru_cache(maxsize=2)
-def _problem(dataset: str, encoding: str, rows: int | None) -> data.Problem:
-    return data.load(dataset, encoding=encoding or "integer", rows=rows)
+def _problem(dataset: str, encoding: str, rows: int | None, side: int | None) -> data.Problem:
+    return data.load(dataset, encoding=encoding or "integer", rows=rows, side=side)
 
 
-def _split(
-    dataset: str, encoding: str, rows: int | None, fractions: tuple[float, ...], scale: Any, seed: int
-) -> data.Parts:
+def _split(problem: data.Problem, rows: int | None, fractions: tuple[float, ...], scale: Any, seed: int) -> data.Parts:
     # Of very few rows every part must still have every class.
     small = rows is not None and rows <= 1000
-    return data.split(_problem(dataset, encoding, rows), fractions, seed=seed, scale=scale, stratified=small)
+    return data.split(problem, fractions, seed=seed, scale=scale, stratified=small)
 
 
 # All methods of a trial come before those of the next; one split of CIFAR-10 takes 700 MB.
@@ -103,15 +101,17 @@ def parts_of(experiment: Experiment, trial: int) -> data.Parts:
     """The parts of a trial, oversampled if that belongs to the method."""
     how = protocol_of(experiment)
     seed = trial if how.split == "trial" else 0
-    kept = _parts_of_images if problem_of(experiment).X.ndim == 4 else _parts_of_table
-    parts = kept(experiment.dataset, experiment.encoding, how.rows, how.fractions, how.scale, seed)
+    problem = problem_of(experiment)
+    kept = _parts_of_images if problem.X.ndim == 4 else _parts_of_table
+    parts = kept(problem, how.rows, how.fractions, how.scale, seed)
     if "+oversampled" in experiment.method:
         parts = replace(parts, train=data.oversampled(parts.train, seed))
     return parts
 
 
 def problem_of(experiment: Experiment) -> data.Problem:
-    return _problem(experiment.dataset, experiment.encoding, protocol_of(experiment).rows)
+    how = protocol_of(experiment)
+    return _problem(experiment.dataset, experiment.encoding, how.rows, how.side)
 
 
 def loss_of(experiment: Experiment) -> losses.Built:
@@ -137,7 +137,8 @@ def loss_of(experiment: Experiment) -> losses.Built:
         temperature=how.temperature,
         delta=how.delta,
         k=how.k,
-        weighted="+weighted" in experiment.method or how.balanced,
+        weighted="+weighted" in experiment.method,
+        balanced=how.balanced and "+plain" not in experiment.method,
         **options,
     )
 

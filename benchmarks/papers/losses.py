@@ -62,6 +62,7 @@ class _Options:
     thresholds: tuple[float, ...]
     average: str | int | None
     step: Mapping[str, Any]
+    balanced: bool
 
     @property
     def task(self) -> Literal["binary", "multiclass"]:
@@ -90,6 +91,7 @@ def build(
     beta: float = 1.0,
     beta_of_class: Mapping[int, float] | None = None,
     weighted: bool = False,
+    balanced: bool = False,
     thresholds: Sequence[float] = (0.5,),
     average: str | int | None = None,
 ) -> Built:
@@ -107,7 +109,9 @@ def build(
         k: Steepness of the sigmoid step.
         beta: Of ``soft_fbeta``, ``surrogate_fbeta`` and ``surrogate_fbeta_q``.
         beta_of_class: Of the ``fbeta_…`` losses: β by class index, 1 for the classes that are not in it.
-        weighted: Weigh samples by n / (d n_c), c their class (btg §7.2); surrogate Fβ by n / n_c (its eq. 2).
+        weighted: Weigh samples by n / (d n_c), c their class (btg §7.2).
+        balanced: Weigh samples by n / n_c and divide by their number, as surrogate-fbeta does with its own loss,
+            cross-entropy and MAE (eq. 2). Its soft Fβ (eq. 24) is no mean over samples and stays as printed.
         thresholds: With one output, the loss is the mean over these.
         average: Of F-scores with softmax; by default the positive class's for two classes, otherwise macro.
 
@@ -128,6 +132,7 @@ def build(
         thresholds=tuple(thresholds),
         average=average,
         step=_step(approximation, temperature=temperature, delta=delta, k=k),
+        balanced=balanced,
     )
     n_outputs = 1 if single_output else n_classes
     if method in METRICS or method.startswith("fbeta_"):
@@ -137,6 +142,8 @@ def build(
     kind = _BUILDERS[method]
     if weighted and not kind.weighted:
         raise ValueError(f"weighted: has no effect on {method!r}.")
+    if balanced and not kind.balanced:
+        raise ValueError(f"balanced: surrogate-fbeta has no {method!r}.")
     loss = kind.make(options)
     if kind.binary and not single_output:
         if n_classes != 2:
@@ -161,6 +168,32 @@ class BinaryCrossEntropy(nn.BCEWithLogitsLoss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return super().forward(input, target.to(input.dtype))
+
+
+class BalancedLoss(nn.Module):
+    """The mean over a batch of w_y times the loss of a sample, w_y = n / n_y of the training set (eq. 2).
+
+    Args:
+        each: The losses of the samples, from the logit and the class.
+        shares: n_y / n.
+    """
+
+    def __init__(self, each: Callable[[Tensor, Tensor], Tensor], shares: Tensor) -> None:
+        super().__init__()
+        self.each = each
+        self.register_buffer("weight", 1 / shares)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return (self.weight[target] * self.each(input, target)).mean()
+
+
+def _entropies(input: Tensor, target: Tensor) -> Tensor:
+    return F.binary_cross_entropy_with_logits(input, target.to(input.dtype), reduction="none")
+
+
+def _absolute_errors(input: Tensor, target: Tensor) -> Tensor:
+    """2 - 2 f_y (eq. 14)."""
+    return 2 * (input.sigmoid() - target).abs()
 
 
 class SquaredError(nn.Module):
@@ -232,6 +265,9 @@ def _fbeta(method: str, options: _Options) -> FBeta:
 
 def _cross_entropy(options: _Options) -> nn.Module:
     weight = options.weight
+    if options.balanced:
+        loss = BalancedLoss(_entropies, options.shares)
+        return loss if options.single_output else OfDifference(loss)
     if not options.single_output:
         return nn.CrossEntropyLoss(weight)
     return BinaryCrossEntropy(pos_weight=None if weight is None else weight[1] / weight[0])
@@ -244,8 +280,15 @@ def _adversarial_f1(options: _Options) -> nn.Module:
 
 
 def _surrogate(options: _Options, q: float | None) -> nn.Module:
-    share, balanced = float(options.shares[1]), options.weight is not None
-    return SurrogateFBetaLoss(options.beta, q=q, positive_share=share, class_balanced=balanced, validate=False)
+    share = float(options.shares[1])
+    return SurrogateFBetaLoss(options.beta, q=q, positive_share=share, class_balanced=options.balanced, validate=False)
+
+
+def _mae(options: _Options) -> nn.Module:
+    if not options.balanced:
+        return MAELoss(**options.common)
+    loss = BalancedLoss(_absolute_errors, options.shares)
+    return loss if options.single_output else OfDifference(loss)
 
 
 def _dice(options: _Options, *, raw: bool) -> nn.Module:
@@ -259,11 +302,12 @@ class _Kind:
     raw: bool = False
     batch_size: int | None = None
     weighted: bool = True
+    balanced: bool = False
 
 
 _BUILDERS: dict[str, _Kind] = {
-    "bce": _Kind(_cross_entropy),
-    "ce": _Kind(_cross_entropy),
+    "bce": _Kind(_cross_entropy, balanced=True),
+    "ce": _Kind(_cross_entropy, balanced=True),
     "auroc": _Kind(lambda o: MetricLoss(AUROC(grid=AUROC_THRESHOLDS), **o.binary, **o.step), binary=True),
     "wmw_auroc": _Kind(lambda o: WMWLoss(**WMW, **o.binary), binary=True),  # type: ignore[arg-type]
     "adversarial_f1": _Kind(_adversarial_f1, binary=True, batch_size=20, weighted=False),
@@ -271,11 +315,11 @@ _BUILDERS: dict[str, _Kind] = {
     "dice_sigmoid": _Kind(lambda o: _dice(o, raw=False)),
     "dice_released": _Kind(lambda o: DicePerSample(raw=True), raw=True, weighted=False),
     "dice_released_sigmoid": _Kind(lambda o: DicePerSample(raw=False), weighted=False),
-    "mae": _Kind(lambda o: MAELoss(**o.common)),
+    "mae": _Kind(_mae, balanced=True),
     "mse": _Kind(lambda o: SquaredError(), binary=True, weighted=False),
-    "soft_fbeta": _Kind(lambda o: SoftFBetaLoss(o.beta, **o.binary), binary=True),
-    "surrogate_fbeta": _Kind(lambda o: _surrogate(o, None), binary=True),
-    "surrogate_fbeta_q": _Kind(lambda o: _surrogate(o, ROBUSTNESS), binary=True),
+    "soft_fbeta": _Kind(lambda o: SoftFBetaLoss(o.beta, **o.binary), binary=True, balanced=True),
+    "surrogate_fbeta": _Kind(lambda o: _surrogate(o, None), binary=True, weighted=False, balanced=True),
+    "surrogate_fbeta_q": _Kind(lambda o: _surrogate(o, ROBUSTNESS), binary=True, weighted=False, balanced=True),
     **{
         f"anyloss_{metric}": _Kind(lambda o, metric=metric: AnyLoss(metric, **o.binary), binary=True)
         for metric in ("accuracy", "f1", "balanced_accuracy", "gmean")

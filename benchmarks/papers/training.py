@@ -181,9 +181,10 @@ def _epoch(
                 parameter.grad = None
 
 
-def augmented(images: Tensor, padding: int = 4) -> Tensor:
-    """Random crops of the padded images, half of them flipped; (n, channels, height, width)."""
+def augmented(images: Tensor, padding: int | None = None) -> Tensor:
+    """Random crops of the padded images (by an eighth: 4 of 32 pixels), half of them flipped; (n, C, H, W)."""
     n, channels, height, width = images.shape
+    padding = height // 8 if padding is None else padding
     device = images.device
     padded = F.pad(images, [padding] * 4)
     down, right = torch.randint(0, 2 * padding + 1, (2, n), device=device)

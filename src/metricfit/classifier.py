@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Sequence
@@ -25,9 +26,9 @@ from metricfit.labels import Target, combined_weights, read_target, read_truth, 
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.models import EstimatorModel, Folds, Model, NetworkModel, Table, fit_models, names_of
 from metricfit.processes import agreed, is_first_process, join_processes
-from metricfit.training.checkpoint import CheckpointFile, in_full, read_checkpoint, run_identity
+from metricfit.training.checkpoint import CheckpointFile, fingerprint, in_full, read_checkpoint
 from metricfit.training.explanation import explain
-from metricfit.training.loop import Callback, EpochRecord, TrainingResult, as_device, callback_list, draw_seed
+from metricfit.training.loop import Callback, EpochRecord, as_device, callback_list, draw_seed
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, choose_cv, given_splits, group_codes, split_rows
 
@@ -36,10 +37,8 @@ __all__ = ["MetricClassifier"]
 BASELINE_ROWS = 20_000
 """Up to this many rows the cross-entropy baseline of the validation report is trained without asking."""
 
-_BASELINE_DIFFERS = {
-    "name", "objective", "cross_entropy", "balance", "warm_start_epochs", "annealing", "memory", "selection", "rule"
-}  # fmt: skip
-"""Parts of the recipe that the cross-entropy baseline does not share."""
+_BASELINE_DIFFERS = ("objective", "cross_entropy", "balance", "warm_start_epochs", "annealing", "memory", "selection")
+"""Parts of the recipe that the cross-entropy baseline does not share, beside its name and rule."""
 
 
 class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -60,11 +59,11 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             positive class's (the second in sorted order) for two classes and the macro average for more;
             ``metric_`` and :meth:`explain` say which was taken.
         models: ``"auto"`` for the portfolio; ``"network"`` for networks trained on the metric alone, decided by
-            arg max; or a list of ``"network"``, ``"network_ce"``, ``"forest"``, ``"extra_trees"``, ``"boosting"``,
-            ``"lightgbm"``, ``"xgboost"``, ``"catboost"`` and scikit-learn classifiers with ``predict_proba``. A
-            pipeline gets the table as given, other classifiers get numbers without gaps.
-        recipe: ``"default"``, ``"east"``, ``"log_loss"``, ``"surrogate_fbeta"``, ``"anyloss"``, or a
-            :class:`metricfit.training.Recipe`, for the networks.
+            arg max; or a list of ``"auto"``, ``"network"``, ``"network_ce"``, ``"forest"``, ``"extra_trees"``,
+            ``"boosting"``, ``"lightgbm"``, ``"xgboost"``, ``"catboost"`` and scikit-learn classifiers with
+            ``predict_proba``. A pipeline gets the table as given, other classifiers get numbers without gaps.
+        recipe: For the networks, a name (``"default"``, ``"log_loss"``, ``"east"`` and others) or a
+            :class:`metricfit.training.Recipe`.
         cv: Folds; ``None`` for one stratified hold-out of 20 %; ``"auto"`` decides by size; or a scikit-learn
             splitter or a list of (training rows, validation rows).
         n_members: Networks that share a fold, started from different weights.
@@ -89,10 +88,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_: Class labels; label numbers for a multi-label target.
         task_: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         seed_: The seed that was used; drawn, if ``random_state`` gave none.
-        metric_: The metric with its class or average written out.
-        recipe_: The recipe with all its parts filled in.
-        models_: The fitted models that have a weight, by name.
-        weights_: Their weights.
+        metric_, recipe_: The metric with its class or average written out; the recipe with all its parts filled in.
+        models_, weights_: The fitted models that have a weight, by name, and their weights.
         leaderboard_: Every model and the portfolio, the best first: the metric on held-out rows with its interval,
             weight, seconds to fit and seconds to predict 1,000 rows. Each model is decided by a rule of its own.
         network_: The trained networks, if they have a weight.
@@ -104,8 +101,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         held_out_: The probabilities, decisions and truth behind that report, or None; saved with the model.
         choices_: What was decided without asking: :class:`metricfit.choices.Choice` objects, each with a topic and,
             as its text, a sentence.
-        n_features_in_: Number of columns.
-        feature_names_in_: Their names, if they were text.
+        n_features_in_, feature_names_in_: Number of columns, and their names if they were text.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -202,9 +198,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Probabilities that can be trusted: the raw ones, calibrated on ``held_out_``."""
         proba = self.predict_raw_proba(X)
         if self.held_out_ is None:
-            raise ValueError(
-                "predict_calibrated_proba: needs held-out rows, and no rows were held out; bring more rows."
-            )
+            raise ValueError("predict_calibrated_proba: needs held-out rows, and none were held out; bring more rows.")
         return self.held_out_.calibration.apply(proba)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -240,11 +234,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def set_params(self, **params: Any) -> Self:
         """Change arguments, and with ``recipe__learning_rate`` and the like parts of the recipe."""
-        parts = {name: value for name, value in params.items() if name.startswith("recipe__")}
-        super().set_params(**{name: value for name, value in params.items() if name not in parts})
-        if parts:
-            given = {name.removeprefix("recipe__"): value for name, value in parts.items()}
-            self.recipe = Recipe.of(self.recipe).with_parts(given)
+        own = {name: value for name, value in params.items() if not name.startswith("recipe__")}
+        super().set_params(**own)
+        if parts := {name.removeprefix("recipe__"): value for name, value in params.items() if name not in own}:
+            self.recipe = Recipe.of(self.recipe).with_parts(parts)
         return self
 
     def _forget(self) -> None:
@@ -285,21 +278,16 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _split(self, target: Target, groups: ArrayLike | None, seed: int) -> tuple[list[Split], str]:
         rows = len(target.codes)
         found = None if groups is None else int(group_codes(groups, rows).max()) + 1
-        given = given_splits(self.cv, target.codes, groups)
-        if given is not None:
+        if (given := given_splits(self.cv, target.codes, groups)) is not None:
             return given, f"{len(given)} splits, as given"
         folds, why = choose_cv(self.cv, rows, target.smallest_class, found)
         return split_rows(target.codes, folds, groups=groups, random=np.random.default_rng(seed)), why
 
     def _fit_table(self, X: Any, target: Target, seed: int) -> Table:
-        if self.preprocess is None:
-            self.preprocessor_ = None
-        elif isinstance(self.preprocess, str):
-            if self.preprocess != "auto":
-                raise ValueError(f"preprocess: expected 'auto', a transformer or None, got {self.preprocess!r}.")
-            self.preprocessor_ = TablePreprocessor(random_state=seed)
-        else:
-            self.preprocessor_ = clone(self.preprocess)
+        if isinstance(self.preprocess, str) and self.preprocess != "auto":
+            raise ValueError(f"preprocess: expected 'auto', a transformer or None, got {self.preprocess!r}.")
+        given = TablePreprocessor(random_state=seed) if isinstance(self.preprocess, str) else self.preprocess
+        self.preprocessor_ = None if given is None else clone(given)
         dense = X if self.preprocessor_ is None else self.preprocessor_.fit_transform(X, target.truth)
         return self._forms(X, dense)
 
@@ -309,10 +297,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             validate_data(self, X, reset=False, skip_check_array=True)
         made = self._forms(X, X if self.preprocessor_ is None else self.preprocessor_.transform(X))
         if made.dense.shape[1] != self.n_network_inputs_:
-            raise ValueError(
-                f"preprocess: expected {self.n_network_inputs_} features, as in fit, got {made.dense.shape[1]}; give X "
-                "the columns that it had in fit, or take a transformer whose output keeps its width."
-            )
+            got = f"expected {self.n_network_inputs_} features, as in fit, got {made.dense.shape[1]}"
+            instead = "give X the columns that it had in fit, or take a transformer whose output keeps its width"
+            raise ValueError(f"preprocess: {got}; {instead}.")
         return made
 
     def _forms(self, X: Any, features: Any) -> Table:
@@ -327,13 +314,13 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _build(self, names: Sequence[tuple[str, Any]], folds: Folds, fixed: bool) -> list[Model]:
         """The models to fit: those of the portfolio, and cross-entropy to compare with."""
-        shared = {part: value for part, value in self.recipe_.parts().items() if part not in _BASELINE_DIFFERS}
-        recipes = {"network": self.recipe_, "network_ce": Recipe("log_loss", **shared).complete()}
+        other = {"name": "log_loss", **dict.fromkeys((*_BASELINE_DIFFERS, "rule"))}
+        recipes = {"network": self.recipe_, "network_ce": self.recipe_.with_parts(other).complete()}
         if self._needs_baseline([name for name, _ in names], folds):
             names = [*names, ("network_ce", None)]
         identity = self._identity(folds, fixed)
-        device, callbacks = as_device(self.device), callback_list(self.callbacks)
-        common: dict[str, Any] = {"members": self.n_members, "device": device, "callbacks": callbacks}
+        how: dict[str, Any] = {"members": self.n_members, "device": as_device(self.device)}
+        how["callbacks"] = callback_list(self.callbacks)
         models: list[Model] = []
         for name, estimator in names:
             checkpoint = None
@@ -341,14 +328,15 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 own = {} if estimator is None else {"estimator": in_full(getattr(estimator, "get_params", dict)())}
                 checkpoint = CheckpointFile(self.checkpoint_dir, name, identity | own)
             if name in recipes:
-                options = {**common, "checkpoint": checkpoint, "plain": name == "network_ce"}
-                models.append(NetworkModel(name, recipes[name], **options))
+                plain = name == "network_ce"
+                models.append(NetworkModel(name, recipes[name], checkpoint=checkpoint, plain=plain, **how))
             else:
                 models.append(EstimatorModel(name, estimator, self.n_jobs, checkpoint))
         return models
 
     def _needs_baseline(self, names: Sequence[str], folds: Folds) -> bool:
-        if "network_ce" in names or self._is_plain_cross_entropy(names) or not folds.held_out:
+        known = "network_ce" in names or ("network" in names and self._is_plain_cross_entropy())
+        if known or not folds.held_out:
             return False
         if self.baseline != "auto" or len(folds.codes) <= BASELINE_ROWS:
             return bool(self.baseline)
@@ -358,26 +346,22 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _note_missing(self, models: Sequence[Model], fitted: Sequence[Model]) -> None:
         """Say which models were not fitted, or not to their end."""
-        if missing := [model.name for model in models[len(fitted) :]]:
-            late = self.time_limit is not None and fitted[-1].complete
-            why = "the time was over" if late else "training was interrupted"
-            told = f"not fitted, because {why}: {', '.join(missing)}"
-            self.choices_.append(Choice("models", told, ("time_limit",) if late else ()))
         last = fitted[-1]
+        if missing := [model.name for model in models[len(fitted) :]]:
+            late = self.time_limit is not None and last.complete
+            told = f"because {'the time was over' if late else 'training was interrupted'}: {', '.join(missing)}"
+            self.choices_.append(Choice("models", f"not fitted, {told}", ("time_limit",) if late else ()))
         if last.name == "network_ce" and isinstance(last, NetworkModel) and not last.complete:
             after = f"interrupted after {len(last.result.history)} epochs, so the comparison with it is not fair"
             self.choices_.append(Choice("baseline", f"training of the cross-entropy baseline was {after}"))
 
-    def _is_plain_cross_entropy(self, names: Sequence[str]) -> bool:
-        recipe = self.recipe_
-        plain = recipe.objective == "log_loss" and recipe.balance == "none" and self.class_weight is None
-        return plain and "network" in names
+    def _is_plain_cross_entropy(self) -> bool:
+        return self.recipe_.objective == "log_loss" and self.recipe_.balance == "none" and self.class_weight is None
 
     def _keep(self, folds: Folds, fitted: Sequence[Model], shipped: Sequence[str]) -> None:
         """Choose weights and rule, and keep what was fitted with what it reaches."""
         models = {model.name: model for model in fitted}
-        shipped = [name for name in models if name in shipped]
-        constrained = isinstance(self.metric_, Constrained)
+        shipped, constrained = [name for name in models if name in shipped], isinstance(self.metric_, Constrained)
         tuned = shipped != ["network"] or self.recipe_.rule == "tuned" or constrained
         self.n_network_inputs_ = folds.table.dense.shape[1]
         self.fit_seconds_ = sum(model.seconds for model in models.values())
@@ -390,20 +374,12 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.weights_ = {name: weight for name, weight in found.ensemble.weights.items() if weight}
         self.models_ = {name: models[name] for name in self.weights_}
         self.validation_report_, self.leaderboard_, self.held_out_ = found.report, found.leaderboard, found.scores
-        networks = [m for m in models.values() if isinstance(m, NetworkModel)]
-        trained = next((m for m in networks if m.name in shipped[::-1]), None)
-        self.history_ = pd.DataFrame(trained.result.history if trained else [], columns=EpochRecord._fields)
-        self.best_epochs_ = trained.result.best_epoch if trained else []
-
-    def _keep_network(self, folds: Folds, result: TrainingResult) -> None:
-        """Keep networks that were trained elsewhere, such as on a stream of rows."""
-        model = NetworkModel("network", self.recipe_)
-        model.keep(result, folds.task)
-        model.held_out = result.validation
-        self._keep(folds, [model], ["network"])
+        trained = next((m.result for m in fitted if isinstance(m, NetworkModel) and m.name in shipped), None)
+        self.history_ = pd.DataFrame(trained.history if trained else [], columns=EpochRecord._fields)
+        self.best_epochs_ = trained.best_epoch if trained else []
 
     def _network_in_words(self, tuned: bool) -> str:
-        if self._is_plain_cross_entropy(["network"]):
+        if self._is_plain_cross_entropy():
             return TUNED if tuned else PLAIN
         return "trained on the metric" if self.recipe_.objective == "metric" else f"trained by {self.recipe_.name}"
 
@@ -419,14 +395,12 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """What a checkpoint is of: settings and data."""
         if self.checkpoint_dir is None:
             return {}
-        settings = {
-            "metric": [str(self.metric_), in_full(self.metric)],
-            "recipe": self.recipe_.parts(),
-            "seed": self.seed_ if fixed else None,
-            "labels": list(map(str, folds.labels)),
-        }
+        metric, labels = [str(self.metric_), in_full(self.metric)], list(map(str, folds.labels))
+        seed, recipe = self.seed_ if fixed else None, self.recipe_.parts()
+        settings = {"metric": metric, "recipe": recipe, "seed": seed, "labels": labels}
         rows = [part for split in folds.splits for part in (split.train, split.validation)]
-        return run_identity(settings, [folds.table.dense, folds.codes, folds.weight, *rows])
+        data = fingerprint(folds.table.dense, folds.codes, folds.weight, *rows)
+        return {"settings": json.dumps(settings, sort_keys=True, default=in_full), "data": data}
 
     def _seed_of_checkpoint(self, seed: int) -> int:
         """An unseeded run that was stopped goes on with the seed it was started with."""
@@ -437,10 +411,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        tags.input_tags.allow_nan = self.preprocess is not None
-        tags.input_tags.sparse = True
-        tags.input_tags.string = self.preprocess is not None
-        tags.input_tags.categorical = self.preprocess is not None
-        tags.non_deterministic = False
+        tags.classifier_tags.multi_label = tags.input_tags.sparse = True
+        for kind in ("allow_nan", "string", "categorical"):
+            setattr(tags.input_tags, kind, self.preprocess is not None)
         return tags

@@ -21,10 +21,7 @@ from metricfit.decisions.threshold import tuned_rule
 from metricfit.metrics import Metric
 from metricfit.models import Folds, Model
 
-__all__ = [
-    "BELIEF", "Ensemble", "HeldOut", "Judged", "choose_ensemble", "decided_by_others", "judge", "log_loss_weights",
-    "mean_of",
-]  # fmt: skip
+__all__ = ["BELIEF", "Ensemble", "HeldOut", "choose_ensemble", "decided_by_others", "log_loss_weights", "mean_of"]
 
 Array = NDArray[np.float64]
 
@@ -32,11 +29,11 @@ Array = NDArray[np.float64]
 BELIEF = 1.0
 """The share of the labels that calibrated probabilities take over when a rule is tuned."""
 
-STEPS = 25
-"""Models that the greedy selection takes at most, counted as often as they are taken."""
-
-LEAST = 1e-5
-"""Probabilities below this count as this: a forest's 0 is no proof."""
+STEPS = 25  # models that the greedy selection takes at most, counted as often as they are taken
+LEAST = 1e-5  # probabilities below this count as this: a forest's 0 is no proof
+TIMED_ROWS = 1_000  # rows whose prediction is timed for the leaderboard
+PORTFOLIO = "portfolio"
+LEADERBOARD_COLUMNS = ("model", "value", "low", "high", "weight", "fit_seconds", "predict_seconds")
 
 
 @dataclass(frozen=True)
@@ -44,10 +41,8 @@ class HeldOut:
     """What models say about rows that they were not fitted on.
 
     Attributes:
-        rows: The rows.
-        fold: The fold that held each of them out.
-        codes: Their classes (n,), or 0/1 (n, labels).
-        weight: Their weights (n,).
+        rows, fold: The rows, and the fold that held each of them out.
+        codes, weight: Their classes (n,), or 0/1 (n, labels), and their weights (n,).
         labels: Class (or label) names.
         proba: Each model's probabilities (n, classes) or (n, labels).
     """
@@ -70,18 +65,12 @@ class HeldOut:
 
     def take(self, rows: NDArray[Any]) -> HeldOut:
         """Some of the rows."""
-        proba = {name: part[rows] for name, part in self.proba.items()}
         parts = {name: getattr(self, name)[rows] for name in ("rows", "fold", "codes", "weight")}
-        return replace(self, **parts, proba=proba)
+        return replace(self, **parts, proba={name: part[rows] for name, part in self.proba.items()})
 
 
 class Ensemble(NamedTuple):
-    """Weights of models, and the rule for their mean.
-
-    Attributes:
-        weights: Each model's weight; they sum to 1.
-        rule: The decision rule for the mean.
-    """
+    """Weights of models, which sum to 1, and the decision rule for their mean."""
 
     weights: Mapping[str, float]
     rule: DecisionRule
@@ -155,39 +144,19 @@ def decided_by_others(held: HeldOut, choose: Callable[[HeldOut], Ensemble]) -> t
     return proba, decided
 
 
-PORTFOLIO = "portfolio"
-
-LEADERBOARD_COLUMNS = ("model", "value", "low", "high", "weight", "fit_seconds", "predict_seconds")
-
-TIMED_ROWS = 1_000
-"""Rows whose prediction is timed for the leaderboard."""
-
-
 class Judged(NamedTuple):
-    """Weights and rule of fitted models, and what they reach on held-out rows.
-
-    Attributes:
-        ensemble: Weights and rule.
-        report: ``validation_report_`` of the classifier: cross-entropy, the best single model, all together.
-        leaderboard: ``leaderboard_`` of the classifier: every model and all together, the best first.
-        scores: ``held_out_`` of the classifier; None if nothing was held out.
-    """
+    """Weights and rule of fitted models, and what they reach on held-out rows."""
 
     ensemble: Ensemble
-    report: pd.DataFrame
-    leaderboard: pd.DataFrame
-    scores: HeldOutScores | None
+    report: pd.DataFrame  # validation_report_ of the classifier
+    leaderboard: pd.DataFrame  # leaderboard_ of the classifier
+    scores: HeldOutScores | None  # held_out_ of the classifier
 
 
 def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tuned: bool, name: str) -> Judged:
-    """Choose weights and rule, and measure them on held-out rows.
+    """Choose weights and a rule, which may be ``tuned``, for the models that are ``shipped``, and measure them.
 
-    Args:
-        folds: What the models were fitted on.
-        models: Fitted.
-        shipped: Names of those that decide; the others are there to compare with.
-        tuned: Whether a rule is tuned, or arg max decides.
-        name: What to call the models that decide.
+    The other models are there to compare with; ``name`` is what the shipped ones are called together.
     """
     metric = folds.metric
     if not folds.held_out:
@@ -202,13 +171,10 @@ def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tune
     decided = _decided(held, metric, shipped, name, tuned)
     measured = len(metric.grids()) == 1 and held.weight.sum() > 0
     found = {way: assess(way, metric, rows) for way, rows in decided.items()} if measured else {}
-    kept = [way for way in (PLAIN, TUNED) if way in found]
-    single = ""
+    single, sign = "", 1 if metric.greater_is_better else -1
     if len(shipped) > 1 and found:
-        sign = 1 if metric.greater_is_better else -1
         single = max(shipped, key=lambda model: sign * found[model].estimate.value)
-        kept.append(single)
-    report = validation_report(metric, {way: found[way] for way in (*kept, name) if way in found})
+    report = validation_report(metric, {way: found[way] for way in (PLAIN, TUNED, single, name) if way in found})
     scores = HeldOutScores(
         truth=held.codes,
         proba=mean_of(held.proba, ensemble.weights).astype(np.float32),
@@ -237,8 +203,7 @@ def _decided(held: HeldOut, metric: Metric, shipped: Sequence[str], name: str, t
     if len(shipped) > 1:
         ways |= {model: ([model], True) for model in shipped}
     ways[name] = shipped, tuned
-    weight = None if (held.weight == 1).all() else held.weight
-    found = {}
+    weight, found = None if (held.weight == 1).all() else held.weight, {}
     for way, (models, tunes) in ways.items():
         proba, decided = decided_by_others(held.of(*models), partial(choose_ensemble, metric=metric, tuned=tunes))
         found[way] = Decided(held.codes, decided, held.labels, proba.astype(np.float32), weight)
@@ -257,11 +222,8 @@ def _leaderboard(
             rows.append((model.name, ensemble.weights[model.name], model.seconds, time.perf_counter() - started))
     if len(rows) > 1:
         rows.append((PORTFOLIO, 1.0, sum(row[2] for row in rows), sum(row[3] for row in rows if row[1])))
-    records = []
-    for which, *rest in rows:
-        way = found.get(which if len(rows) > 1 else name)
-        value = way.estimate if way else Estimate(math.nan)
-        records.append((which, value.value, value.low, value.high, *rest))
-    frame = pd.DataFrame(records, columns=list(LEADERBOARD_COLUMNS))
-    ascending = not folds.metric.greater_is_better
+    ways = [found.get(row[0] if len(rows) > 1 else name) for row in rows]
+    values = [way.estimate if way else Estimate(math.nan) for way in ways]
+    records = [(row[0], v.value, v.low, v.high, *row[1:]) for row, v in zip(rows, values, strict=True)]
+    frame, ascending = pd.DataFrame(records, columns=list(LEADERBOARD_COLUMNS)), not folds.metric.greater_is_better
     return frame.sort_values("value", ascending=ascending, kind="stable", ignore_index=True)

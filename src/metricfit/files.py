@@ -14,8 +14,6 @@ try:
 except ImportError:  # Windows: two runs are not kept apart
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["BusyError", "locked", "names_the_file", "write_synced", "written_whole"]
-
 
 class BusyError(OSError):
     """Another process is writing to the same place."""
@@ -23,11 +21,7 @@ class BusyError(OSError):
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from writing to a path; the lock goes with the process, however it ends.
-
-    Raises:
-        BusyError: If another process holds it; the message has its number.
-    """
+    """Keep other processes from writing to a path, by a :class:`BusyError` there; the lock ends with the process."""
     place = path.absolute().parent / f".{path.name}.lock"
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.open("a+") as file:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 if TYPE_CHECKING:
     from metricfit.inputs import Task
 
-__all__ = [
-    "Target", "as_label_array", "checked_weights", "class_labels", "codes_of_labels", "combined_weights",
-    "encode_labels", "read_target", "read_truth", "repeated", "row_count", "sweep_of_scores",
-]  # fmt: skip
+Labels = Sequence[Hashable] | None
+Weights = ArrayLike | None
 
 
 def codes_of_labels(
-    y_true: ArrayLike, y_pred: ArrayLike, labels: Sequence[Hashable] | None, sample_weight: ArrayLike | None
+    y_true: ArrayLike, y_pred: ArrayLike, labels: Labels, sample_weight: Weights
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None, tuple[Any, ...] | None, Task]:
     """Codes of true and predicted labels (or 0/1 indicators), weights, class names and task."""
     true, pred = as_label_array(y_true, "y_true"), as_label_array(y_pred, "y_pred")
@@ -37,15 +36,11 @@ def codes_of_labels(
 
 
 def sweep_of_scores(
-    y_true: ArrayLike,
-    score: ArrayLike,
-    thresholds: Sequence[float] | None,
-    labels: Sequence[Hashable] | None,
-    sample_weight: ArrayLike | None,
+    y_true: ArrayLike, score: ArrayLike, thresholds: Sequence[float] | None, labels: Labels, sample_weight: Weights
 ) -> tuple[NDArray[np.float64], Task, tuple[Any, ...] | None]:
     """Counts at every cut-off; see :meth:`metricfit.ConfusionMatrix.from_scores`."""
     true = as_label_array(y_true, "y_true")
-    scores = _as_scores(score)
+    scores = score_array(score, "y_pred")
     if len(scores) != len(true):
         raise ValueError(f"y_pred: expected {len(true)} scores, one per sample of y_true, got {len(scores)}.")
     weight = checked_weights(sample_weight, len(true))
@@ -60,10 +55,9 @@ def sweep_of_scores(
             return _sweep(encoded == 1, column, weight, thresholds), "binary", names
         indicator = encoded[:, None] == np.arange(len(names))
     if indicator.shape != scores.shape:
-        raise ValueError(
-            f"y_pred: expected scores of shape {indicator.shape}, one column for each of {indicator.shape[1]} classes, "
-            f"got {scores.shape}; name classes that do not occur with labels=[…]."
-        )
+        expected = f"{indicator.shape}, one column for each of {indicator.shape[1]} classes"
+        advice = "name classes that do not occur with labels=[…]"
+        raise ValueError(f"y_pred: expected scores of shape {expected}, got {scores.shape}; {advice}.")
     sweeps = [_sweep(indicator[:, k], scores[:, k], weight, thresholds) for k in range(scores.shape[1])]
     longest = max(len(s) for s in sweeps)
     padded = [np.concatenate([s, np.repeat(s[-1:], longest - len(s), axis=0)]) for s in sweeps]
@@ -74,59 +68,58 @@ def _sweep(
     positive: NDArray[np.bool_], score: NDArray[Any], weight: NDArray[Any] | None, thresholds: Sequence[float] | None
 ) -> NDArray[np.float64]:
     order = np.argsort(score, kind="stable")[::-1]
-    falling = score[order]
-    w = np.ones(len(score)) if weight is None else weight[order]
-    hit = positive[order]
+    falling, hit = score[order], positive[order]
     if thresholds is None:
         chosen = np.concatenate([[0], np.flatnonzero(np.diff(falling)) + 1, [len(score)]])
     else:  # compared in the scores' dtype, so that a float32 score of 0.7 reaches a threshold of 0.7
         chosen = len(score) - np.searchsorted(falling[::-1], np.asarray(thresholds, dtype=score.dtype), side="left")
-    tp = np.append(0.0, np.cumsum(w * hit))[chosen]
-    fp = np.append(0.0, np.cumsum(w * ~hit))[chosen]
-    fn = np.append(np.cumsum((w * hit)[::-1])[::-1], 0.0)[chosen]
-    tn = np.append(np.cumsum((w * ~hit)[::-1])[::-1], 0.0)[chosen]
-    return np.stack([tn, fp, fn, tp], axis=-1).reshape(-1, 2, 2)
+    rows = np.stack([~hit, hit], axis=1) * (np.ones(len(score)) if weight is None else weight[order])[:, None]
+    above = np.vstack([np.zeros((1, 2)), np.cumsum(rows, axis=0)])
+    below = np.vstack([np.cumsum(rows[::-1], axis=0)[::-1], np.zeros((1, 2))])
+    return np.asarray(np.stack([below, above], axis=-1)[chosen])
 
 
-def _numpy(values: Any) -> Any:
+def as_numpy(values: Any) -> Any:
     """A tensor as an array; other values as they are."""
-    if not isinstance(values, torch.Tensor):
-        return values
-    short = values.is_floating_point() and values.dtype not in (torch.float32, torch.float64)
-    return (values.double() if short else values).detach().cpu().numpy()
+    if isinstance(values, torch.Tensor):
+        values = (values.float() if values.dtype == torch.bfloat16 else values).detach().cpu().numpy()
+    return values
 
 
-def _as_scores(score: ArrayLike) -> NDArray[Any]:
-    try:
-        scores = np.asarray(_numpy(score))
-        scores = scores if scores.dtype in (np.float32, np.float64) else scores.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"y_pred: expected scores, numbers of shape (n,) or (n, classes): {error}.") from None
-    if scores.ndim not in (1, 2):
-        raise ValueError(f"y_pred: expected scores of shape (n,) or (n, classes), got {scores.shape}.")
-    if not np.isfinite(scores).all():
-        raise ValueError("y_pred: scores must be finite, got NaN or infinity.")
-    return scores
+def score_array(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Scores as an array of finite floats."""
+    array = np.asarray(as_numpy(values))
+    # Frames with nullable columns become objects.
+    is_number_objects = array.dtype.kind == "O" and all(isinstance(v, Real) for v in array.flat)
+    if array.dtype.kind in "biu" or is_number_objects:
+        array = array.astype(np.float64)
+    if array.dtype.kind != "f":
+        raise TypeError(f"{name}: expected numbers, got {array.dtype}.")
+    if array.ndim == 0 or len(array) == 0:
+        raise ValueError(f"{name}: expected scores of at least one sample, got {array.shape}.")
+    if not np.isfinite(array).all():
+        places = f"{int((~np.isfinite(array)).sum())} places; drop those samples or mend the model"
+        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity in {places}.")
+    return array
 
 
 def _indicators(array: NDArray[Any], name: str) -> NDArray[np.int64]:
     """0/1 indicators (n, labels), checked."""
     if not np.isin(array, (0, 1)).all():
-        raise ValueError(
-            f"{name}: expected labels of shape (n,) or 0/1 indicators of shape (n, labels), got an array of shape "
-            f"{array.shape} with the values {np.unique(array).tolist()[:10]}; several columns must hold 0 and 1 only."
-        )
+        expected = "labels of shape (n,) or 0/1 indicators of shape (n, labels)"
+        got = f"an array of shape {array.shape} with the values {np.unique(array).tolist()[:10]}"
+        raise ValueError(f"{name}: expected {expected}, got {got}; several columns must hold 0 and 1 only.")
     return array.astype(np.int64)
 
 
-def _given_labels(labels: Sequence[Hashable] | None) -> tuple[Any, ...] | None:
+def _given_labels(labels: Labels) -> tuple[Any, ...] | None:
     """The labels as plain Python values."""
     return None if labels is None else tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
 
 
 def as_label_array(values: Any, name: str) -> NDArray[Any]:
     """Labels as an array of one or two dimensions, of text or of numbers, with a clear error for what is not."""
-    values = values.toarray() if hasattr(values, "toarray") else _numpy(values)
+    values = values.toarray() if hasattr(values, "toarray") else as_numpy(values)
     try:
         array = np.asarray(values)
     except ValueError:
@@ -150,14 +143,12 @@ def as_label_array(values: Any, name: str) -> NDArray[Any]:
     if array.dtype.kind in "fc":
         gap = ~np.isfinite(array)
     if gap.any():
-        raise ValueError(
-            f"{name}: Input {name} contains NaN, infinity or missing values (None), {int(gap.sum())} of them; drop the "
-            "rows without a label."
-        )
+        found = f"{int(gap.sum())} of them; drop the rows without a label."
+        raise ValueError(f"{name}: Input {name} contains NaN, infinity or missing values (None), {found}")
     return array
 
 
-def class_labels(*arrays: NDArray[Any], labels: Sequence[Hashable] | None = None) -> tuple[Any, ...]:
+def class_labels(*arrays: NDArray[Any], labels: Labels = None) -> tuple[Any, ...]:
     """The classes that occur (or those given), plain Python values in sorted order."""
     if labels is not None:
         classes = _given_labels(labels) or ()
@@ -177,19 +168,17 @@ def class_labels(*arrays: NDArray[Any], labels: Sequence[Hashable] | None = None
 def encode_labels(values: NDArray[Any], classes: tuple[Any, ...], name: str) -> NDArray[np.intp]:
     """Positions of labels among the classes."""
     known = np.asarray(classes)
-    if (known.dtype.kind in "US") != (values.dtype.kind in "US"):
-        kinds = ("text", "numbers") if known.dtype.kind in "US" else ("numbers", "text")
-        raise TypeError(f"{name}: the classes {list(classes)[:20]} are {kinds[0]}, the labels are {kinds[1]}.")
+    expected, got = ("text" if array.dtype.kind in "US" else "numbers" for array in (known, values))
+    if expected != got:
+        raise TypeError(f"{name}: the classes {list(classes)[:20]} are {expected}, the labels are {got}.")
     order = np.argsort(known, kind="stable")
-    places = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
-    wrong = known[places] != values
-    if np.any(wrong):
-        example = values[wrong][0].item()
+    places: NDArray[np.intp] = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
+    for example in values[known[places] != values].tolist()[:1]:
         raise ValueError(f"{name}: label {example!r} is not among the classes {list(classes)[:20]}.")
-    return np.asarray(places, dtype=np.intp)
+    return places
 
 
-def checked_weights(sample_weight: ArrayLike | None, n: int, *, all_zero: bool = False) -> NDArray[np.float64] | None:
+def checked_weights(sample_weight: Weights, n: int, *, all_zero: bool = False) -> NDArray[np.float64] | None:
     """Sample weights as an array of finite numbers >= 0 that are not all zero, unless they are a part that may be."""
     if sample_weight is None:
         return None
@@ -202,20 +191,16 @@ def checked_weights(sample_weight: ArrayLike | None, n: int, *, all_zero: bool =
     if not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError("sample_weight: expected finite weights >= 0.")
     if not all_zero and not weight.any():
-        raise ValueError(
-            "sample_weight: all weights are zero. Sample weights must contain at least one non-zero number."
-        )
+        advice = "Sample weights must contain at least one non-zero number."
+        raise ValueError(f"sample_weight: all weights are zero. {advice}")
     return weight
 
 
 def combined_weights(
-    target: Target, sample_weight: ArrayLike | None, class_weight: Any
+    target: Target, sample_weight: Weights, class_weight: Any
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Weights for training (sample times class weights) and for the metric (sample weights), both (n,) of mean 1.
-
-    ``class_weight`` is None, ``"balanced"`` or a dictionary.
-    """
-    from sklearn.utils.class_weight import compute_class_weight
+    """Weights for training (sample times class weights) and for the metric (sample weights), both (n,) of mean 1."""
+    from sklearn.utils.class_weight import compute_sample_weight
 
     given = checked_weights(sample_weight, len(target.codes))
     weight = trained = np.ones(len(target.codes)) if given is None else given / given.mean()
@@ -225,8 +210,7 @@ def combined_weights(
         for label, value in class_weight.items() if isinstance(class_weight, dict) else ():
             if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
                 raise ValueError(f"class_weight: expected finite weights >= 0, got {value!r} for class {label!r}.")
-        by_class = compute_class_weight(class_weight, classes=target.classes, y=target.truth)
-        trained = weight * by_class[target.codes]
+        trained = weight * compute_sample_weight(class_weight, target.truth)
         if not trained.sum() > 0:
             raise ValueError("class_weight: all rows have weight zero.")
         trained = trained / trained.mean()
@@ -239,10 +223,8 @@ def row_count(X: Any) -> int:
 
     rows = int(_num_samples(X))
     if len(getattr(X, "shape", (0, 0))) == 1:
-        raise ValueError(
-            "X: Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) for one row, "
-            "X.reshape(-1, 1) for one column."
-        )
+        advice = "Reshape your data: X.reshape(1, -1) for one row, X.reshape(-1, 1) for one column."
+        raise ValueError(f"X: Expected 2D array, got 1D array instead. {advice}")
     if not rows:
         raise ValueError("X: Found array with 0 sample(s), a minimum of 1 is required.")
     return rows
@@ -250,10 +232,7 @@ def row_count(X: Any) -> int:
 
 @dataclass(frozen=True)
 class Target:
-    """What is to be predicted: ``classes`` in sorted order, and the place of each row's class among them (n,).
-
-    For several labels ``classes`` are their names and ``codes`` are 0/1 (n, labels).
-    """
+    """What is to be predicted: sorted classes and each row's place among them, or names of labels and 0/1 codes."""
 
     task: Task
     classes: NDArray[Any]
@@ -277,11 +256,7 @@ class Target:
 
 
 def read_target(y: Any, rows: int) -> Target:
-    """Read y: labels of any sortable kind (n,), or 0/1 indicators (n, labels).
-
-    >>> read_target(["b", "a", "b"], 3).codes
-    array([1, 0, 1])
-    """
+    """Read y: labels of any sortable kind (n,), or 0/1 indicators (n, labels)."""
     from sklearn.utils import column_or_1d
     from sklearn.utils.multiclass import check_classification_targets
 
@@ -295,32 +270,21 @@ def read_target(y: Any, rows: int) -> Target:
         classes, codes = np.unique(array, return_inverse=True)
         target = Target("binary" if len(classes) == 2 else "multiclass", classes, codes.astype(np.int64))
     if len(array) != rows:
-        raise ValueError(
-            f"y: expected one label per row of X, {rows}, got {len(array)}: inconsistent numbers of samples."
-        )
+        found = f"{len(array)}: inconsistent numbers of samples"
+        raise ValueError(f"y: expected one label per row of X, {rows}, got {found}.")
     if len(target.classes) < 2:
-        only = target.classes.tolist()[0]
-        raise ValueError(f"y: holds one class only, {only!r}; a classifier needs at least two classes.")
+        raise ValueError(f"y: holds one class only, {target.labels[0]!r}; a classifier needs at least two classes.")
     return target
 
 
 def read_truth(y: Any, task: Task, classes: NDArray[Any]) -> NDArray[Any]:
-    """Read y to score predictions: labels (n,), or 0/1 (n, labels) in the order of the classes.
-
-    Task and classes are those of the fitted target. Columns of a frame are matched by name.
-
-    >>> import pandas as pd
-    >>> read_truth(pd.DataFrame({"b": [0, 0], "a": [1, 0]}), "multilabel", np.array(["a", "b"]))
-    array([[1, 0],
-           [0, 0]])
-    """
+    """Read y to score predictions of fitted classes: labels (n,), or 0/1 (n, labels), columns of a frame by name."""
     array = as_label_array(y, "y")
     if task != "multilabel":
         return array
     if array.ndim != 2 or array.shape[1] != len(classes):
-        raise ValueError(
-            f"y: expected 0/1 indicators of shape (n, {len(classes)}), one column per label, got {array.shape}."
-        )
+        shape = f"(n, {len(classes)}), one column per label"
+        raise ValueError(f"y: expected 0/1 indicators of shape {shape}, got {array.shape}.")
     return _indicators(array, "y")[:, _column_order(_column_names(y), classes.tolist())]
 
 
@@ -342,19 +306,13 @@ def _column_order(names: list[Any] | None, classes: list[Any]) -> list[int]:
     places = list(range(len(classes)))
     if names is not None and set(names) == set(classes):
         return [names.index(label) for label in classes]
-    if names in (None, places) or (classes == places and not set(names or ()) & set(classes)):
+    if names is None or names == places or (classes == places and not set(names) & set(classes)):
         return places
-    other = next(name for name in names or () if name not in classes)
-    raise ValueError(
-        f"y: expected the columns {classes[:20]}, as at fit, got {(names or [])[:20]}: {other!r} is not among them; "
-        "rename the columns, or give an array with the columns in that order."
-    )
+    got = f"got {names[:20]}: {next(name for name in names if name not in classes)!r} is not among them"
+    advice = "rename the columns, or give an array with the columns in that order"
+    raise ValueError(f"y: expected the columns {classes[:20]}, as at fit, {got}; {advice}.")
 
 
 def repeated(names: Iterable[Any]) -> list[Any]:
-    """The names that occur more than once, in their order.
-
-    >>> repeated(["a", "b", "a"])
-    ['a']
-    """
+    """The names that occur more than once, in their order."""
     return [name for name, count in Counter(names).items() if count > 1]

@@ -20,18 +20,16 @@ def dynamic_threshold(p: Tensor) -> Tensor:
     return p.topk(2, dim=-1).values.mean(dim=-1, keepdim=True)
 
 
-def dynamic_membership(p: Tensor, step: Step, *, detach_threshold: bool = False) -> Tensor:
+def dynamic_membership(p: Tensor, step: Step) -> Tensor:
     """Multiclass membership H(p, tau_avg) / |H(p, tau_avg)|_1 of probabilities (…, n, d) (east eq. 5).
 
     Rows sum to one. Ties share: two equal largest entries get one half each as the step sharpens.
-    ``detach_threshold`` stops the gradient through the threshold.
 
     >>> from metricfit.steps import Heaviside
     >>> dynamic_membership(torch.tensor([[0.6, 0.3, 0.1]]), Heaviside())
     tensor([[1., 0., 0.]])
     """
-    threshold = dynamic_threshold(p)
-    h = step(p, threshold.detach() if detach_threshold else threshold)
+    h = step(p, dynamic_threshold(p))
     total = h.sum(dim=-1, keepdim=True)
     return h * safe_divide(torch.ones_like(total), total)
 

@@ -146,6 +146,14 @@ def test_a_sample_keeps_the_rare_class_and_the_official_split(
     assert np.bincount(small.y[~small.fixed_test], minlength=10).min() == 1
 
 
+def test_images_are_averaged_down(packed: list[str]) -> None:
+    whole, small = (data.load("cifar10", side=side).X for side in (None, 16))
+    assert small.shape == (*whole.shape[:2], 16, 16)
+    assert small[3, 1, 5, 7] == round(whole[3, 1, 10:12, 14:16].astype(float).mean())
+    with pytest.raises(ValueError, match="side: expected a divisor of 32"):
+        data.load("cifar10", side=10)
+
+
 def test_caltech256_says_what_to_supply_and_reads_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from PIL import Image
 
@@ -322,11 +330,33 @@ def test_losses_of_surrogate_fbeta_follow_its_equations(beta: float) -> None:
     equation_2 = torch.where(y == 1, 1 / 0.3, 1 / 0.7)  # the training set's shares
     balanced = (equation_2 * equation_20).mean()
     assert build("surrogate_fbeta", beta=beta).loss(z, y).item() == pytest.approx(equation_20.mean().item(), rel=1e-5)
-    made = build("surrogate_fbeta", beta=beta, weighted=True).loss(z, y).item()
+    made = build("surrogate_fbeta", beta=beta, balanced=True).loss(z, y).item()
     assert made == pytest.approx(balanced.item(), rel=1e-5)
     hits = (1 + beta**2) * (f * t).sum()
     equation_24 = hits / (hits + beta**2 * ((1 - f) * t).sum() + (f * (1 - t)).sum())
-    assert build("soft_fbeta", beta=beta).loss(z, y).item() == pytest.approx(1 - equation_24.item(), rel=1e-5)
+    for share_is_known in BOTH:
+        made = build("soft_fbeta", beta=beta, balanced=share_is_known).loss(z, y).item()
+        assert made == pytest.approx(1 - equation_24.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("single", BOTH)
+def test_balanced_rivals_have_the_scale_of_equation_2_on_any_batch(single: bool) -> None:
+    logits, y = sample(7)  # a batch whose shares are not the training set's
+    logits.requires_grad_()
+    z = logits[:, 1] - logits[:, 0]
+    entropy = absolute = torch.zeros(())
+    for i in range(len(y)):
+        weight = 1 / 0.3 if y[i] == 1 else 1 / 0.7
+        right = z[i].sigmoid() if y[i] == 1 else 1 - z[i].sigmoid()
+        entropy = entropy - weight * right.log() / len(y)
+        absolute = absolute + weight * (2 - 2 * right) / len(y)  # eq. 14
+    for method, expected in (("bce", entropy), ("mae", absolute)):
+        made = build(method, single=single, balanced=True).loss(z if single else logits, y)
+        assert made.item() == pytest.approx(expected.item(), rel=1e-5)
+        slopes = [torch.autograd.grad(value, logits, retain_graph=True)[0] for value in (made, expected)]
+        torch.testing.assert_close(*slopes, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="balanced"):
+        build("mse", single=single, balanced=True)
 
 
 def test_dice_is_of_the_output_itself_or_of_its_sigmoid() -> None:

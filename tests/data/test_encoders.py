@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
+from metricfit.data import ColumnFormat
 from metricfit.data.encoders import (
     CategoryEncoder,
+    FittedColumn,
     Folds,
     NumberEncoder,
     calendar_parts,
@@ -25,11 +28,17 @@ from metricfit.data.encoders import (
 finite = st.floats(-1e300, 1e300, allow_nan=False)
 
 
+def written(encoder: Any, values: Any, folds: Folds | None = None) -> np.ndarray:
+    column = FittedColumn("", ColumnFormat("number"), encoder=encoder)
+    rows = len(values[0]) if isinstance(values, tuple) else len(values)
+    out = np.empty((rows, len(column.features)), dtype=np.float32)
+    column.write(values, out, folds)
+    return out
+
+
 def encode(values: np.ndarray, *, mode: str = "both", integer_levels: int = 0) -> np.ndarray:
     encoder = NumberEncoder.fit(values, None, mode=mode, integer_levels=integer_levels)  # type: ignore[arg-type]
-    out = np.empty((len(values), len(encoder.suffixes)), dtype=np.float32)
-    encoder.write(values, out)
-    return out
+    return written(encoder, values)
 
 
 def test_standardised_numbers_equal_standard_scaler() -> None:
@@ -104,14 +113,15 @@ def test_quantiles_of_a_column_of_gaps_use_the_few_values() -> None:
 
 
 def folds_for(y: np.ndarray, parts: int = 3) -> Folds:
-    return Folds(y[:, None] == 1, ["1"], (np.arange(len(y)) % parts).astype(np.int8), parts)
+    return Folds(y[:, None] == 1, ["1"], (np.arange(len(y)) % parts).astype(np.int8))
 
 
 def test_target_scores_are_shrunk_log_odds() -> None:
-    scores = target_scores(np.array([[3.0], [0.0]]), np.array([5.0, 0.0]), np.array([0.2]))
+    level, indicator = np.array([0, 0, 0, 0, 0, -1, -2]), np.array([1, 1, 1, 0, 0, 1, 1], dtype=bool)[:, None]
+    scores = target_scores(level, 2, indicator, np.array([0.2]))
     rate = (3 + 10 * 0.2) / 15
     expected = math.log(rate / (1 - rate)) - math.log(0.2 / 0.8)
-    np.testing.assert_allclose(scores, [[expected], [0.0]])
+    np.testing.assert_allclose(scores, [[expected], [0.0], [0.0]], atol=1e-15)
 
 
 @settings(max_examples=25)
@@ -122,8 +132,7 @@ def test_cross_fitted_scores_do_not_depend_on_the_rows_own_part(seed: int) -> No
     keys = np.array(list("abcde"), dtype=object)
     folds = folds_for(y)
     encoder = CategoryEncoder.fit((codes, keys), max_one_hot=2, min_frequency=1, frequency=True, folds=folds)
-    out = np.empty((60, len(encoder.suffixes)), dtype=np.float32)
-    encoder.write((codes, keys), out, folds)
+    out = written(encoder, (codes, keys), folds)
     where = encoder.suffixes.index("__target=1")
     prior = (y.sum() + 0.5) / 61
     for row in range(60):
@@ -139,9 +148,13 @@ def test_one_hot_features_of_categories() -> None:
     keys = np.array(["a", "b", "c", "d"], dtype=object)
     codes = np.array([1, 1, 1, 0, 0, 2, -1])
     encoder = CategoryEncoder.fit((codes, keys), max_one_hot=32, min_frequency=2, frequency=False, folds=None)
-    assert encoder.suffixes == ["=b", "=a", "__rare", "__missing"]
-    out = np.empty((4, 4), dtype=np.float32)
-    encoder.write((np.array([0, 1, 2, -1]), np.array(["a", "c", "never"], dtype=object)), out)
+    assert FittedColumn("k", ColumnFormat("category"), encoder=encoder).features == (
+        "k=b",
+        "k=a",
+        "k__rare",
+        "k__missing",
+    )
+    out = written(encoder, (np.array([0, 1, 2, -1]), np.array(["a", "c", "never"], dtype=object)))
     np.testing.assert_array_equal(out, [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
 
 
@@ -151,8 +164,7 @@ def test_two_levels_need_one_indicator() -> None:
         (np.array([0, 0, 0, 1, 1]), keys), max_one_hot=32, min_frequency=1, frequency=False, folds=None
     )
     assert encoder.suffixes == ["=yes"]
-    out = np.empty((3, 1), dtype=np.float32)
-    encoder.write((np.array([0, 1, 2]), np.array(["no", "yes", "perhaps"], dtype=object)), out)
+    out = written(encoder, (np.array([0, 1, 2]), np.array(["no", "yes", "perhaps"], dtype=object)))
     assert out[:, 0].tolist() == [0, 1, 0]
 
 

@@ -87,7 +87,7 @@ def test_output_is_a_contiguous_finite_float32_matrix(fitted: TablePreprocessor)
 
 def test_describe_says_what_became_of_each_column(fitted: TablePreprocessor) -> None:
     found = {c.name: c for c in fitted.columns_}
-    kinds = {name: c.kind for name, c in found.items()}
+    kinds = {name: c.format.kind for name, c in found.items()}
     assert list(kinds) == list(make_frame().columns)
     assert {n for n, kind in kinds.items() if kind == "category"} == {"text", "category", "many", "identifier"}
     assert {n for n, kind in kinds.items() if kind == "date"} == {"date", "zoned", "written"}
@@ -197,8 +197,8 @@ def test_numbers_written_as_text_give_the_features_of_numbers() -> None:
         preprocessor = TablePreprocessor()
         features = preprocessor.fit_transform(text)
         np.testing.assert_allclose(features, expected.transform(X), atol=1e-6)
-        assert {c.kind for c in preprocessor.columns_} == {"number"}
-        assert preprocessor.columns_[0].reason.startswith("text in which every value is a number")
+        assert {c.format.kind for c in preprocessor.columns_} == {"number"}
+        assert preprocessor.columns_[0].format.reason.startswith("text in which every value is a number")
         gaps = np.array([["n/a", "?", "soon"]], dtype=object)
         np.testing.assert_array_equal(preprocessor.transform(gaps), preprocessor.transform([[None] * 3]))
         np.testing.assert_allclose(preprocessor.transform(X), features, atol=1e-6)
@@ -214,7 +214,7 @@ def test_codes_and_named_categories_stay_categories_and_few_numbers_get_indicato
         }
     )
     found = TablePreprocessor(categorical_features=["named"]).fit(frame).columns_
-    assert [c.kind for c in found] == ["number", "category", "category", "category"]
+    assert [c.format.kind for c in found] == ["number", "category", "category", "category"]
     assert [bool(c.dropped) for c in found] == [False, True, True, True]
     assert "few=6" in found[0].features
 
@@ -229,7 +229,7 @@ def test_integer_codes_can_be_named_as_categories() -> None:
     codes = np.tile(np.arange(20), 5)[:, None] * np.array([[1, 3]])
     frame = pd.DataFrame(codes, columns=["a", "b"])
     for given_ in (["b"], [1], [-1], [False, True], np.array([False, True])):
-        kinds = [c.kind for c in TablePreprocessor(categorical_features=given_).fit(frame).columns_]
+        kinds = [c.format.kind for c in TablePreprocessor(categorical_features=given_).fit(frame).columns_]
         assert kinds == ["number", "category"]
     fitted_ints = TablePreprocessor(categorical_features=["b"]).fit(frame)
     as_floats = frame.astype(float)
@@ -428,19 +428,17 @@ def test_huge_numbers_and_infinity_of_trees() -> None:
         preprocessor.tree_features([[np.inf]])
 
 
-def test_typed_frame_gives_every_column_as_it_was_typed(fitted: TablePreprocessor) -> None:
+def test_columns_are_read_as_they_were_typed(fitted: TablePreprocessor) -> None:
     frame = make_frame()
-    typed = fitted.typed_frame(frame.astype({"code": str}))
-    assert list(typed) == list(frame)
-    for name in ("number", "gappy", "code", "truth", "constant"):
+    rows, used = fitted.read(frame.astype({"code": str}))
+    typed = {column.name: values for column, values in used}
+    assert rows == len(frame)
+    assert set(typed) == set(frame) - {"identifier", "constant", "empty"}
+    for name in ("number", "gappy", "code", "truth"):
         np.testing.assert_array_equal(typed[name], frame[name])
     assert typed["written"].dtype.kind == "M"
-    assert typed["text"].astype(object).where(typed["text"].notna(), None).tolist() == [
-        None if pd.isna(v) else v for v in frame["text"]
-    ]
-    assert typed["empty"].isna().all()
-    new = fitted.typed_frame(frame.assign(empty="now there"))
-    assert new["empty"].isna().all()
+    codes, keys = typed["text"]
+    assert np.append(keys, None)[codes].tolist() == [None if pd.isna(v) else v for v in frame["text"]]
 
 
 def test_a_wide_table_is_packed_once_per_distinct_array_and_comes_back() -> None:

@@ -48,6 +48,14 @@ def test_encodings_are_found_out(tmp_path, encoding):
     assert read["größe"].tolist() == ["klein", "groß"]
 
 
+def test_another_encoding_far_behind_the_first_bytes_is_named(tmp_path):
+    path = tmp_path / "late.csv"
+    path.write_bytes(b"a,b\n" + b"x,1\n" * 100_000 + "gro\u00df,2\n".encode("cp1252"))
+    with pytest.raises(BadDataError, match=r"late\.csv: damaged, or not utf-8 text .*encoding='cp1252'"):
+        read_table(path)
+    assert len(read_table(path, encoding="cp1252")) == 100_001
+
+
 def test_an_encoding_that_does_not_exist(tmp_path):
     with pytest.raises(BadArgumentError, match="encoding: 'utf-99' is no encoding"):
         open_table(written(tmp_path, "a\n1\n"), encoding="utf-99")

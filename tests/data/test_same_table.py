@@ -75,7 +75,7 @@ def test_every_way_gives_the_same_types_and_features(path: Path) -> None:
     for way, table in tables(path).items():
         preprocessor = TablePreprocessor(random_state=0)
         features = preprocessor.fit_transform(without_target(table), y)
-        kinds = {c.name: c.kind for c in preprocessor.columns_ if not c.dropped}
+        kinds = {c.name: c.format.kind for c in preprocessor.columns_ if not c.dropped}
         found[way] = (kinds, preprocessor.get_feature_names_out().tolist(), features)
     kinds, names, features = found["the reader"]
     assert kinds == {

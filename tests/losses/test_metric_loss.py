@@ -388,9 +388,7 @@ BAD = [
     (lambda: MetricLoss("f1", threshold=0.3), ValueError, "threshold: has no effect"),
     (lambda: MetricLoss("f1", task="binary", threshold=1.0), ValueError, "threshold: expected"),
     (lambda: MetricLoss("f1", task="binary", threshold=[[0.5]]), ValueError, "threshold: expected"),
-    (lambda: MetricLoss("f1", task="binary", detach_threshold=True), ValueError, "detach_threshold"),
     (lambda: MetricLoss("auroc", task="binary", threshold=0.3), ValueError, "threshold: has no effect with auroc"),
-    (lambda: MetricLoss("auroc", detach_threshold=True), ValueError, "detach_threshold: has no effect"),
     (lambda: MetricLoss("f1", task="binary", threshold=[0.3, 0.4]), ValueError, "threshold: expected .*got 2"),
     (
         lambda: MetricLoss("f1", task="multilabel", threshold=[0.3, 0.4])(torch.zeros(2, 3), torch.ones(2, 3)),

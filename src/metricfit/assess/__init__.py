@@ -3,15 +3,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from metricfit.assess.intervals import Decided, Estimate, difference, estimate, estimate_classes, share
-from metricfit.assess.scores import HeldOutScores, scores_of
-from metricfit.assess.verdicts import Assessment, Reached, Verdict, assess, assess_held_out, verdict
+from metricfit.assess.intervals import Decided, Estimate, difference, estimate, estimate_classes, over_splits, share
+from metricfit.assess.scores import HeldOutScores, permutation_importance, scores_of
+from metricfit.assess.verdicts import Assessment, Reached, Verdict, assess, assess_held_out, leaderboard, verdict
 
 if TYPE_CHECKING:
     from metricfit.assess.cutoffs import ThresholdUncertainty, UnstableThresholdWarning, threshold_uncertainty
-    from metricfit.assess.importance import permutation_importance
     from metricfit.assess.prevalence import estimate_prevalence
-    from metricfit.assess.splits import leaderboard, over_splits
 
 __all__ = [
     "Assessment", "Decided", "Estimate", "HeldOutScores", "Reached", "ThresholdUncertainty",
@@ -21,7 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 # What a fit does not need is imported when it is first asked for.
-_ROOMS = ("cutoffs", "importance", "prevalence", "splits")
+_ROOMS = ("cutoffs", "prevalence")
 
 
 def __getattr__(name: str) -> Any:

@@ -30,27 +30,19 @@ class UnstableThresholdWarning(UserWarning):
 class ThresholdUncertainty:
     """What the bootstrap says about a cut-off.
 
-    Attributes:
-        threshold: The best cut-off on all data.
-        value: The metric there.
-        threshold_interval: Where the best cut-offs of the resamples lie.
-        value_interval: The interval of the metric at the chosen cut-off, see :func:`metricfit.assess.estimate`.
-        corrected_value: ``value`` less what choosing the cut-off on the same data adds to it (the optimism).
-        level: The level of the intervals.
-        thresholds: The best cut-off of each resample that had one.
-        failed: How many resamples had none, because a constraint could not be met or a class was missing.
-        stable: Whether the cut-off is much the same over the resamples.
+    ``corrected_value`` is the value less what choosing the cut-off on the same data adds to it (the optimism);
+    ``failed`` counts resamples that lack a class or in which no cut-off meets the constraints.
     """
 
-    threshold: float
-    value: float
-    threshold_interval: tuple[float, float]
-    value_interval: tuple[float, float]
+    threshold: float  # the best one on all data
+    value: float  # the metric there
+    threshold_interval: tuple[float, float]  # where the best cut-offs of the resamples lie
+    value_interval: tuple[float, float]  # at the chosen cut-off, see :func:`metricfit.assess.estimate`
     corrected_value: float
     level: float
-    thresholds: Array = field(repr=False)
+    thresholds: Array = field(repr=False)  # the best one of each resample that had one
     failed: int
-    stable: bool
+    stable: bool  # whether the cut-off is much the same over the resamples
 
 
 def threshold_uncertainty(
@@ -65,24 +57,13 @@ def threshold_uncertainty(
     no samples are copied. With more than about a thousand distinct scores the resamples choose among that many
     cut-offs, spread evenly over all samples and over the positive ones; the cut-off reported is the exact one.
 
-    Args:
-        y_true: Labels of two classes, shape (n,).
-        score: Scores of the positive class, shape (n,).
-        metric: As for :func:`best_threshold`.
-        subject_to: Constraints.
-        sample_weight: Weights, shape (n,).
-        labels: The two classes.
-        pos_label: The positive class.
-        resamples: How many.
-        level: The level of the intervals.
-        random_state: Seed.
+    ``resamples`` are drawn with the seed ``random_state``, intervals have this ``level``; other arguments are those of
+    :func:`metricfit.decisions.best_threshold`.
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 2000)
-    >>> found = threshold_uncertainty(y, rng.normal(size=2000) + 2 * y, "balanced_accuracy")
-    >>> low, high = found.threshold_interval
-    >>> low < found.threshold < high, found.stable
-    (True, True)
+    >>> threshold_uncertainty(y, rng.normal(size=2000) + 2 * y, "balanced_accuracy").stable
+    True
     """
     if resamples < 20:
         raise ValueError(f"resamples: expected at least 20, got {resamples}.")
@@ -95,7 +76,6 @@ def threshold_uncertainty(
     chosen, optimism = _resample(samples, sweep, goal, best.index, resamples, np.random.default_rng(random_state))
     if len(chosen) == 0:
         raise ValueError("resamples: none of them has both classes and meets the constraints; bring more data.")
-    sign = 1.0 if goal.metric.greater_is_better else -1.0
     thresholds = sweep.thresholds(chosen).astype(np.float64)
     low, high = (float(end) for end in np.quantile(thresholds, tails(level), method="inverted_cdf"))
     failed = resamples - len(chosen)
@@ -119,16 +99,10 @@ def threshold_uncertainty(
     called = samples.score >= np.asarray(threshold, dtype=samples.score.dtype)
     rows = Decided(samples.target.astype(np.int64), called.astype(np.int64), samples.classes, weight=samples.weight)
     found = estimate(goal.metric, rows, level=level)
+    corrected = goal.sign * (best.gain - float(np.mean(optimism)))
+    intervals = (low, high), (found.low, found.high)
     return ThresholdUncertainty(
-        threshold=threshold,
-        value=sign * best.gain,
-        threshold_interval=(low, high),
-        value_interval=(found.low, found.high),
-        corrected_value=sign * (best.gain - float(np.mean(optimism))),
-        level=level,
-        thresholds=thresholds,
-        failed=failed,
-        stable=reason is None,
+        threshold, goal.sign * best.gain, *intervals, corrected, level, thresholds, failed, stable=reason is None
     )
 
 

@@ -3,11 +3,8 @@
 Rows fall into cells (truth, decision), or (truth, decision, other decision) for a difference. What is unknown is how
 probable each cell is; given the counts, the shares of the cells are Dirichlet-distributed with Jeffreys' prior of one
 half per cell of a 2 x 2 matrix (for a share such as precision this is Jeffreys' interval). The metric of many draws of
-these shares gives the interval. A draw costs a number per cell, not per row.
-
-What it covers: the value of *these fixed decisions* on new rows of the same kind. It does not cover another training
-on other rows; :func:`metricfit.assess.over_splits` is for that. docs/reference/assess.md says more, and
-benchmarks/decisions/coverage.md shows how often the interval holds the truth.
+these shares gives the interval. It covers the value of *these fixed decisions* on new rows of the same kind, not
+another training (:func:`over_splits`); docs/reference/assess.md says more and shows how often it holds the truth.
 """
 
 from __future__ import annotations
@@ -25,13 +22,10 @@ from scipy import sparse, stats
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import computed
 from metricfit.inputs import Task
-from metricfit.metrics import Constrained, Metric
-
-__all__ = ["Decided", "Estimate", "difference", "estimate", "estimate_classes", "interval", "share"]
+from metricfit.metrics import Metric
 
 LEVEL = 0.95
-_PRIOR = 2.0
-"""Weight of the prior, in rows: one half for each cell of a 2 x 2 matrix."""
+_PRIOR = 2.0  # its weight in rows: one half for each cell of a 2 x 2 matrix
 _DRAWS, _FEWEST_DRAWS = 2000, 200
 _NUMBERS = 4_000_000  # drawn at a time
 _MOST_NUMBERS = 200_000_000  # drawn in all, before the number of draws goes down
@@ -61,14 +55,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Decided:
-    """Decisions about rows, beside the truth.
+    """Decisions about rows, beside the truth: class codes (n,), or 0/1 (n, labels), of these labels.
 
-    Attributes:
-        truth: Class codes (n,), or 0/1 (n, labels).
-        decided: The decisions, likewise.
-        labels: All classes or labels, in order.
-        proba: Probabilities (n, classes or labels) before the decision rule, for metrics of scores.
-        weight: Weights (n,), or None.
+    ``proba`` (n, labels), before the decision rule, is for metrics of scores.
     """
 
     truth: Codes
@@ -87,13 +76,8 @@ class Decided:
     @property
     def confusion(self) -> ConfusionMatrix:
         """The confusion matrix, (classes, classes) or (labels, 2, 2)."""
-        return counted(self.truth, self.decided, self.labels, self.weight)
-
-
-def counted(truth: Codes, decided: Codes, labels: tuple[Any, ...], weight: Array | None = None) -> ConfusionMatrix:
-    """The confusion matrix of codes (n,) or of 0/1 indicators (n, labels)."""
-    task: Task | None = "multilabel" if truth.ndim == 2 else None
-    return ConfusionMatrix.from_codes(truth, decided, len(labels), weight, task=task, labels=labels)
+        size, task = len(self.labels), self.task
+        return ConfusionMatrix.from_codes(self.truth, self.decided, size, self.weight, task=task, labels=self.labels)
 
 
 def estimate(metric: Metric, rows: Decided, *, level: float | None = None, seed: int = 0) -> Estimate:
@@ -105,7 +89,7 @@ def estimate(metric: Metric, rows: Decided, *, level: float | None = None, seed:
     >>> found.value, round(found.low, 2), found.high
     (1.0, 0.97, 1.0)
     """
-    (values,) = _values(_objective(metric), [rows], seed)
+    (values,) = _values(getattr(metric, "objective", metric), [rows], seed)
     return interval(values, level)
 
 
@@ -123,7 +107,7 @@ def difference(metric: Metric, first: Decided, second: Decided, *, seed: int = 0
     >>> difference(metrics.get("fpr[1]"), Decided(truth, truth, (0, 1)), Decided(truth, 1 - truth, (0, 1))).value
     1.0
     """
-    ours, theirs = _values(_objective(metric), [first, second], seed)
+    ours, theirs = _values(getattr(metric, "objective", metric), [first, second], seed)
     return interval((1.0 if metric.greater_is_better else -1.0) * (ours - theirs))
 
 
@@ -137,14 +121,27 @@ def share(positives: float, rows: float) -> Estimate:
     return Estimate(positives / rows, min(low, positives / rows), max(high, positives / rows))
 
 
+def over_splits(values: Sequence[float], test_share: float) -> Estimate:
+    """The mean of values of repeated random splits, with the interval of *another training on other rows*.
+
+    The splits overlap, so their values are not independent: the variance of the mean over k splits is taken as
+    (1/k + test share / training share) times that of the values (Nadeau and Bengio, 2003).
+
+    >>> str(over_splits([0.5, 0.52, 0.54], 0.2))
+    '0.520 (0.454 to 0.586)'
+    """
+    k = len(values)
+    if k < 2:
+        return Estimate(float(np.mean(values)) if k else math.nan)
+    spread = math.sqrt(float(np.var(values, ddof=1)) * (1 / k + test_share / (1 - test_share)))
+    half, mean = float(stats.t.ppf(tails()[1], k - 1)) * spread, float(np.mean(values))
+    return Estimate(mean, mean - half, mean + half)
+
+
 def tails(level: float | None = None) -> tuple[float, float]:
     """The quantiles at which an interval of this level ends."""
     level = LEVEL if level is None else level
     return (1 - level) / 2, (1 + level) / 2
-
-
-def _objective(metric: Metric) -> Metric:
-    return metric.objective if isinstance(metric, Constrained) else metric
 
 
 def interval(values: Array, level: float | None = None) -> Estimate:
@@ -182,10 +179,7 @@ def _values(metric: Metric, several: Sequence[Decided], seed: int) -> list[Array
 
 
 def _cells(several: Sequence[Decided]) -> tuple[Array, list[sparse.csr_array]]:
-    """Kinds of rows: how many there are of each (with the prior), and which cells of each matrix one adds to.
-
-    Rows that agree in truth, decisions and (nearly) weight are of one kind.
-    """
+    """Kinds of rows: how many there are of each (with the prior), and which cells of each matrix one adds to."""
     truth, weight, size = several[0].truth, several[0].weight, len(several[0].labels)
     columns = [truth, *(rows.decided for rows in several)]
     table = np.concatenate([c.reshape(len(truth), -1) for c in columns], axis=1)
@@ -210,11 +204,9 @@ def _cells(several: Sequence[Decided]) -> tuple[Array, list[sparse.csr_array]]:
     usual = np.full(combinations, float(mean_weight @ counts / counts.sum()))
     copies = size if truth.ndim == 2 else 1
     prior = [_added(grid[0], g, usual, single) for g in grid[1:]]
-    tables = [
-        sparse.csr_array(sparse.vstack([t, sparse.kron(sparse.eye_array(copies), p)]))
-        for t, p in zip(tables, prior, strict=True)
-    ]
-    return np.concatenate([counts, np.full(copies * combinations, _PRIOR / combinations)]), tables
+    both = [sparse.vstack([t, sparse.kron(sparse.eye_array(copies), p)]) for t, p in zip(tables, prior, strict=True)]
+    priors = np.full(copies * combinations, _PRIOR / combinations)
+    return np.concatenate([counts, priors]), [sparse.csr_array(table) for table in both]
 
 
 def _added(truth: NDArray[Any], decided: NDArray[Any], weight: Array, size: int) -> sparse.csr_array:
@@ -223,30 +215,23 @@ def _added(truth: NDArray[Any], decided: NDArray[Any], weight: Array, size: int)
     if truth.ndim == 1:
         return sparse.csr_array((weight, (rows, truth * size + decided)), shape=(len(rows), size * size))
     columns = (np.arange(size) * 4 + truth * 2 + decided).ravel()
-    values = (np.repeat(weight, size), (np.repeat(rows, size), columns))
-    return sparse.csr_array(values, shape=(len(rows), size * 4))
+    return sparse.csr_array((np.repeat(weight, size), (np.repeat(rows, size), columns)), shape=(len(rows), size * 4))
 
 
 def _of_scores(metric: Metric, several: Sequence[Decided], random: np.random.Generator) -> list[Array]:
     """The same for metrics of scores: a draw weighs the rows (the Bayesian bootstrap), so no class goes missing."""
-    rows = several[0]
-    n = len(rows.truth)
+    rows, n = several[0], len(several[0].truth)
     known = rows.truth if rows.truth.ndim == 2 else np.array(rows.labels, dtype=object)[rows.truth]
     found: list[list[float]] = [[] for _ in several]
     for i in range(1 + (_FEWEST_DRAWS if n * len(rows.labels) <= 40_000 else 40)):
-        weight = (
-            rows.weight if i == 0 else random.standard_gamma(1.0, n) * (1.0 if rows.weight is None else rows.weight)
-        )
+        drawn = random.standard_gamma(1.0, n) if i else None
+        weight = rows.weight if drawn is None else drawn if rows.weight is None else drawn * rows.weight
         for values, judged in zip(found, several, strict=True):
-            values.append(_score(metric, known, judged, weight))
+            if judged.proba is None:
+                raise ValueError(f"proba: {metric} judges scores, so they are needed.")
+            score = judged.proba[:, 1] if judged.task == "binary" else judged.proba
+            try:
+                values.append(float(metric.score(known, score, weight, labels=judged.labels)))
+            except ValueError:
+                values.append(math.nan)  # combines metrics of scores with metrics of decisions: it has no one value
     return [np.array(values) for values in found]
-
-
-def _score(metric: Metric, known: NDArray[Any], judged: Decided, weight: Array | None) -> float:
-    if judged.proba is None:
-        raise ValueError(f"proba: {metric} judges scores, so they are needed.")
-    score = judged.proba[:, 1] if judged.task == "binary" else judged.proba
-    try:
-        return float(metric.score(known, score, weight, labels=judged.labels))
-    except ValueError:
-        return math.nan  # combines metrics of scores with metrics of decisions: it has no one value

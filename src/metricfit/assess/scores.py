@@ -1,4 +1,4 @@
-"""Probabilities, decisions and truth of held-out rows: what a report is drawn from."""
+"""Probabilities, decisions and truth of held-out rows, from which a report is drawn; and which columns they need."""
 
 from __future__ import annotations
 
@@ -7,51 +7,34 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from metricfit.assess.intervals import Decided, difference
 from metricfit.decisions.calibration import Calibration, calibrate
 from metricfit.decisions.rules import DecisionRule, argmax_rule
 from metricfit.labels import as_label_array, encode_labels
-
-__all__ = ["HeldOutScores", "scores_of"]
+from metricfit.metrics import MetricLike, resolve
 
 
 @dataclass(frozen=True)
 class HeldOutScores:
-    """What a model and its cross-entropy baseline said about rows they were not trained on.
+    """What a model, its cross-entropy baseline and its best member said about rows they were not trained on."""
 
-    Attributes:
-        truth: Class codes (n,), or 0/1 (n, labels).
-        proba: Probabilities (n, classes) or (n, labels) before the decision rule, float32.
-        decided: The model's decisions, as ``truth``; where the rule was tuned on these rows, each fold's come from a
-            rule that was tuned on the other folds.
-        baseline: Probabilities of the same network trained with cross-entropy, or None.
-        baseline_tuned: Its decisions with a tuned rule, as ``decided``, or None.
-        weight: Weights (n,), or None.
-        source: Which rows these are, in words.
-        total: How many there were, if only a sample of them was kept.
-        cross_fitted: Whether ``decided`` comes from rules tuned fold by fold, not from the model's own.
-        rows: Where the rows are in the training table, as long as the model has not been saved; else None.
-        single: Probabilities of the best single model of the portfolio, or None.
-        single_decided: Its decisions, as ``decided``.
-        single_name: Its name.
-        fold: The fold that held each row out (n,), or None.
-    """
-
-    truth: NDArray[np.int64]
-    proba: NDArray[np.float32]
-    decided: NDArray[np.int64]
-    baseline: NDArray[np.float32] | None = None
-    baseline_tuned: NDArray[np.int64] | None = None
+    truth: NDArray[np.int64]  # class codes (n,), or 0/1 (n, labels)
+    proba: NDArray[np.float32]  # (n, classes) or (n, labels), before the decision rule
+    decided: NDArray[np.int64]  # where the rule was tuned on these rows, by a rule tuned on the other folds
+    baseline: NDArray[np.float32] | None = None  # probabilities of the same network trained with cross-entropy
+    baseline_tuned: NDArray[np.int64] | None = None  # its decisions with a tuned rule
     weight: NDArray[np.float64] | None = None
-    source: str = ""
-    total: int | None = None
-    cross_fitted: bool = False
-    rows: NDArray[np.intp] | None = None
-    single: NDArray[np.float32] | None = None
+    source: str = ""  # which rows these are, in words
+    total: int | None = None  # how many there were, if only a sample of them was kept
+    cross_fitted: bool = False  # whether ``decided`` comes from rules tuned fold by fold, not from the model's own
+    rows: NDArray[np.intp] | None = None  # where they are in the training table, until the model is saved
+    single: NDArray[np.float32] | None = None  # probabilities of the best single model of the portfolio
     single_decided: NDArray[np.int64] | None = None
     single_name: str = ""
-    fold: NDArray[np.int64] | None = None
+    fold: NDArray[np.int64] | None = None  # which one held each row out
 
     def __post_init__(self) -> None:
         n = len(self.truth)
@@ -86,6 +69,11 @@ class HeldOutScores:
         classes = None if self.truth.ndim == 2 else range(self.proba.shape[1])
         return calibrate(self.truth, self.proba, sample_weight=self.weight, labels=classes)
 
+    def judged(self, labels: tuple[Any, ...], decided: Any = None, proba: Any = None) -> Decided:
+        """The model's decisions, or others about the same rows, to be judged."""
+        decided, proba = (self.decided, self.proba) if decided is None else (decided, proba)
+        return Decided(self.truth, decided, labels, proba, self.weight)
+
     def take(self, rows: NDArray[Any]) -> HeldOutScores:
         """Some of the rows."""
         parts: dict[str, Any] = {n: part[rows] for n, part in vars(self).items() if isinstance(part, np.ndarray)}
@@ -98,16 +86,12 @@ class HeldOutScores:
 
     def finite(self) -> tuple[HeldOutScores, int]:
         """Without the rows that have a score that is no number, and how many they were."""
-        good: NDArray[np.bool_] = np.asarray(np.isfinite(self.proba).all(axis=1))
-        if self.baseline is not None:
-            good = good & np.asarray(np.isfinite(self.baseline).all(axis=1))
+        parts = [part for part in (self.proba, self.baseline) if part is not None]
+        good: NDArray[np.bool_] = np.asarray(np.isfinite(np.concatenate(parts, axis=1)).all(axis=1))
         return (self, 0) if good.all() else (self.take(good), int((~good).sum()))
 
     def sample(self, most: int, *, seed: int = 0) -> HeldOutScores:
-        """At most about ``most`` rows: of every class its share, with weights that make up for the rest.
-
-        Multi-label rows are drawn at random.
-        """
+        """At most about ``most`` rows: of every class its share, with weights that make up for the rest."""
         random = np.random.default_rng(seed)
         weight = np.ones(len(self)) if self.weight is None else self.weight
         stratum = np.zeros(len(self), dtype=np.int64) if self.truth.ndim == 2 else self.truth
@@ -131,16 +115,7 @@ def scores_of(
     classifier: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, source: str = "rows",
     baseline: Any = None,
 ) -> HeldOutScores:  # fmt: skip
-    """What a classifier, and one trained with cross-entropy, say about labelled rows.
-
-    Args:
-        classifier: The fitted classifier.
-        X: The rows.
-        y: Their labels, of the classifier's classes, or 0/1 (n, labels).
-        sample_weight: Weights, or None.
-        source: Which rows these are, in words.
-        baseline: A classifier trained with cross-entropy, whose rule is tuned.
-    """
+    """What a fitted classifier, and a ``baseline`` trained with cross-entropy, say about labelled rows."""
     classes, several = tuple(classifier.classes_.tolist()), classifier.task_ == "multilabel"
     truth = y if several else encode_labels(as_label_array(y, "y"), classes, "y")
     proba = np.asarray(classifier.predict_raw_proba(X))
@@ -154,3 +129,42 @@ def scores_of(
         weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
         source=source,
     )
+
+
+def permutation_importance(
+    classifier: Any, X: pd.DataFrame, y: ArrayLike, *, metric: MetricLike | None = None,
+    sample_weight: ArrayLike | None = None, repeats: int = 5, random_state: int = 0,
+) -> pd.DataFrame:  # fmt: skip
+    """How much each column of a table is worth to a fitted classifier, in the metric itself.
+
+    The values of a column are shuffled among the rows, everything else stays, and the drop of the metric is measured.
+    Columns that tell the same can stand in for each other: each of them then looks less important than both are.
+
+    ``X`` are rows that the classifier was not trained on, ``y`` their labels; the metric is the classifier's own if it
+    is not given. Drops and ends of intervals are means over the ``repeats``. The frame has one row per column, the most
+    important first: column, drop, low and high (95 % interval, paired row by row).
+
+    >>> from sklearn.datasets import load_iris
+    >>> from metricfit import MetricClassifier
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> clf = MetricClassifier("f1", models="boosting", cv=2, random_state=0).fit(X[::2], y[::2])
+    >>> permutation_importance(clf, X[1::2], y[1::2], repeats=2)["column"].iloc[0].startswith("petal")
+    True
+    """
+    if repeats < 1:
+        raise ValueError(f"repeats: expected at least 1, got {repeats}.")
+    scores, labels = scores_of(classifier, X, y, sample_weight), tuple(classifier.classes_.tolist())
+    judged = classifier.metric_ if metric is None else resolve(metric, labels, classifier.task_)[0]
+    ours = scores.judged(labels)
+    random = np.random.default_rng(random_state)
+    orders = [random.permutation(len(X)) for _ in range(repeats)]
+    rows = []
+    for column in X.columns:
+        drops = []
+        for order in orders:
+            shuffled = X.copy()
+            shuffled[column] = X[column].iloc[order].set_axis(X.index)
+            drops.append(difference(judged, ours, scores_of(classifier, shuffled, y, sample_weight).judged(labels)))
+        rows.append((str(column), *np.mean([(d.value, d.low, d.high) for d in drops], axis=0).tolist()))
+    frame = pd.DataFrame(rows, columns=["column", "drop", "low", "high"])
+    return frame.sort_values("drop", ascending=False, kind="stable", ignore_index=True)

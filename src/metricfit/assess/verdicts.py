@@ -12,15 +12,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from metricfit.assess.intervals import Decided, Estimate, difference, estimate
+from metricfit.assess.intervals import Decided, Estimate, difference, estimate, over_splits
 from metricfit.assess.scores import HeldOutScores
 from metricfit.decisions.threshold import tuned_rule
 from metricfit.metrics import Constrained, Metric
-
-__all__ = [
-    "MODEL", "PLAIN", "REPORT_COLUMNS", "TUNED", "Assessment", "Reached", "Verdict", "assess", "assess_held_out",
-    "cautions", "in_words", "validation_report", "verdict",
-]  # fmt: skip
 
 MODEL, PLAIN, TUNED = "this model", "cross-entropy, arg max", "cross-entropy, tuned rule"
 
@@ -75,10 +70,7 @@ class Verdict:
 
     @property
     def better(self) -> Literal["model", "rival", "level", "unknown"]:
-        """Which one to prefer, at equal constraints.
-
-        ``"level"``: the paired interval holds 0. ``"unknown"``: the metric has no value here.
-        """
+        """Which one to prefer, at equal constraints; "level" if the paired interval holds 0, "unknown" without one."""
         if math.isnan(self.gain.low):
             return "unknown"
         return "model" if self.gain.low > 0 else "rival" if self.gain.high < 0 else "level"
@@ -88,8 +80,9 @@ class Verdict:
 
     def sentence(self, advice: str = "models={!r}") -> str:
         """The verdict in one sentence; ``advice`` is how to ask for the rival where it did better."""
-        rival, model = in_words(self.rival.name), self.rival.name
-        model = "network_ce" if model in (PLAIN, TUNED) else model
+        words = {PLAIN: "the same network trained with cross-entropy", TUNED: "cross-entropy with a tuned rule"}
+        rival = words.get(self.rival.name, f"{self.rival.name} alone")
+        model = "network_ce" if self.rival.name in words else self.rival.name
         between = f" (paired 95 % interval {self.gain.low:+.4f} to {self.gain.high:+.4f})"
         between += f", both held to {' and '.join(self.equal)}" if self.equal else ""
         if self.better == "unknown":
@@ -102,21 +95,12 @@ class Verdict:
         return f"The difference to {rival} is within the noise{between}."
 
 
-def in_words(name: str) -> str:
-    """A rival's name as part of a sentence."""
-    words = {PLAIN: "the same network trained with cross-entropy", TUNED: "cross-entropy with a tuned rule"}
-    return words.get(name, f"{name} alone")
-
-
 def assess(name: str, metric: Metric, rows: Decided) -> Assessment:
     """What decisions reach: the metric, and of a constrained one each constraint.
 
-    >>> import numpy as np
     >>> from metricfit import metrics
-    >>> truth = np.repeat([0, 1], [80, 20])
-    >>> found = assess(
-    ...     "all", metrics.get("precision[1] subject to recall[1] >= 0.9"), Decided(truth, 0 * truth + 1, (0, 1))
-    ... )
+    >>> rows = Decided(np.repeat([0, 1], [80, 20]), np.ones(100, int), (0, 1))
+    >>> found = assess("all", metrics.get("precision[1] subject to recall[1] >= 0.9"), rows)
     >>> found.estimate.value, found.missed, found.note
     (0.2, (), 'with recall[1] 1.0000')
     """
@@ -172,30 +156,21 @@ def _collapsed(scores: HeldOutScores) -> tuple[int, ...]:
 def assess_held_out(
     metric: Metric, scores: HeldOutScores, labels: Sequence[Any]
 ) -> tuple[Assessment, tuple[Verdict, ...]]:
-    """What the model reaches on held-out rows, and the verdicts: best single model, cross-entropy at arg max and tuned.
+    """What the model reaches on held-out rows, and one verdict per rival whose scores are there, the strongest last.
 
-    Args:
-        metric: The metric.
-        scores: Held-out scores; rivals are compared if they hold those of a baseline.
-        labels: The classes in order.
-
-    Returns:
-        The model's assessment, and one verdict per rival; the last is against the strongest one.
+    The rivals are the best single model, and cross-entropy at arg max and with a tuned rule.
     """
-
-    def rows(decided: Any, proba: Any) -> Decided:
-        return Decided(scores.truth, decided, tuple(labels), proba, scores.weight)
-
-    ours = rows(scores.decided, scores.proba)
+    names = tuple(labels)
+    ours = scores.judged(names)
     model = replace(assess(MODEL, metric, ours), collapsed=_collapsed(scores))
     rivals = []
     same = scores.single_name == "network_ce" and scores.baseline_tuned is not None  # that is cross-entropy, tuned
     if scores.single is not None and not metric.judges_scores and not same:
-        rivals.append((scores.single_name, rows(scores.single_decided, scores.single)))
+        rivals.append((scores.single_name, scores.judged(names, scores.single_decided, scores.single)))
     if scores.baseline is not None:
-        rivals.append((PLAIN, rows(scores.baseline_decided, scores.baseline)))
+        rivals.append((PLAIN, scores.judged(names, scores.baseline_decided, scores.baseline)))
         if scores.baseline_tuned is not None and not metric.judges_scores:
-            rivals.append((TUNED, rows(scores.baseline_tuned, scores.baseline)))
+            rivals.append((TUNED, scores.judged(names, scores.baseline_tuned, scores.baseline)))
     verdicts = [verdict(metric, (model, ours), (assess(name, metric, theirs), theirs)) for name, theirs in rivals]
     return model, tuple(verdicts)
 
@@ -204,14 +179,41 @@ REPORT_COLUMNS = ("model", "value", "low", "high", "gain", "rows", "note")
 
 
 def validation_report(metric: Metric, found: Mapping[str, Assessment]) -> pd.DataFrame:
-    """What the held-out rows say: one row per way to decide, with its 95 % interval and its gain over the first.
-
-    Args:
-        metric: The metric.
-        found: What each reaches, by its name; the first is what the others are compared with.
-    """
+    """What the held-out rows say: one row per way to decide, with its 95 % interval and its gain over the first."""
     rows = [{"model": name, **asdict(a.estimate), "rows": a.rows, "note": a.note} for name, a in found.items()]
     frame = pd.DataFrame(rows, columns=list(REPORT_COLUMNS))
     sign = 1 if metric.greater_is_better else -1
     first = frame["value"].iloc[0] if len(frame) else 0.0
     return frame.assign(gain=sign * (frame["value"] - first))
+
+
+def leaderboard(
+    results: list[dict[str, Any]], methods: list[str], greater_is_better: bool, *, test_share: float = 0.2
+) -> list[dict[str, Any]]:
+    """Methods from best to worst: mean, interval, paired difference to the first method, mean seconds.
+
+    ``results`` has one row per split and method: split, method, value, seconds and error (empty if it worked).
+    ``test_share`` is the share of the rows that each split tests on, see :func:`over_splits`.
+
+    >>> both = [("a", 0.5), ("b", 0.6)]
+    >>> row = {"seconds": 1.0, "error": ""}
+    >>> rows = [{**row, "split": s, "method": m, "value": v + s / 100} for s in range(3) for m, v in both]
+    >>> [(row["method"], round(row["difference"], 2)) for row in leaderboard(rows, ["a", "b"], True)]
+    [('b', 0.1), ('a', 0.0)]
+    """
+    frame = pd.DataFrame(results)
+    frame = frame[frame["error"] == ""]
+    values = frame.pivot_table(index="split", columns="method", values="value")
+    board = []
+    for method in [m for m in methods if m in values]:
+        own = values[method].dropna()
+        mean = over_splits(own.tolist(), test_share)
+        paired = (values[method] - values[methods[0]]).dropna() if methods[0] in values else own[:0]
+        gap = over_splits(paired.tolist(), test_share)
+        seconds = float(frame[frame["method"] == method]["seconds"].mean())
+        board.append(
+            {"method": method, "mean": mean.value, "low": mean.low, "high": mean.high, "splits": len(own),
+             "difference": gap.value if len(paired) else math.nan, "difference_low": gap.low,
+             "difference_high": gap.high, "seconds": seconds}
+        )  # fmt: skip
+    return sorted(board, key=lambda row: -row["mean"] if greater_is_better else row["mean"])

@@ -1,12 +1,8 @@
-"""A table's columns: from any table or file, what each holds, and its values.
-
-Typed columns (numbers, truth values, dates, categories) are believed. Text is typed by its content.
-"""
+"""A table's columns: what each holds, and its values. Typed columns are believed, text is typed by its content."""
 
 from __future__ import annotations
 
 import datetime
-import math
 import re
 import sys
 from collections.abc import Sequence
@@ -21,11 +17,6 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 from metricfit.labels import repeated
-
-__all__ = [
-    "GAPS", "LABEL_GAPS", "BadValueError", "ColumnFormat", "Keyed", "Kind", "Table", "find_format", "identifier_reason",
-    "is_frame", "labels_of", "read_column", "refuse", "typed",
-]  # fmt: skip
 
 Keyed = tuple[NDArray[np.intp], NDArray[Any]]
 """Categories: the place of each row's key, -1 for a gap, and the distinct keys."""
@@ -48,17 +39,21 @@ _KIND_OF_OBJECTS: dict[str, Kind] = {
 }  # fmt: skip
 _ISO_DATE = r"^\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?$"
 _UTC_OFFSET = r"([T ]\d{2}[\d:.,]*) ?(?:Z|[+-]\d{2}(?::?\d{2})?)$"
-_DECIMAL_COMMA = r"^[+-]?\d*(,\d+)?([eE][+-]?\d+)?$"
 _GROUPED = r"^[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?$"
-_THOUSANDS = rf"{_GROUPED}|^[+-]?\d{{1,3}}(\.\d+)?$"
-_POINTS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})*(,\d+)?$|^[+-]?0(,\d+)?$"
+# "1,234" could be either: thousands if every comma has three digits behind it and longer numbers have commas.
+_NUMBERS = {
+    "thousands": (rf"{_GROUPED}|^[+-]?\d{{1,3}}(\.\d+)?$", "numbers with commas between thousands"),
+    "decimal_comma": (r"^[+-]?\d*(,\d+)?([eE][+-]?\d+)?$", "numbers with a decimal comma"),
+    "points": (r"^[+-]?[1-9]\d{0,2}(\.\d{3})*(,\d+)?$|^[+-]?0(,\d+)?$", "numbers with points between thousands"),
+}
 _POINT_OR_DECIMAL = r"^[+-]?[1-9]\d{0,2}(\.\d{3})?$"
 _CODE = r"^0\d+$"
 _FLAG = r"(?i)^(true|false)$"
 _LENIENT_SHARE, _LENIENT_DISTINCT = 0.9, 20
-_DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
-_TIMES = ("", " %H:%M", " %H:%M:%S")
+_DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
+_DATES = [day + time for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S")]
 _LOOKED_AT = 1000
+_DAY = datetime.timedelta(days=1)
 _ID_NAME = re.compile(r"(^|[\W_])(id|index|uuid|rownum|row_number)$|^unnamed|[a-z]I[Dd]$|^column_1$", re.IGNORECASE)
 _FEWEST_IDENTIFIERS = 20
 
@@ -72,46 +67,29 @@ class BadValueError(ValueError):
         self.row, self.value = row, value
 
 
-class Table:
-    """Columns of an array, list, frame or sparse matrix by position; ``names`` is None if it has none.
-
-    Nothing is copied here: a column is a view wherever its type allows that.
-    """
-
-    def __init__(self, X: Any) -> None:
-        if not is_frame(X):
-            if isinstance(X, list | tuple) and np.asarray(X).dtype.kind in "US":
-                # NumPy would turn the numbers of a mixed list into text.
-                X = np.array(X, dtype=object)
-            X = check_array(X, accept_sparse="csc", dtype=None, ensure_all_finite=False)
-        elif not hasattr(X, "shape"):
-            raise TypeError("X: expected a polars DataFrame, got a LazyFrame; call .collect() first.")
-        self._data: Any = X
-        self.rows, self.columns = X.shape
-        self.names: list[Any] | None = list(X.columns) if is_frame(X) else None
-        if self.rows == 0 or self.columns == 0:
-            what = "sample(s)" if self.rows == 0 else "feature(s)"
-            raise ValueError(f"X: found 0 {what} (shape={X.shape}) while a minimum of 1 is required.")
-        if twice := repeated(self.names or []):
-            raise ValueError(f"X: column names must be distinct, got {twice[0]!r} twice; rename one of them.")
-
-    def column(self, position: int) -> Any:
-        """One column, as :func:`read_column` takes it."""
-        if isinstance(self._data, pd.DataFrame):
-            return self._data.iloc[:, position]
-        sparse = hasattr(self._data, "toarray")
-        column = self._data[:, [position]].toarray()[:, 0] if sparse else self._data[:, position]
-        return column if isinstance(column, np.ndarray) else pa.chunked_array([column.to_arrow()])
-
-    def positions(self, names: list[str]) -> list[int]:
-        """Where the named columns are; the order in the frame does not matter, further columns are ignored."""
-        where = {name: i for i, name in enumerate(self.names or [])}
-        if missing := [repr(name) for name in names if name not in where]:
-            raise ValueError(
-                f"X: columns seen in fit are missing: {', '.join(missing[:10])}"
-                f"{' and more' if len(missing) > 10 else ''}; got {list(where)[:20]}."
-            )
-        return [where[name] for name in names]
+def columns_of(X: Any, names: Sequence[str] | None = None) -> list[Any]:
+    """The columns of an array, list, frame or sparse matrix, not copied; of a frame those named, if names are given."""
+    if isinstance(X, list | tuple) and np.asarray(X).dtype.kind in "US":
+        X = np.array(X, dtype=object)  # NumPy would turn the numbers of a mixed list into text
+    if not is_frame(X):
+        X = check_array(X, accept_sparse="coo", dtype=None, ensure_all_finite=False)  # coo: repeated entries add up
+        sparse: Any = pd.DataFrame.sparse
+        X = sparse.from_spmatrix(X) if hasattr(X, "toarray") else pd.DataFrame(X, copy=False)
+    if not hasattr(X, "shape"):
+        raise TypeError("X: expected a polars DataFrame, got a LazyFrame; call .collect() first.")
+    if 0 in X.shape:
+        what = "sample(s)" if len(X) == 0 else "feature(s)"
+        raise ValueError(f"X: found 0 {what} (shape={X.shape}) while a minimum of 1 is required.")
+    if twice := repeated(X.columns):
+        raise ValueError(f"X: column names must be distinct, got {twice[0]!r} twice; rename one of them.")
+    found = [X.iloc[:, i] for i in range(X.shape[1])] if isinstance(X, pd.DataFrame) else X.to_arrow().columns
+    if names is None:
+        return list(found)
+    by_name = dict(zip(X.columns, found, strict=True))
+    if missing := [repr(name) for name in names if name not in by_name]:
+        shown = ", ".join(missing[:10]) + (" and more" if len(missing) > 10 else "")
+        raise ValueError(f"X: columns seen in fit are missing: {shown}; got {list(by_name)[:20]}.")
+    return [by_name[name] for name in names]
 
 
 def is_frame(X: Any) -> bool:
@@ -141,16 +119,10 @@ class ColumnFormat:
 
 
 def find_format(values: Any, gaps: Sequence[str] = GAPS) -> ColumnFormat:
-    """What a column (an array, a pandas Series or an Arrow array) holds, from all of its values.
-
-    >>> find_format(pd.Series(["1,5", "?", "2,25"])).style
-    'decimal_comma'
-    >>> find_format(pd.Series(["2024-05-01", None])).kind
-    'date'
-    """
-    column = _plain(values)
+    """What a column (an array, a pandas Series or an Arrow array) holds, from all of its values."""
+    column = _plain(values, gaps)
     if isinstance(column, pa.ChunkedArray):
-        kind, style, reason = _text_format(_without_gaps(column, gaps).drop_null())
+        kind, style, reason = _text_format(column.drop_null())
         return ColumnFormat(kind, style, True, reason)
     if column.dtype.kind in "iuf":
         return ColumnFormat("number", reason=f"numbers ({column.dtype})")
@@ -167,35 +139,22 @@ def find_format(values: Any, gaps: Sequence[str] = GAPS) -> ColumnFormat:
 def read_column(values: Any, how: ColumnFormat, gaps: Sequence[str] = GAPS, *, strict: bool = True) -> Any:
     """The values of a column: numbers (NaN for gaps; truth values, or 0 and 1), dates (NaT), or :data:`Keyed`.
 
-    Dates are in local wall-clock time. A whole number has the same key whatever its type: 1, 1.0 and "1" are one
-    category, because a gap elsewhere in the column turns integers into floats.
-
-    Args:
-        values: An array, a pandas Series or an Arrow array.
-        how: What it holds.
-        gaps: Texts that stand for a missing value.
-        strict: Whether text that does not go with the format is an error, not a gap.
-
-    Raises:
-        BadValueError: For the first value that does not go with the format.
-
-    >>> read_column(pd.Series(["1,5", "?"]), ColumnFormat("number", "decimal_comma"))
-    array([1.5, nan])
-    >>> codes, keys = read_column(np.array([1.0, np.nan, 2.5]), ColumnFormat("category"))
-    >>> codes.tolist(), keys.tolist()
-    ([0, -1, 1], ['1', '2.5'])
+    Text that does not go with the format is a gap, or, if ``strict``, a :class:`BadValueError`.
     """
-    column = _plain(values)
+    column = _plain(values, gaps)
     text = isinstance(column, pa.ChunkedArray)
-    if text:
-        column = _without_gaps(column, gaps)
     if how.kind == "empty":
         return np.full(len(column), np.nan)
     if how.kind == "category":
         return _keys(pd.Series(pc.dictionary_encode(column).to_pandas()) if text else column)
     if not text:
         return _object_dates(column) if how.kind == "date" else _object_numbers(column, strict)
-    found = _text_values(column, how)
+    found: NDArray[Any]
+    if how.kind == "flag":
+        words = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
+        found = np.asarray(pc.utf8_lower(column).to_pandas().map(words), dtype=np.float64)
+    else:
+        found = _text_dates(column, how.style) if how.kind == "date" else _text_numbers(column, how.style)
     if strict:
         date = f"a date written as {how.style or 'in ISO 8601, YYYY-MM-DD'}"
         expected = {"flag": "true or false", "date": date}.get(how.kind, "a number")
@@ -207,17 +166,12 @@ def refuse(wrong: NDArray[np.bool_], values: Any, expected: str) -> None:
     """Raise :class:`BadValueError` for the first value that is wrong, if there is one."""
     if wrong.any():
         row = int(np.argmax(wrong))
-        value = (
-            values[row].as_py() if isinstance(values, pa.ChunkedArray) else pd.Series(values).iloc[[row]].tolist()[0]
-        )
-        raise BadValueError(row, value, expected)
+        one = values[row : row + 1]
+        raise BadValueError(row, one.to_pylist()[0] if isinstance(one, pa.ChunkedArray) else one.tolist()[0], expected)
 
 
 def typed(values: Any, how: ColumnFormat) -> Any:
-    """What :func:`read_column` returned as a column of a frame: typed again, it gives the same.
-
-    Numbers that were text become integers if they are whole and none is missing.
-    """
+    """What :func:`read_column` returned as a column of a frame, which is typed in the same way again."""
     if isinstance(values, tuple):
         return pd.Series(pd.Categorical.from_codes(values[0], pd.Index(values[1], dtype=object)))
     if how.kind == "date":
@@ -232,17 +186,9 @@ def typed(values: Any, how: ColumnFormat) -> Any:
 
 
 def identifier_reason(values: NDArray[Any], name: str, *, written: bool = False) -> str:
-    """Why a column of numbers is an identifier and not a quantity; empty if it is none.
-
-    Only whole numbers are looked at. Floating-point numbers are believed to be quantities unless they were written
-    as text.
-
-    >>> identifier_reason(np.arange(100), "customer")
-    'it counts the rows'
-    """
-    if not (values.dtype.kind in "iu" or (written and values.dtype.kind == "f")) or len(values) < _FEWEST_IDENTIFIERS:
-        return ""
-    if values.dtype.kind == "f" and not (values == np.round(values)).all():
+    """Why a column of whole numbers, integers or ``written`` as text, only names the rows; empty if it does not."""
+    whole = values.dtype.kind in "iu" or (written and values.dtype.kind == "f" and (values == np.round(values)).all())
+    if not whole or len(values) < _FEWEST_IDENTIFIERS:
         return ""
     if (np.diff(values) == 1).all():
         return "it counts the rows"
@@ -251,17 +197,13 @@ def identifier_reason(values: NDArray[Any], name: str, *, written: bool = False)
 
 
 def labels_of(values: pa.ChunkedArray, how: ColumnFormat | None = None) -> pd.Series[Any]:
-    """The labels in a column of a file: whole numbers, truth values, numbers or text; None or NaN where there is none.
-
-    >>> labels_of(pa.chunked_array([["1", "0", ""]])).tolist()
-    [1, 0, None]
-    """
+    """The labels in a column of a file: whole numbers, truth values, numbers or text; None or NaN for gaps."""
     how = how or find_format(values, LABEL_GAPS)
     if not how.text:
         labels = values.to_pandas()
         labels = labels.astype(object) if isinstance(labels.dtype, pd.CategoricalDtype) else labels
     elif how.kind not in ("number", "flag") or how.style not in ("", "point"):
-        return pd.Series(_without_gaps(values, LABEL_GAPS).to_pandas(), dtype=object)
+        return pd.Series(_plain(values, LABEL_GAPS).to_pandas(), dtype=object)
     else:
         labels = pd.Series(typed(read_column(values, how, LABEL_GAPS), how))
     present = labels.dropna()
@@ -269,14 +211,16 @@ def labels_of(values: pa.ChunkedArray, how: ColumnFormat | None = None) -> pd.Se
     return pd.Series([None if pd.isna(v) else int(v) for v in labels], dtype=object) if whole else labels
 
 
-def _plain(values: Any) -> Any:
-    """A column in one of few forms: an array of numbers, truth values or dates, Arrow text, else a pandas Series.
+def _plain(values: Any, gaps: Sequence[str]) -> Any:
+    """A column as numbers (durations in days), truth values, local dates, Arrow text, or else as a pandas Series.
 
-    Gaps among numbers are NaN. Durations become days, dates with a time zone local wall-clock time.
+    Text is stripped, and null where it stands for a missing value.
     """
     if isinstance(values, pa.ChunkedArray):
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-            return values
+            trimmed = pc.utf8_trim_whitespace(values)
+            gap = pc.is_in(trimmed, value_set=pa.array(list(gaps), trimmed.type))
+            return pc.if_else(gap, pa.scalar(None, trimmed.type), trimmed)
         if pa.types.is_decimal(values.type):
             values = pc.cast(values, pa.float64())
         elif pa.types.is_date(values.type):
@@ -291,51 +235,38 @@ def _plain(values: Any) -> Any:
     if isinstance(dtype, pd.CategoricalDtype):
         return values
     if isinstance(dtype, pd.SparseDtype):
-        return _plain(pd.Series(np.asarray(values), name=values.name, copy=False))
+        return _plain(pd.Series(np.asarray(values), name=values.name, copy=False), gaps)
     if dtype.kind in "biuf":
         if isinstance(dtype, np.dtype):
             return values.to_numpy()
-        if not values.isna().any():
-            return values.to_numpy(dtype=getattr(dtype, "numpy_dtype", np.dtype(np.float64)))
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+        exact = None if values.isna().any() else getattr(dtype, "numpy_dtype", None)
+        return values.to_numpy(dtype=exact or np.float64, na_value=np.nan)
     if isinstance(dtype, pd.PeriodDtype):
         values = values.dt.to_timestamp()
     elif isinstance(dtype, pd.ArrowDtype) and dtype.type is datetime.date:
         values = values.astype("datetime64[us]")
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
-        zoned = getattr(values.dt, "tz", None) is not None
-        return (values.dt.tz_localize(None) if zoned else values).to_numpy().astype("datetime64[us]")
+        return values.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
     if pd.api.types.infer_dtype(values, skipna=True) != "string":
         return values
     try:
         text = pa.array(values, pa.large_string(), from_pandas=True)
     except UnicodeEncodeError:  # half of a surrogate pair; such text can only be a category
         return values
-    return text if isinstance(text, pa.ChunkedArray) else pa.chunked_array([text])
-
-
-def _without_gaps(text: pa.ChunkedArray, gaps: Sequence[str]) -> pa.ChunkedArray:
-    """Text without white space at its ends, null where it stands for a missing value."""
-    trimmed = pc.utf8_trim_whitespace(text)
-    gap = pc.is_in(trimmed, value_set=pa.array(list(gaps), trimmed.type))
-    return pc.if_else(gap, pa.scalar(None, trimmed.type), trimmed)
+    return _plain(text if isinstance(text, pa.ChunkedArray) else pa.chunked_array([text]), gaps)
 
 
 def _keys(column: Any) -> Keyed:
+    """1, 1.0 and "1" are one category: a gap elsewhere in a column turns integers into floats."""
     distinct: Any
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes, distinct = column.cat.codes.to_numpy(), column.cat.categories
     else:
         codes, distinct = pd.factorize(column)
-    merged, keys = pd.factorize(np.array([_key(value) for value in distinct], dtype=object))
+    whole = (int(v) if isinstance(v, float | np.floating) and float(v).is_integer() else v for v in distinct)
+    merged, keys = pd.factorize(np.array([str(value) for value in whole], dtype=object))
     # Code -1 picks the appended last entry.
     return np.append(merged, -1)[codes].astype(np.intp), np.asarray(keys, dtype=object)
-
-
-def _key(value: Any) -> str:
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value)
 
 
 def _object_numbers(column: Any, strict: bool) -> NDArray[Any]:
@@ -343,20 +274,11 @@ def _object_numbers(column: Any, strict: bool) -> NDArray[Any]:
     if column.dtype.kind in "biuf":
         return np.asarray(column)
     column = pd.Series(column)
-    numbers = np.array([_number(value) for value in column], dtype=np.float64)
+    days = [value / _DAY if isinstance(value, datetime.timedelta) else value for value in column]
+    numbers = np.array(pd.to_numeric(pd.Series(days, dtype=object), errors="coerce"), dtype=np.float64)
     text = np.array([isinstance(value, str) for value in column])
     refuse(np.isnan(numbers) & column.notna().to_numpy() & (strict | ~text), column, "a number")
     return numbers
-
-
-def _number(value: Any) -> float:
-    """A Python object as a number, a duration as days; NaN for what is none."""
-    if isinstance(value, datetime.timedelta):
-        return value / datetime.timedelta(days=1)
-    try:
-        return math.nan if isinstance(value, np.datetime64) else float(value)
-    except (TypeError, ValueError):
-        return math.nan
 
 
 def _object_dates(column: Any) -> NDArray[np.datetime64]:
@@ -367,16 +289,8 @@ def _object_dates(column: Any) -> NDArray[np.datetime64]:
         refuse(~np.isnan(column), column, "a date")
         return np.full(len(column), np.datetime64("NaT"), dtype="datetime64[us]")
     # Value by value, so that no row's time depends on the time zones of other rows.
-    dates = pd.to_datetime(column.astype(object).map(_without_zone), errors="coerce", format="ISO8601")
-    return np.asarray(dates, dtype="datetime64[us]")
-
-
-def _without_zone(value: Any) -> Any:
-    if isinstance(value, str):
-        return re.sub(_UTC_OFFSET, r"\1", value)
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.replace(tzinfo=None)
-    return value
+    texts = [re.sub(_UTC_OFFSET, r"\1", str(value)) for value in column]
+    return np.asarray(pd.to_datetime(texts, errors="coerce", format="ISO8601"), dtype="datetime64[us]")
 
 
 def _text_format(present: pa.ChunkedArray) -> tuple[Kind, str, str]:
@@ -384,55 +298,32 @@ def _text_format(present: pa.ChunkedArray) -> tuple[Kind, str, str]:
     if not len(present):
         return "empty", "", "no value at all"
     if _cast(present) is not None:
-        if _any(pc.match_substring_regex(present, _CODE)):
+        if _match(present, _CODE, pc.any):
             return "category", "code", "digits with leading zeros, taken as codes"
-        if _any(pc.match_substring(present, ".")) and _all_match(present, _POINT_OR_DECIMAL):
+        if _match(present, r"\.", pc.any) and _match(present, _POINT_OR_DECIMAL):
             first = present.filter(pc.match_substring(present, "."))[0].as_py()
             advice = "remove the points if they separate thousands"
             return "number", "point", f"{first} is read as the number {float(first):g}; {advice}"
         return "number", "", "text in which every value is a number"
-    if _all_match(present, _FLAG):
+    if _match(present, _FLAG):
         return "flag", "", "truth values"
-    if _any(pc.match_substring(present, ",")):
-        # "1,234" could be either: thousands if every comma has three digits behind it and longer numbers have commas.
-        if _all_match(present, _THOUSANDS):
-            return "number", "thousands", "numbers with commas between thousands"
-        if _all_match(present, _DECIMAL_COMMA):
-            return "number", "decimal_comma", "numbers with a decimal comma"
-    if _all_match(present, _POINTS):
-        return "number", "points", "numbers with points between thousands"
-    if _all_match(present, _ISO_DATE) and not np.isnat(_text_dates(present, "")).any():
+    comma = _match(present, ",", pc.any)
+    for style, (pattern, reason) in _NUMBERS.items():
+        if (comma or style == "points") and _match(present, pattern):
+            return "number", style, reason
+    if _match(present, _ISO_DATE) and not np.isnat(_text_dates(present, "")).any():
         return "date", "", "text in which every value is an ISO date"
-    if date := _date_style(present):
-        return "date", date, f"dates written as {date}"
+    first = present[0].as_py()
+    for date in _DATES if first[0].isdigit() and any(mark in first for mark in "./-") else ():
+        # The first values settle nearly every column; only what looks like dates is read in full.
+        if not any(np.isnat(_text_dates(part, date)).any() for part in (present.slice(0, _LOOKED_AT), present)):
+            return "date", date, f"dates written as {date}"
     numbers = _text_numbers(present, "")
     other = np.isnan(numbers)
     if other.mean() > 1 - _LENIENT_SHARE or len(np.unique(numbers[~other])) <= _LENIENT_DISTINCT:
         return "category", "", "text"
     shown = ", ".join(repr(v) for v in pc.unique(present.filter(pa.array(other))).to_pylist()[:3])
     return "number", "lenient", f"numbers, but for {int(other.sum())} other values ({shown}, …), taken as gaps"
-
-
-def _date_style(present: pa.ChunkedArray) -> str:
-    first = present[0].as_py()
-    if not any(mark in first for mark in "./-") or not first[0].isdigit():
-        return ""
-    for style in (date + time for date in _DATE_FORMATS for time in _TIMES):
-        # The first values settle nearly every column; only what looks like dates is read in full.
-        if not any(np.isnat(_text_dates(part, style)).any() for part in (present.slice(0, _LOOKED_AT), present)):
-            return style
-    return ""
-
-
-def _text_values(clean: pa.ChunkedArray, how: ColumnFormat) -> NDArray[Any]:
-    """Numbers, dates, or 1 for true and 0 for false; NaN or NaT for gaps and for what does not go with the format."""
-    if how.kind == "date":
-        return _text_dates(clean, how.style)
-    if how.kind != "flag":
-        return _text_numbers(clean, how.style)
-    lower = pc.utf8_lower(clean)
-    true, false = (pc.is_in(lower, value_set=pa.array(words, lower.type)) for words in (["true", "1"], ["false", "0"]))
-    return np.where(true.to_numpy(), 1.0, np.where(false.to_numpy(), 0.0, np.nan))
 
 
 def _text_numbers(clean: pa.ChunkedArray, style: str) -> NDArray[np.float64]:
@@ -451,7 +342,7 @@ def _text_numbers(clean: pa.ChunkedArray, style: str) -> NDArray[np.float64]:
 
 def _cast(text: pa.ChunkedArray) -> NDArray[np.float64] | None:
     """Text as numbers, null as NaN, or None unless all of it is."""
-    if _any(pc.starts_with(text, "+")):
+    if _match(text, r"^\+", pc.any):
         text = pc.replace_substring_regex(text, r"^\+(\d|\.)", r"\1")
     try:
         return np.array(pc.cast(text, pa.float64()).to_pandas(), dtype=np.float64)
@@ -467,9 +358,5 @@ def _text_dates(clean: pa.ChunkedArray, style: str) -> NDArray[np.datetime64]:
     return np.asarray(dates, dtype="datetime64[us]")
 
 
-def _all_match(text: pa.ChunkedArray, pattern: str) -> bool:
-    return bool(pc.all(pc.match_substring_regex(text, pattern)).as_py())
-
-
-def _any(flags: Any) -> bool:
-    return bool(pc.any(flags).as_py())
+def _match(text: pa.ChunkedArray, pattern: str, count: Any = pc.all) -> bool:
+    return bool(count(pc.match_substring_regex(text, pattern)).as_py())

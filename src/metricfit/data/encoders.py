@@ -1,8 +1,4 @@
-"""One column: what it holds, its features for networks and for trees, and the one description that is saved of it.
-
-Numbers, dates and categories have an encoder each, with ``write`` (float32 features), ``suffixes`` (their names) and
-``tree`` (numbers or codes for tree models).
-"""
+"""One column: what it holds, its features for networks and for trees, and the one description that is saved of it."""
 
 from __future__ import annotations
 
@@ -16,13 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from sklearn.utils import gen_batches
 
 from metricfit.data.columns import BadValueError, ColumnFormat, Keyed, read_column
-
-__all__ = [
-    "CategoryEncoder", "DateEncoder", "FittedColumn", "Folds", "NumberEncoder", "NumericMode", "calendar_parts",
-    "normal_score_curve", "pack", "target_scores", "unpack",
-]  # fmt: skip
 
 NumericMode = Literal["both", "standard", "quantile"]
 
@@ -34,29 +26,16 @@ _ROWS_PER_LEVEL = 10
 _PRIOR_ROWS = 10.0
 _LEAST_REPEATED = 0.25
 _TARGET_LIMIT = 10.0
-_TREE_LEVELS = 253
-"""With one for all others 254, the most that histograms of 255 bins hold beside gaps."""
+_TREE_LEVELS = 253  # with one for all others 254, the most that histograms of 255 bins hold beside gaps
 _EPOCH = np.datetime64("2000-01-01", "us")
 
 
-def _empty() -> NDArray[np.float64]:
-    return np.empty(0)
-
-
 def normal_score_curve(sample: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Knots (x, normal score) of the piecewise-linear map from values to normal scores, clipped at ±3.
-
-    Score of a value = Φ⁻¹(its rank in [0, 1]); tied values share the mean of their ranks, so that a value that most
-    rows have lies near the middle of its ranks and not at an end.
-
-    >>> normal_score_curve(np.array([1.0, 2.0, 3.0]))
-    (array([1., 2., 3.]), array([-3., 0., 3.]))
-    """
+    """Knots of the map from values to normal scores, Φ⁻¹(rank in [0, 1]); ties share the mean of their ranks."""
     quantiles = np.sort(sample)
     if len(sample) > _KNOTS:
         places = np.linspace(0.0, len(sample) - 1.0, _KNOTS)
-        # Rounding in the interpolation must not break the order.
-        # Halves, whose differences are finite.
+        # Rounding must not break the order; halves have finite differences.
         quantiles = 2 * np.maximum.accumulate(np.interp(places, np.arange(len(sample)), quantiles / 2))
     first = np.flatnonzero(np.append(True, quantiles[1:] > quantiles[:-1]))
     mean_rank = (np.append(first[1:], len(quantiles)) - 1 + first) / 2 / max(1, len(quantiles) - 1)
@@ -72,19 +51,16 @@ class NumberEncoder:
     scale: float = 0.0  # standard deviation; 0 for a constant column, which has no continuous feature
     fill: float = 0.0  # median, in place of gaps
     # The map to normal scores; empty where it would only repeat the standardised values.
-    knots: NDArray[np.float64] = field(default_factory=_empty)
-    scores: NDArray[np.float64] = field(default_factory=_empty)
-    levels: NDArray[np.float64] = field(default_factory=_empty)  # whole numbers with an indicator each
+    knots: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    scores: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    levels: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # whole numbers with an indicator each
     indicator: bool = False  # of gaps
 
     @classmethod
     def fit(
         cls, values: NDArray[Any], rows: NDArray[np.intp] | None, *, mode: NumericMode, integer_levels: int
     ) -> Self:
-        """Learn the features of finite numbers and NaN; the quantiles from some of the rows, if they are given.
-
-        At most ``integer_levels`` distinct whole numbers, in at least ten times as many rows, get indicators.
-        """
+        """Learn the features of finite numbers and NaN; the quantiles from some of the rows, if they are given."""
         gap = np.isnan(values)
         present = values[~gap].astype(np.float64)
         encoder = cls(mode, indicator=len(present) < len(values))
@@ -111,45 +87,37 @@ class NumberEncoder:
         return encoder
 
     @property
+    def standardised(self) -> bool:
+        """Whether the standardised number is a feature."""
+        return self.scale > 0.0 and not (self.mode == "quantile" and len(self.knots))
+
+    @property
     def suffixes(self) -> list[str]:
         """What is added to the name of the column, one entry per feature."""
-        names = [] if self.scale == 0.0 or (self.mode == "quantile" and len(self.knots)) else [""]
-        names += ["__quantile"] * bool(len(self.knots))
-        names += [f"={level:g}" for level in self.levels]
-        return names + ["__missing"] * self.indicator
+        names = [""] * self.standardised + ["__quantile"] * bool(len(self.knots))
+        return names + [f"={level:g}" for level in self.levels]
 
-    def write(self, values: NDArray[Any], out: NDArray[np.float32], folds: Folds | None = None) -> None:
-        """Write the features of ``values`` into the columns of ``out``."""
-        for start in range(0, len(values), _ROWS):  # so that temporary arrays stay small
-            rows = slice(start, start + _ROWS)
-            x = np.array(values[rows], dtype=np.float64)
-            gap = np.isnan(x)
-            x[gap] = self.fill
-            parts: list[NDArray[Any]] = []
-            if self.scale > 0.0 and not (self.mode == "quantile" and len(self.knots)):
-                # Divided first: a difference of two huge values may be infinite.
-                parts.append(np.clip(x / self.scale - self.centre / self.scale, -STANDARD_LIMIT, STANDARD_LIMIT))
-            if len(self.knots):
-                parts.append(np.interp(x, self.knots, self.scores))
-            parts += [(x == level) & ~gap for level in self.levels]
-            if self.indicator:
-                parts.append(gap)
-            for place, part in enumerate(parts):
-                out[rows, place] = part
+    def features(self, values: NDArray[Any], folds: Folds | None = None) -> list[NDArray[Any]]:
+        """The features for networks."""
+        x = np.array(values, dtype=np.float64)
+        gap = np.isnan(x)
+        x[gap] = self.fill
+        parts: list[NDArray[Any]] = []
+        if self.standardised:
+            # Divided first: a difference of two huge values may be infinite.
+            parts.append(np.clip(x / self.scale - self.centre / self.scale, -STANDARD_LIMIT, STANDARD_LIMIT))
+        if len(self.knots):
+            parts.append(np.interp(x, self.knots, self.scores))
+        return parts + [(x == level) & ~gap for level in self.levels]
 
     def tree(self, values: NDArray[Any]) -> list[NDArray[Any]]:
         """What trees split: the numbers as they are, NaN for gaps."""
         limit = float(np.finfo(np.float32).max)
-        return [np.clip(values.astype(np.float64), -limit, limit)] if self.suffixes else []
+        return [np.clip(values.astype(np.float64), -limit, limit)]
 
 
 def calendar_parts(dates: NDArray[np.datetime64]) -> dict[str, NDArray[np.float64]]:
-    """Numbers that describe dates, NaN where the date is missing; Monday is day 0 of the week.
-
-    >>> parts = calendar_parts(np.array(["2024-02-29T12:00"], dtype="datetime64[us]"))
-    >>> {name: value.item() for name, value in parts.items()}
-    {'days': 8825.5, 'year': 2024.0, 'month': 2.0, 'day': 29.0, 'weekday': 3.0, 'hour': 12.0}
-    """
+    """Numbers that describe dates, NaN where the date is missing; Monday is day 0 of the week."""
     index = pd.DatetimeIndex(dates)
     parts = {"days": (dates - _EPOCH) / np.timedelta64(1, "D"), "year": index.year, "month": index.month}
     parts |= {"day": index.day, "weekday": index.day_of_week, "hour": index.hour}
@@ -177,24 +145,17 @@ class DateEncoder:
     @property
     def suffixes(self) -> list[str]:
         """What is added to the name of the column, one entry per feature."""
-        names = [f"__{name}{suffix}" for name, part in self.parts.items() for suffix in part.suffixes]
-        return names + ["__missing"] * self.indicator
+        return [f"__{name}{suffix}" for name, part in self.parts.items() for suffix in part.suffixes]
 
-    def write(self, dates: NDArray[Any], out: NDArray[np.float32], folds: Folds | None = None) -> None:
-        """Write the features of ``dates`` into the columns of ``out``."""
+    def features(self, dates: NDArray[Any], folds: Folds | None = None) -> list[NDArray[Any]]:
+        """The features for networks."""
         values = calendar_parts(dates)
-        place = 0
-        for key, part in self.parts.items():
-            width = len(part.suffixes)
-            part.write(values[key], out[:, place : place + width])
-            place += width
-        if self.indicator:
-            out[:, place] = np.isnat(dates)
+        return [feature for name, part in self.parts.items() for feature in part.features(values[name])]
 
     def tree(self, dates: NDArray[Any]) -> list[NDArray[Any]]:
         """What trees split: the calendar parts that vary, NaN for gaps."""
         values = calendar_parts(dates)
-        return [values[name] for name in self.parts or (["days"] if self.indicator else [])]
+        return [values[name] for name in self.parts or ["days"]]
 
 
 @dataclass(frozen=True)
@@ -204,21 +165,22 @@ class Folds:
     indicator: NDArray[np.bool_]  # (n, classes)
     names: list[str]  # of the classes
     fold: NDArray[np.int8]  # part of each row, (n,)
-    parts: int
+
+    @property
+    def prior(self) -> NDArray[np.float64]:
+        """Shares of the classes; half a row more of each kind keeps the log-odds finite."""
+        return np.asarray((self.indicator.sum(axis=0) + 0.5) / (len(self.indicator) + 1.0))
 
 
-def target_scores(hits: NDArray[Any], counts: NDArray[Any], prior: NDArray[Any]) -> NDArray[np.float64]:
-    """How much more often a class occurs in a level than overall, as a difference of log-odds.
-
-    The rate of a level is shrunk to the prior as if ten more rows had been seen: (hits + 10·prior) / (count + 10).
-
-    Shapes are (levels, classes), (levels,) and (classes,); priors lie strictly between 0 and 1.
-
-    >>> target_scores(np.array([[0.0]]), np.array([0.0]), np.array([0.3]))
-    array([[0.]])
-    """
+def target_scores(
+    level: NDArray[np.intp], size: int, indicator: NDArray[np.bool_], prior: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Log-odds of the classes in each level, shrunk to the prior by ten more rows, minus the prior's; unknown: 0."""
+    counts = np.bincount(level[level >= 0], minlength=size)
+    hits = np.stack([np.bincount(level[column & (level >= 0)], minlength=size) for column in indicator.T], axis=1)
     rate = (hits + _PRIOR_ROWS * prior) / (counts[:, None] + _PRIOR_ROWS)
-    return np.asarray(np.log(rate / (1 - rate)) - np.log(prior / (1 - prior)))
+    scores = np.log(rate / (1 - rate)) - np.log(prior / (1 - prior))
+    return np.vstack([scores, np.zeros(scores.shape[1])])
 
 
 @dataclass
@@ -234,16 +196,12 @@ class CategoryEncoder:
     # entry is for unknown levels.
     log_count: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, dtype=np.float32))
     target: NDArray[np.float32] = field(default_factory=lambda: np.empty((1, 0), dtype=np.float32))
-    target_scale: NDArray[np.float64] = field(default_factory=_empty)
+    target_scale: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     target_names: list[str] = field(default_factory=list)
 
     @classmethod
     def fit(cls, keyed: Keyed, *, max_one_hot: int, min_frequency: int, frequency: bool, folds: Folds | None) -> Self:
-        """Learn the features of a column: ``keyed`` are the place of each row's key, -1 for a gap, and the keys.
-
-        At most ``max_one_hot`` levels, of at least ``min_frequency`` rows, have an indicator. ``frequency`` adds the
-        log-frequency of the level, ``folds`` the target rates.
-        """
+        """Learn the features; ``frequency`` adds the log-frequency of the level, ``folds`` the target rates."""
         codes, keys = keyed
         encoder = cls(indicator=bool((codes < 0).any()), others=True)
         counts = np.bincount(codes[codes >= 0], minlength=len(keys))
@@ -266,7 +224,7 @@ class CategoryEncoder:
             if deviation > 1e-6:
                 encoder.log_count = ((np.append(logs[:known], 0.0) - mean) / deviation).astype(np.float32)
         if folds is not None:
-            scores = _scores_of_levels(encoder.find((codes, keys)), len(order), folds.indicator, folds)
+            scores = target_scores(encoder.find((codes, keys)), len(order), folds.indicator, folds.prior)
             deviation_of = np.sqrt(np.average(scores[:-1] ** 2, axis=0, weights=counts))
             encoder.target_scale = np.where(deviation_of > 1e-6, deviation_of, 1.0)
             encoder.target, encoder.target_names = encoder._scaled(scores[[*range(known), -1]]), folds.names
@@ -280,15 +238,14 @@ class CategoryEncoder:
     @property
     def suffixes(self) -> list[str]:
         """What is added to the name of the column, one entry per feature."""
-        names = [f"={level}" for level in self._indicated]
+        names = [f"={level}" for level in self.levels[self._first : self.shown]]
         names += ["__rare"] * self.rare + ["__frequency"] * bool(len(self.log_count))
-        names += [f"__target={name}" for name in self.target_names]
-        return names + ["__missing"] * self.indicator
+        return names + [f"__target={name}" for name in self.target_names]
 
     @property
-    def _indicated(self) -> NDArray[Any]:
-        # Of two levels one indicator says all; the more frequent is the one left out.
-        return self.levels[1:2] if self.shown == 2 and not self.rare else self.levels[: self.shown]
+    def _first(self) -> int:
+        """The first level with an indicator: of two levels one says all, the more frequent is left out."""
+        return int(self.shown == 2 and not self.rare)
 
     def find(self, keyed: Keyed) -> NDArray[np.intp]:
         """The level of each row; -1 for an unknown one, -2 for a gap."""
@@ -296,55 +253,29 @@ class CategoryEncoder:
         known = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(keys, dtype=object))
         return np.append(known, -2)[codes]
 
-    def write(self, keyed: Keyed, out: NDArray[np.float32], folds: Folds | None = None) -> None:
-        """Write the features into ``out``; ``folds``, given for the training rows, cross-fit the target rates."""
+    def features(self, keyed: Keyed, folds: Folds | None = None) -> list[NDArray[Any]]:
+        """The features for networks; ``folds``, given for the training rows, cross-fit the target rates."""
         level = self.find(keyed)
         known = np.maximum(level, -1)
-        place = len(self._indicated)
-        first = self.shown - place
-        out[:, :place] = 0.0
-        rows = np.flatnonzero((level >= first) & (level < self.shown))
-        out[rows, level[rows] - first] = 1.0
+        parts: list[NDArray[Any]] = [level == place for place in range(self._first, self.shown)]
         if self.rare:
-            out[:, place] = (level >= self.shown) | (level == -1)
-            place += 1
+            parts.append((level >= self.shown) | (level == -1))
         if len(self.log_count):
-            out[:, place] = np.where(level == -2, np.float32(0.0), self.log_count[known])
-            place += 1
+            parts.append(np.where(level == -2, np.float32(0.0), self.log_count[known]))
         if self.target_names:
-            target = out[:, place : place + len(self.target_names)]
-            place += len(self.target_names)
-            if folds is None:
-                target[:] = self.target[known]
-            else:
-                for here in (folds.fold == part for part in range(folds.parts)):
-                    scores = _scores_of_levels(level[~here], len(self.levels), folds.indicator[~here], folds)
+            target = self.target[known]
+            if folds is not None:
+                for here in (folds.fold == part for part in np.unique(folds.fold)):
+                    scores = target_scores(level[~here], len(self.levels), folds.indicator[~here], folds.prior)
                     target[here] = self._scaled(scores)[known[here]]
-        if self.indicator:
-            out[:, place] = level == -2
+            parts += list(target.T)
+        return parts
 
     def tree(self, keyed: Keyed) -> list[NDArray[Any]]:
-        """What trees split: the place of the level, the most frequent first; NaN for gaps.
-
-        Levels beyond the 253rd and those that are not kept share one code. So does an unknown level; if training had
-        none of these, it is a gap.
-        """
-        if not self.suffixes:
-            return []
+        """What trees split: the place of the level, one more for all that are not kept, NaN for gaps."""
         level, most = self.find(keyed), min(len(self.levels), _TREE_LEVELS)
-        other = most if self.others or most < len(self.levels) else np.nan
+        other = most if self.others or most < len(self.levels) else np.nan  # without others, an unknown one is a gap
         return [np.select([level == -2, (level >= 0) & (level < most)], [np.nan, level], other)]
-
-
-def _scores_of_levels(
-    level: NDArray[np.intp], size: int, indicator: NDArray[np.bool_], folds: Folds
-) -> NDArray[np.float64]:
-    """Target scores of each level, from some of the rows, and zeros as a last row for unknown levels."""
-    hits = [np.bincount(level[column & (level >= 0)], minlength=size) for column in indicator.T]
-    # Half a row more of each kind keeps the log-odds finite for a label that all rows have.
-    prior = (folds.indicator.sum(axis=0) + 0.5) / (len(folds.indicator) + 1.0)
-    scores = target_scores(np.stack(hits, axis=1), np.bincount(level[level >= 0], minlength=size), prior)
-    return np.vstack([scores, np.zeros(scores.shape[1])])
 
 
 @dataclass
@@ -368,50 +299,45 @@ class FittedColumn:
     encoder: Any = field(default_factory=NumberEncoder)
 
     @property
-    def kind(self) -> str:
-        """``"number"``, ``"flag"`` (true or false), ``"category"``, ``"date"`` or ``"empty"``."""
-        return self.format.kind
-
-    @property
-    def reason(self) -> str:
-        """Why it was taken for that, in words."""
-        return self.format.reason
-
-    @property
     def features(self) -> tuple[str, ...]:
-        """Names of the features made from it."""
-        return tuple(f"{self.name}{suffix}" for suffix in self.encoder.suffixes)
+        """Names of the features made from it; an indicator of gaps is the last."""
+        suffixes = [*self.encoder.suffixes, *["__missing"] * self.encoder.indicator]
+        return tuple(f"{self.name}{suffix}" for suffix in suffixes)
+
+    def write(self, values: Any, out: NDArray[np.float32], folds: Folds | None = None) -> None:
+        """Write the features of what :meth:`read` returned into the columns of ``out``."""
+        whole = isinstance(values, tuple)  # numbers and dates come in parts, so that temporary arrays stay small
+        for rows in [slice(None)] if whole else gen_batches(len(values), _ROWS):
+            for place, part in enumerate(self.encoder.features(values if whole else values[rows], folds)):
+                out[rows, place] = part
+        if self.encoder.indicator:
+            out[:, -1] = gaps_of(values)
 
     def read(self, values: Any) -> Any:
-        """What its encoder takes: numbers, dates, or codes and keys of categories.
-
-        Text that is no date is a gap, and so is text that is no number if the numbers were text in ``fit``.
-        """
+        """What its encoder takes: numbers, dates, or :data:`Keyed`; unreadable text is a gap where text was read."""
+        name, date = f"X: column {self.name!r}", self.format.kind == "date"
         try:
-            found = read_column(values, self.format, strict=not self.format.text and self.kind != "date")
+            found = read_column(values, self.format, strict=not self.format.text and not date)
         except BadValueError as error:
-            held = "dates" if self.kind == "date" else "numbers"
-            raise ValueError(
-                f"X: column {self.name!r} held {held} in fit, now holds {error.value!r}; convert it, or leave the "
-                "value missing."
-            ) from None
+            held = f"held {'dates' if date else 'numbers'} in fit, now holds {error.value!r}"
+            raise ValueError(f"{name} {held}; convert it, or leave the value missing.") from None
         except TypeError as error:
-            raise TypeError(f"X: column {self.name!r} holds values that are no categories: {error}.") from error
+            raise TypeError(f"{name} holds values that are no categories: {error}.") from error
         if not isinstance(found, tuple) and found.dtype.kind == "f" and np.isinf(found).any():
-            raise ValueError(
-                f"X: column {self.name!r} contains infinity; replace it by a number, or by NaN if the value is unknown."
-            )
+            raise ValueError(f"{name} contains infinity; replace it by a number, or by NaN if the value is unknown.")
         return found
+
+
+def gaps_of(values: Any) -> Any:
+    """Which rows of what was read are gaps."""
+    return values[0] < 0 if isinstance(values, tuple) else pd.isna(values)
 
 
 _TYPES = {kind.__name__: kind for kind in (FittedColumn, ColumnFormat, NumberEncoder, DateEncoder, CategoryEncoder)}
 
 
 def pack(columns: list[FittedColumn]) -> dict[str, Any]:
-    """Columns as JSON, and their numbers as one array per type: a file of ten thousand columns is quickly written.
-
-    Equal arrays, such as the normal scores of columns without ties, are kept once.
-    """
+    """Columns as JSON, and their numbers as one array per type, in which equal arrays are kept once."""
     arrays: dict[str, dict[bytes, int]] = {}
     sizes: Counter[str] = Counter()
 
@@ -445,5 +371,4 @@ def unpack(packed: dict[str, Any]) -> list[FittedColumn]:
             return numbers[dtype][start : start + size].reshape(value["shape"])
         return value.get("parts", value)  # earlier versions wrapped the parts of a date
 
-    found: list[FittedColumn] = json.loads(packed["columns"], object_hook=built)
-    return found
+    return list(json.loads(packed["columns"], object_hook=built))

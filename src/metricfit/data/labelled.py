@@ -7,35 +7,28 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from metricfit.choices import Choice
-from metricfit.data.columns import GAPS, LABEL_GAPS, ColumnFormat, identifier_reason
+from metricfit.choices import Choice, close_to
+from metricfit.data.columns import GAPS, LABEL_GAPS, ColumnFormat, identifier_reason, read_column
 from metricfit.data.preprocessing import TablePreprocessor
-from metricfit.data.reader import BadArgumentError, BadDataError, Rows, TableFile, close_to
+from metricfit.data.reader import BadArgumentError, BadDataError, Formats, Rows, TableFile
 from metricfit.inputs import Task
 from metricfit.labels import as_label_array, repeated
 
-__all__ = [
-    "LabelledTable", "NotEnoughMemoryError", "Roles", "check_memory", "matched_labels", "positive_class",
-    "read_labelled", "read_labelled_like",
-]  # fmt: skip
-
 _MANY_CLASSES = 100
 _MANY_NUMBERS = 30
-_INDICATORS = {"0": 0, "false": 0, "no": 0, "1": 1, "true": 1, "yes": 1}
+_INDICATORS = {"0": 0, "0.0": 0, "false": 0, "no": 0, "1": 1, "1.0": 1, "true": 1, "yes": 1}
 _HELD_OUT_SHARE = 0.2
 _FOLDS = 5
-_PROGRAM = 7.2e8
-"""Bytes of the libraries and the network: what a training on 2,000 rows takes."""
-_SMALL = 2_000_000
-"""Fewer values than this need too little memory to be worth a look at the first rows."""
+_PROGRAM = 7.2e8  # bytes of the libraries and the network: what a training on 2,000 rows takes
+_SMALL = 2_000_000  # fewer values than this need too little memory to be worth a look at the first rows
 _SAMPLE_ROWS, _SAMPLE_COLUMNS = 4096, 200
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
@@ -96,16 +89,14 @@ class LabelledTable:
     groups: NDArray[Any] | None
     time: NDArray[np.float64] | None
     weight: NDArray[np.float64] | None
-    formats: dict[str, ColumnFormat]
+    formats: Formats
     choices: list[Choice]
     labels: tuple[str, ...] = ()
 
     @property
     def task(self) -> Task:
         """What kind of target it is."""
-        if self.labels:
-            return "multilabel"
-        return "binary" if len(self.classes) == 2 else "multiclass"
+        return "multilabel" if self.labels else "binary" if len(self.classes) == 2 else "multiclass"
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -119,10 +110,8 @@ class LabelledTable:
 
     def take(self, keep: NDArray[np.bool_]) -> LabelledTable:
         """Some of the rows."""
-        parts: dict[str, Any] = {
-            n: None if getattr(self, n) is None else getattr(self, n)[keep] for n in ("groups", "time", "weight")
-        }
-        return replace(self, X=self.X[keep], y=self.y[keep], **parts)
+        groups, time, weight = (None if v is None else v[keep] for v in (self.groups, self.time, self.weight))
+        return replace(self, X=self.X[keep], y=self.y[keep], groups=groups, time=time, weight=weight)
 
     def split_latest(self) -> tuple[LabelledTable, LabelledTable]:
         """The earlier four fifths of the rows by time, and the later fifth without the groups of the earlier rows."""
@@ -133,21 +122,18 @@ class LabelledTable:
             raise BadArgumentError("time", "most rows have the same value; nothing can be held out.")
         held = late
         if self.groups is not None:
-            both = np.isin(self.groups, self.groups[~late]) & late
-            early = f"{int(both.sum()):,} late rows left out: their groups have earlier rows"
+            held = late & ~np.isin(self.groups, self.groups[~late])
+            early = f"{int(late.sum() - held.sum()):,} late rows left out: their groups have earlier rows"
             self.choices.append(Choice("rows", early, ("group",)))
-            held = late & ~both
-        if not _same_classes(self.y[~late], self.y) or not held.any():
+        targets = np.atleast_2d(self.y.T)
+        if not held.any() or any(len(np.unique(y[~late])) < len(np.unique(y)) for y in targets):
             raise BadArgumentError("time", "split by it, some classes only occur late, or no late row is left.")
         kept = f"the latest {int(held.sum()):,} rows by time are held out, not trained on"
         self.choices.append(Choice("rows", kept, ("time",)))
         return self.take(~late), self.take(held)
 
     def fold_groups(self, folds: int | None) -> tuple[NDArray[Any] | None, int | None]:
-        """The groups that folds keep together (spans of time if there are none), and the number of folds.
-
-        They are None and ``folds``, the number that is wanted or None, where rows may be split at will.
-        """
+        """The groups that folds keep together (else spans of time, else None), and the number of folds, if known."""
         groups = self.groups
         if groups is None and self.time is not None:
             edges = np.quantile(self.time, np.linspace(0, 1, (folds or _FOLDS) + 1)[1:-1])
@@ -196,11 +182,10 @@ def read_labelled(
     left_out = {*roles.target, roles.group, roles.time, roles.weight, *roles.ignore}
     features = [name for name in file.columns if name not in left_out]
     if not features:
-        raise BadArgumentError(
-            "ignore", f"no column of {file.name} is left to predict {', '.join(map(repr, roles.target))} from."
-        )
-    wanted = min(file.rows, max_rows or file.rows)
-    memory = check_memory(file, features, wanted, categorical=roles.categorical, gaps=roles.gaps)
+        left = f"is left to predict {', '.join(map(repr, roles.target))} from"
+        raise BadArgumentError("ignore", f"no column of {file.name} {left}.")
+    reading: dict[str, Any] = {"categorical": roles.categorical, "gaps": roles.gaps}
+    memory = check_memory(file, features, min(file.rows, max_rows or file.rows), **reading)
     if memory and note is not None:
         note(memory)
     rows = file.read(roles.columns(features), max_rows, seed)
@@ -208,9 +193,15 @@ def read_labelled(
     if max_rows is not None and len(rows) == max_rows:
         choices.append(Choice("rows", f"{max_rows:,} rows drawn at random", ("max_rows",)))
     several = len(roles.target) > 1
-    read: Any = read_labels if several else read_classes
-    rows, y = read(rows, roles.target if several else roles.target[0], task, choices)
-    formats = rows.formats(features, categorical=roles.categorical, gaps=roles.gaps)
+    if several:
+        y, present = _indicators(rows, roles.target)
+    else:
+        labels = rows.labels(roles.target[0])
+        present = labels.notna().to_numpy()
+        y = labels[present].to_numpy()
+    rows = _labelled(rows, present, roles, choices)
+    y = (_checked_labels if several else _checked_classes)(y, rows.file.name, roles.target, task, choices)
+    formats = rows.formats(features, **reading)
     for name, how in formats.items():
         if how.style:
             arguments = () if how.kind == "category" else ("categorical",)
@@ -220,31 +211,19 @@ def read_labelled(
     return LabelledTable(X, y, *_special(rows, roles), formats, choices, tuple(roles.target) if several else ())
 
 
-def read_labelled_like(
-    file: TableFile, roles: Roles, formats: dict[str, ColumnFormat], classes: NDArray[Any]
-) -> LabelledTable:
+def read_labelled_like(file: TableFile, roles: Roles, formats: Formats, classes: NDArray[Any]) -> LabelledTable:
     """Read a table with the columns, types and classes (or labels) of a model; group, time, weight may be missing."""
-    file.check_model_columns(formats)
+    file.check_columns(formats)
     file.check_columns(roles.target, "target")
-    known = set(file.columns)
-    absent: dict[str, Any] = {n: None for n in ("group", "time", "weight") if getattr(roles, n) not in known}
+    absent: dict[str, Any] = {n: None for n in ("group", "time", "weight") if getattr(roles, n) not in file.columns}
     roles = replace(roles, **absent)
     rows = file.read(roles.columns(formats))
     several = len(roles.target) > 1
-    y, present = indicators_of_rows(rows, roles.target) if several else matched_labels(rows, roles.target[0], classes)
+    y, present = _indicators(rows, roles.target) if several else matched_labels(rows, roles.target[0], classes)
     choices: list[Choice] = []
-    rows = keep_labelled(rows, present, f"of {file.name} without a label", choices)
-    if not len(rows):
-        raise BadDataError(f"{file.name}: no row has a label in {', '.join(map(repr, roles.target))}.")
+    rows = _labelled(rows, present, roles, choices)
     X = rows.frame(formats, roles.gaps)
     return LabelledTable(X, y, *_special(rows, roles), formats, choices, tuple(classes.tolist()) if several else ())
-
-
-def _same_classes(part: NDArray[Any], y: NDArray[Any]) -> bool:
-    """Whether every class (both values of every label) of ``y`` is in a part of it."""
-    if y.ndim == 2:
-        return bool((part.min(axis=0) < part.max(axis=0)).all())
-    return len(np.unique(part)) == len(np.unique(y))
 
 
 def _special(rows: Rows, roles: Roles) -> tuple[Any, Any, Any]:
@@ -270,10 +249,9 @@ def _times(rows: Rows, name: str) -> NDArray[np.float64]:
     else:
         # Only ISO 8601 has time zones, which the features of a date leave out; for the order they count.
         values = rows.column(name).to_pandas() if how.text and not how.style else rows.frame({name: how})[name]
-        plain = values.dtype.kind == "M"
-        parsed = pd.to_datetime(values, errors="coerce", format=None if plain else "ISO8601", utc=True)
-        times = np.array(parsed.astype("datetime64[us, UTC]").astype("int64"), dtype=np.float64)
-        times[parsed.isna().to_numpy()] = np.nan
+        written = None if values.dtype.kind == "M" else "ISO8601"
+        parsed = pd.to_datetime(values, errors="coerce", format=written, utc=True).astype("datetime64[us, UTC]")
+        times = np.where(parsed.isna(), np.nan, parsed.astype("int64"))
     rows.refuse(name, np.isnan(times), "a number or a date in every row")
     return times
 
@@ -293,14 +271,21 @@ def _without_identifiers(X: pd.DataFrame, roles: Roles, choices: list[Choice]) -
     return X.drop(columns=drop)
 
 
-def read_classes(rows: Rows, name: str, task: str, choices: list[Choice]) -> tuple[Rows, NDArray[Any]]:
-    """The classes of those rows that have one, in the column ``name``; what was decided is added to the choices."""
-    column = f"{rows.file.name}: the column {name!r}"
-    labels = rows.labels(name)
-    present = labels.notna().to_numpy()
+def _labelled(rows: Rows, present: NDArray[np.bool_], roles: Roles, choices: list[Choice]) -> Rows:
+    """The rows that have a label; a choice says how many were left out."""
+    which = "that lack one of the labels" if len(roles.target) > 1 else f"without a label in {roles.target[0]!r}"
     if not present.any():
-        raise BadDataError(f"{column} holds no label at all.")
-    rows, y = keep_labelled(rows, present, f"without a label in {name!r}", choices), labels[present].to_numpy()
+        raise BadDataError(f"{rows.file.name}: there are only rows {which}.")
+    if present.all():
+        return rows
+    choices.append(Choice("rows", f"{int((~present).sum()):,} rows {which} left out"))
+    return rows.take(present)
+
+
+def _checked_classes(y: NDArray[Any], file: str, names: list[str], task: str, choices: list[Choice]) -> NDArray[Any]:
+    """The classes as one type; what was decided is added to the choices."""
+    name = names[0]
+    column = f"{file}: the column {name!r}"
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise BadDataError(f"{column} holds infinity, which is no label; correct or drop these rows.")
     y = as_label_array(y, name)
@@ -310,10 +295,9 @@ def read_classes(rows: Rows, name: str, task: str, choices: list[Choice]) -> tup
     if len(classes) < 2:
         raise BadDataError(f"{column} holds only {repr(classes[0])[:200]}; two classes at least.")
     if y.dtype.kind == "f" or len(classes) > max(_MANY_CLASSES, len(y) // 5):
-        raise BadDataError(
-            f"{column} has {len(classes)} distinct values, such as {', '.join(map(repr, classes[:3]))}: a quantity or "
-            "an identifier, no class. Choose another target, or group its values into classes."
-        )
+        held = f"{len(classes)} distinct values, such as {', '.join(map(repr, classes[:3]))}"
+        advice = "Choose another target, or group its values into classes."
+        raise BadDataError(f"{column} has {held}: a quantity or an identifier, no class. {advice}")
     if y.dtype.kind in "iu" and len(classes) > _MANY_NUMBERS and task == "auto":
         held = f"{name!r} holds {len(classes)} distinct numbers, {classes[0]} to {classes[-1]}"
         advice = "group its values into classes, or say 'multiclass' to take each number as a class"
@@ -324,40 +308,26 @@ def read_classes(rows: Rows, name: str, task: str, choices: list[Choice]) -> tup
     if task not in ("auto", kind):
         raise BadArgumentError("task", f"the column {name!r} has {len(classes)} classes, which is {kind}, not {task}.")
     values = {"i": "whole numbers", "b": "truth values"}.get(y.dtype.kind, "text")
-    shares = _shares(classes, counts / len(y))
-    held = f"task {kind}: {name!r} holds {len(classes)} classes ({values}): {shares}"
+    held = f"task {kind}: {name!r} holds {len(classes)} classes ({values}): {_shares(classes, counts / len(y))}"
     choices.append(Choice("target", held, ("target", "task")))
-    if rare := [c for c, n in zip(classes, counts, strict=True) if n < 5]:
-        few = f"classes with fewer than 5 rows can hardly be learned: {', '.join(map(repr, rare[:10]))}"
-        choices.append(Choice("target", few))
-    return rows, y
+    if rare := [repr(c) for c, n in zip(classes, counts, strict=True) if n < 5]:
+        choices.append(
+            Choice("target", f"classes with fewer than 5 rows can hardly be learned: {', '.join(rare[:10])}")
+        )
+    return y
 
 
-def read_labels(rows: Rows, names: Sequence[str], task: str, choices: list[Choice]) -> tuple[Rows, NDArray[Any]]:
-    """Several 0/1 columns as labels (rows, labels) of those rows that have them all; arguments as above."""
+def _checked_labels(y: NDArray[Any], file: str, names: list[str], task: str, choices: list[Choice]) -> NDArray[Any]:
+    """Labels (rows, labels), each with both values; arguments as above."""
     if task not in ("auto", "multilabel"):
         raise BadArgumentError("task", f"several target columns are labels, which is multilabel, not {task}.")
-    found, present = indicators_of_rows(rows, names)
-    if not present.any():
-        raise BadDataError(f"{rows.file.name}: no row has all of the labels {', '.join(map(repr, names))}.")
-    rows = keep_labelled(rows, present, "that lack one of the labels", choices)
-    shares = found.mean(axis=0)
+    shares = y.mean(axis=0)
     for name, share in zip(names, shares, strict=True):
         if share in (0, 1):
-            raise BadDataError(
-                f"{rows.file.name}: the column {name!r} holds only {share:.0f}; there is nothing to learn."
-            )
+            raise BadDataError(f"{file}: the column {name!r} holds only {share:.0f}; there is nothing to learn.")
     held = f"task multilabel: {len(names)} labels, of which a row may have any: {_shares(names, shares)}"
     choices.append(Choice("target", held, ("target",)))
-    return rows, found
-
-
-def keep_labelled(rows: Rows, present: NDArray[np.bool_], which: str, choices: list[Choice]) -> Rows:
-    """The rows that have a label; a choice says how many were left out."""
-    if present.all():
-        return rows
-    choices.append(Choice("rows", f"{int((~present).sum()):,} rows {which} left out"))
-    return rows.take(present)
+    return y
 
 
 def _shares(names: Sequence[Any], shares: NDArray[np.float64]) -> str:
@@ -365,57 +335,42 @@ def _shares(names: Sequence[Any], shares: NDArray[np.float64]) -> str:
     return shown + (", …" if len(names) > 10 else "")
 
 
-def indicators_of_rows(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _indicators(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """0/1 columns of the rows that have a value in each of them (present, columns), and which rows these are."""
     expected = "0 or 1, as one of several target columns (or false and true, no and yes)"
-    columns = np.stack([_matched(rows, name, _INDICATORS, expected) for name in names], axis=1)
+    columns = np.stack([_matched(rows, name, _INDICATORS, str.lower, expected) for name in names], axis=1)
     present = np.asarray(~pd.isna(columns).any(axis=1))
     return columns[present].astype(np.int64), present
 
 
 def matched_labels(rows: Rows, name: str, classes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """The target's labels among a model's classes, of the rows that have one, and which rows these are."""
-    known = {_label_text(label): label for label in classes.tolist()}
+    kind = classes.dtype.kind
+    plain: Any = partial(pd.to_numeric, errors="coerce") if kind in "iuf" else str.lower if kind == "b" else str
+    known = {plain(str(label)): label for label in classes.tolist()}
     expected = f"one of the model's classes ({', '.join(repr(c) for c in classes.tolist()[:10])})"
-    labels = _matched(rows, name, known, expected, exact=classes.dtype.kind not in "iufb")
+    labels = _matched(rows, name, known, plain, expected)
     present = ~pd.isna(labels)
     return np.array(labels[present].tolist(), dtype=classes.dtype), present
 
 
-def _matched(rows: Rows, name: str, known: dict[str, Any], expected: str, exact: bool = False) -> NDArray[Any]:
-    """What the values of a column stand for, None for gaps; unless exact, 1.0 is 1 and TRUE is true."""
-    codes, values = pd.factorize(pd.Series(rows.column(name).to_pylist(), dtype=object))
-    found: list[Any] = []
-    for code, value in enumerate(values):
-        text = _label_text(value)
-        label = known.get(text, None if exact else known.get(_label_text(text, numbers=True)))
-        if label is None and text not in LABEL_GAPS:
-            rows.refuse(name, codes == code, expected)
-        found.append(label)
-    return np.array([*found, None], dtype=object)[codes]
+def _matched(rows: Rows, name: str, known: dict[Any, Any], plain: Any, expected: str) -> NDArray[Any]:
+    """What the values of a column stand for, None for gaps; ``plain`` makes the keys of ``known`` of their text."""
+    codes, keys = read_column(rows.column(name), ColumnFormat("category"), LABEL_GAPS)
+    found: NDArray[Any] = np.array([*(known.get(plain(key)) for key in keys), None], dtype=object)[codes]
+    rows.refuse(name, (codes >= 0) & pd.isna(found), expected)
+    return found
 
 
 def positive_class(task: str, classes: list[Any], given: str | None) -> Any:
     """The class that is named as the positive one; None if none is."""
-    if given is None:
-        return None
-    if task != "binary":
+    if given is not None and task != "binary":
         what = "labels" if task == "multilabel" else "classes"
         raise BadArgumentError("positive", f"has a meaning for two classes; the target has {len(classes)} {what}.")
     by_text = {str(label): label for label in classes}
-    if given not in by_text:
+    if given is not None and given not in by_text:
         raise BadArgumentError("positive", f"no class {given!r}; {close_to(given, by_text)}")
-    return by_text[given]
-
-
-def _label_text(value: Any, numbers: bool = False) -> str:
-    """A label as text: 1, 1.0 and " 1" are the same, and so are True and true; with ``numbers`` "1.0", "TRUE" too."""
-    if isinstance(value, bool | np.bool_) or numbers:
-        value = str(value).lower()
-    if numbers:
-        with suppress(ValueError):
-            value = float(value)
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    return None if given is None else by_text[given]
 
 
 class NotEnoughMemoryError(MemoryError):
@@ -433,8 +388,8 @@ def check_memory(
     if rows * len(columns) < _SMALL:
         return ""
     some = columns[:: max(1, len(columns) // _SAMPLE_COLUMNS)]  # in a wide table they stand for all
-    first = next(file.batches(some)).slice(0, _SAMPLE_ROWS)
-    sample = Rows(file, pa.Table.from_batches([first]), np.arange(first.num_rows))
+    first = next(file.batches(some))
+    sample = first.take(first.records < _SAMPLE_ROWS)
     X = sample.frame(sample.formats(some, categorical=categorical, gaps=gaps), gaps)
     features = TablePreprocessor(random_state=0).fit(X).transform(X[:1]).shape[1]
     values = X.memory_usage(deep=True).sum() / len(X)
@@ -447,11 +402,9 @@ def check_memory(
         fits = max(1000.0, (free - _PROGRAM) / per_row)
         digit = 10 ** math.floor(math.log10(fits))
         most = int(fits // digit * digit)
-        raise NotEnoughMemoryError(
-            f"{file.name}: {shape} need about {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free; train "
-            f"on a random part (max_rows={most}), or use a larger machine.",
-            most,
-        )
+        lack = f"{shape} need about {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free"
+        advice = f"train on a random part (max_rows={most}), or use a larger machine."
+        raise NotEnoughMemoryError(f"{file.name}: {lack}; {advice}", most)
     return f"{shape}; training needs about {needed / 1e9:.1f} GB of memory" if needed > 1e9 else ""
 
 
@@ -463,12 +416,10 @@ def free_memory() -> float | None:
     with suppress(OSError, ValueError, KeyError, IndexError):
         sizes = {line.split(":")[0]: line.split()[1] for line in Path("/proc/meminfo").read_text().splitlines()}
         found = [float(sizes["MemAvailable"]) * 1024]
-    for limit, stat, name in (
-        ("memory.max", "memory.stat", "anon"),
-        ("memory/memory.limit_in_bytes", "memory/memory.stat", "total_rss"),
-    ):
+    for folder, limit, name in ((".", "max", "anon"), ("memory", "limit_in_bytes", "total_rss")):
         with suppress(OSError, ValueError, KeyError):
-            used = dict(line.split() for line in (_CONTROL_GROUP / stat).read_text().splitlines())
+            place = _CONTROL_GROUP / folder
+            used = dict(line.split() for line in (place / "memory.stat").read_text().splitlines())
             # "max" stands for no limit, and is no number.
-            found.append(float((_CONTROL_GROUP / limit).read_text()) - float(used[name]))
+            found.append(float((place / f"memory.{limit}").read_text()) - float(used[name]))
     return min(found, default=None)

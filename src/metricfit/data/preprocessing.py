@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self, get_args
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -17,19 +16,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from metricfit.choices import Choice
+from metricfit.choices import Choice, close_to
 from metricfit.data import encoders
-from metricfit.data.columns import ColumnFormat, Table, find_format, identifier_reason, is_frame
+from metricfit.data.columns import ColumnFormat, columns_of, find_format, identifier_reason, is_frame
 from metricfit.data.encoders import FittedColumn, Folds, NumericMode
-from metricfit.data.reader import close_to
 
-__all__ = [
-    "TablePreprocessor", "UnusedColumnsWarning", "as_dense", "column_choices", "matches_names",
-]  # fmt: skip
-
-_FREE_TEXT = "an identifier or free text: hardly a value occurs twice"
-"""Why a column of text was dropped."""
-
+_FREE_TEXT = "an identifier or free text: hardly a value occurs twice"  # why a column of text was dropped
 _QUANTILE_ROWS = 100_000
 _TARGET_FOLDS = 5
 _TARGET_CLASSES = 10
@@ -64,8 +56,6 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Seed of the quantile sample (more than 100,000 rows) and of the folds of the target rates.
 
     Attributes:
-        n_features_in_: Number of columns seen in ``fit``.
-        feature_names_in_: Their names, if they were text.
         columns_: What each column holds, why, and what became of it, as :class:`FittedColumn`.
 
     Example:
@@ -99,103 +89,74 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Learn the features of a table (n, columns); ``y``, for target rates only, are classes or 0/1 labels."""
-        self._fit(Table(X), X, y)
+        self._fit(X, y)
         return self
 
     def fit_transform(self, X: Any, y: ArrayLike | None = None) -> NDArray[np.float32]:
         """Learn the features and return those of the training rows, with cross-fitted target rates."""
-        table = Table(X)
-        folds = self._fit(table, X, y)
-        return self._write(table, list(range(table.columns)), folds)
+        return self._write(X, self._fit(X, y))
 
     def transform(self, X: Any) -> NDArray[np.float32]:
         """The features of new rows, shape (n, features), float32 and C-contiguous."""
-        return self._write(*self._table(X), None)
+        return self._write(X, None)
 
     def tree_features(self, X: Any) -> NDArray[np.float32]:
-        """The columns as trees take them, shape (n, tree columns), float32: no scaling, no indicators.
+        """The columns that are used as trees take them, shape (n, tree columns), float32: no scaling, no indicators.
 
         Numbers, truth values (0 and 1) and the calendar parts of dates are numbers, categories are codes (the most
         frequent is 0; at most 254 in a column, the rest share one). Gaps are NaN, and so are unknown categories, unless
-        rare ones shared a code in training: then they have it too. Columns that :meth:`transform` leaves out are left
-        out. ``tree_categories_`` says which of them are categories.
-
-        >>> import pandas as pd
-        >>> X = pd.DataFrame({"age": [20.0, 30.0, None, 50.0], "city": ["Rome", "Oslo", "Rome", "Oslo"]})
-        >>> features = TablePreprocessor().fit(X)
-        >>> features.tree_features(pd.DataFrame({"age": [40.0, None], "city": ["Rome", "Bonn"]}))
-        array([[40.,  1.],
-               [nan, nan]], dtype=float32)
-        >>> features.tree_categories_
-        array([False,  True])
+        rare ones shared a code in training: then they have it too.
         """
-        table, positions = self._table(X)
-        out = np.empty((table.rows, len(self.tree_categories_)), dtype=np.float32)
-        place = 0
-        for column, position in zip(self.columns_, positions, strict=True):
-            for part in column.encoder.tree(column.read(table.column(position))) if column.encoder.suffixes else ():
-                out[:, place] = part
-                place += 1
+        rows, used = self.read(X)
+        out = np.empty((rows, len(self.tree_categories_)), dtype=np.float32)
+        for place, part in enumerate(part for column, values in used for part in column.encoder.tree(values)):
+            out[:, place] = part
         return out
 
     @property
     def tree_categories_(self) -> NDArray[np.bool_]:
         """Which columns of :meth:`tree_features` are categories, shape (tree columns,)."""
         check_is_fitted(self)
-        found: list[bool] = []
-        for encoder in (column.encoder for column in self.columns_ if column.encoder.suffixes):
-            found += [isinstance(encoder, encoders.CategoryEncoder)] * (len(getattr(encoder, "parts", [0])) or 1)
-        return np.array(found, dtype=bool)
+        used = [column.encoder for column in self.columns_ if column.features]
+        kinds = [isinstance(e, encoders.CategoryEncoder) for e in used for _ in getattr(e, "parts", None) or [0]]
+        return np.array(kinds, dtype=bool)
 
-    def typed_frame(self, X: Any) -> pd.DataFrame:
-        """The columns as they were typed in ``fit``, before encoding: numbers, dates and categories, none left out.
-
-        >>> import pandas as pd
-        >>> text = pd.DataFrame({"size": ["1,5", "?", "2,25"], "kind": ["a", "b", "a"]})
-        >>> TablePreprocessor().fit(text).typed_frame(text).dtypes.astype(str).tolist()
-        ['float64', 'category']
-        """
-        table, positions = self._table(X)
-        found = {c.name: c.read(table.column(place)) for c, place in zip(self.columns_, positions, strict=True)}
-        categories = {n: pd.Categorical.from_codes(*v) for n, v in found.items() if isinstance(v, tuple)}
-        return pd.DataFrame(found | categories, copy=False)
-
-    def _table(self, X: Any) -> tuple[Table, list[int]]:
-        """A table, and where the columns of ``fit`` are in it."""
+    def read(self, X: Any) -> tuple[int, Iterator[tuple[FittedColumn, Any]]]:
+        """The rows of a table, and each column that is used with its values as :meth:`FittedColumn.read` gives them."""
         check_is_fitted(self)
-        table = Table(X)
         if is_frame(X) and hasattr(self, "feature_names_in_"):
-            return table, table.positions(list(self.feature_names_in_))
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return table, list(range(table.columns))
+            columns = columns_of(X, self.feature_names_in_)
+        else:
+            columns = columns_of(X)
+            validate_data(self, X, reset=False, skip_check_array=True)
+        used = ((c, values) for c, values in zip(self.columns_, columns, strict=True) if c.features)
+        return len(columns[0]), ((c, c.read(values)) for c, values in used)
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Names of the features, e.g. ``age``, ``age__quantile``, ``city=Rome``, ``city__missing``."""
         check_is_fitted(self)
-        names = _check_feature_names_in(self, input_features)
-        columns = zip(names, self.columns_, strict=True)
-        features = [f"{name}{suffix}" for name, c in columns for suffix in c.encoder.suffixes]
+        columns = zip(_check_feature_names_in(self, input_features), self.columns_, strict=True)
+        features = [f"{name}{feature.removeprefix(c.name)}" for name, c in columns for feature in c.features]
         return np.array(features or ["constant"], dtype=object)
 
-    @property
-    def formats_(self) -> dict[str, ColumnFormat]:
-        """What each column holds and how its text is read."""
-        check_is_fitted(self)
-        return {c.name: c.format for c in self.columns_}
-
-    def _fit(self, table: Table, X: Any, y: ArrayLike | None) -> Folds | None:
-        self._check_parameters()
+    def _fit(self, X: Any, y: ArrayLike | None) -> Folds | None:
+        if self.numeric not in get_args(NumericMode):
+            raise ValueError(f"numeric: expected one of {get_args(NumericMode)}, got {self.numeric!r}.")
+        for parameter, least in (("max_one_hot", 2), ("min_frequency", 1), ("integer_levels", 0)):
+            value = getattr(self, parameter)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{parameter}: expected a whole number >= {least}, got {value!r}.")
+        columns = columns_of(X)
         validate_data(self, X, skip_check_array=True)
         random = check_random_state(self.random_state)
-        sample = None
-        if table.rows > _QUANTILE_ROWS:
-            sample = np.sort(random.choice(table.rows, _QUANTILE_ROWS, replace=False))
-        folds = _folds(y, table.rows, random) if y is not None and self.target_encoding else None
+        rows = len(columns[0])
+        drawn = rows > _QUANTILE_ROWS
+        sample = np.sort(random.choice(rows, _QUANTILE_ROWS, replace=False)) if drawn else None
+        folds = _folds(y, rows, random) if y is not None and self.target_encoding else None
         names = [str(name) for name in _check_feature_names_in(self)]
         categories = self._categorical_positions(names)
-        self.columns_ = [
-            self._fit_column(name, table.column(i), i in categories, sample, folds) for i, name in enumerate(names)
-        ]
+        found = enumerate(zip(names, columns, strict=True))
+        self.columns_ = [self._fit_column(*named, i in categories, sample, folds) for i, named in found]
         return folds
 
     def _fit_column(
@@ -206,7 +167,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             how = ColumnFormat("category", reason="named in categorical_features")
         column = FittedColumn(name, how)
         found: Any = column.read(values)
-        gap = found[0] < 0 if how.kind == "category" else pd.isna(found)
+        gap = encoders.gaps_of(found)
         column.gaps = int(gap.sum())
         details: dict[str, Any] = {"mode": self.numeric, "integer_levels": self.integer_levels}
         if column.gaps == len(gap):
@@ -222,45 +183,33 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             column.dropped = f"an identifier: {why}"
         else:
             column.encoder = encoders.NumberEncoder.fit(found, sample, **details)
-        if not column.dropped and len(column.encoder.suffixes) == column.encoder.indicator:
+        if not column.dropped and not column.encoder.suffixes:
             column.dropped = _FREE_TEXT if (column.levels or 0) > 1 else "constant"
         return column
 
-    def _write(self, table: Table, positions: list[int], folds: Folds | None) -> NDArray[np.float32]:
-        widths = [len(column.encoder.suffixes) for column in self.columns_]
-        if not sum(widths):
-            # A network needs at least one input, though this one says nothing.
-            return np.zeros((table.rows, 1), dtype=np.float32)
-        out = np.empty((table.rows, sum(widths)), dtype=np.float32)
-        stop = 0
-        for column, position, width in zip(self.columns_, positions, widths, strict=True):
-            start, stop = stop, stop + width
-            if width:
-                column.encoder.write(column.read(table.column(position)), out[:, start:stop], folds)
+    def _write(self, X: Any, folds: Folds | None) -> NDArray[np.float32]:
+        rows, used = self.read(X)
+        # A network needs at least one input, though this one says nothing.
+        out = np.zeros((rows, max(1, sum(len(column.features) for column in self.columns_))), dtype=np.float32)
+        end = 0
+        for column, values in used:
+            start, end = end, end + len(column.features)
+            column.write(values, out[:, start:end], folds)
         return out
 
-    def _check_parameters(self) -> None:
-        if self.numeric not in get_args(NumericMode):
-            raise ValueError(f"numeric: expected one of {get_args(NumericMode)}, got {self.numeric!r}.")
-        for parameter, least in (("max_one_hot", 2), ("min_frequency", 1), ("integer_levels", 0)):
-            value = getattr(self, parameter)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{parameter}: expected a whole number >= {least}, got {value!r}.")
-
     def _categorical_positions(self, names: list[str]) -> set[int]:
-        given = [] if self.categorical_features is None else list(self.categorical_features)
-        size = len(names)
+        given, size = list([] if self.categorical_features is None else self.categorical_features), len(names)
         if given and all(isinstance(g, bool | np.bool_) for g in given):
             if len(given) != size:
                 raise ValueError(f"categorical_features: a mask needs one entry per column, {size}, got {len(given)}.")
             return {i for i, g in enumerate(given) if g}
         places: dict[Any, int] = {name: i for i, name in enumerate(names)}
         places |= {i - size: i % size for i in range(2 * size)}
-        for one in given:
-            if one not in places and isinstance(one, int | np.integer):
-                raise ValueError(f"categorical_features: X has {size} columns, got position {one}.")
-            if one not in places:
-                raise ValueError(f"categorical_features: X has no column {one!r}; {close_to(str(one), names)}")
+        for one in [one for one in given if one not in places]:
+            what = f"no column {one!r}; {close_to(str(one), names)}"
+            if isinstance(one, int | np.integer):
+                what = f"{size} columns, got position {one}."
+            raise ValueError(f"categorical_features: X has {what}")
         return {places[one] for one in given}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -282,23 +231,19 @@ def _folds(y: ArrayLike, rows: int, random: np.random.RandomState) -> Folds:
     target = np.asarray(y)
     if len(target) != rows:
         raise ValueError(f"y: expected one label per row of X, {rows}, got {len(target)}.")
-    if target.ndim == 2 and target.shape[1] > 1:
-        positive = target.astype(bool)
-        frequent = _most_frequent(positive.sum(axis=0))
-        indicator, names = positive[:, frequent], [str(i) for i in frequent]
+    several = target.ndim == 2 and target.shape[1] > 1
+    if several:
+        classes, codes = np.arange(target.shape[1]), target.astype(bool)
     else:
         labels = target.ravel().astype(str) if target.dtype == object else target.ravel()
         classes, codes = np.unique(labels, return_inverse=True)
-        frequent = _most_frequent(np.bincount(codes))
-        if len(classes) == 2:
-            frequent = np.array([1])
-        indicator, names = codes[:, None] == frequent, [str(classes[i]) for i in frequent]
+    counts = codes.sum(axis=0) if several else np.bincount(codes)
+    frequent = np.sort(np.argsort(-counts, kind="stable")[:_TARGET_CLASSES])
+    if not several and len(classes) == 2:
+        frequent = np.array([1])
+    indicator = codes[:, frequent] if several else codes[:, None] == frequent
     fold = random.permutation(rows) % _TARGET_FOLDS
-    return Folds(indicator, names, fold.astype(np.int8), _TARGET_FOLDS)
-
-
-def _most_frequent(counts: NDArray[Any]) -> NDArray[np.intp]:
-    return np.sort(np.argsort(-counts, kind="stable")[:_TARGET_CLASSES])
+    return Folds(indicator, [str(classes[i]) for i in frequent], fold.astype(np.int8))
 
 
 class UnusedColumnsWarning(UserWarning):
@@ -306,15 +251,7 @@ class UnusedColumnsWarning(UserWarning):
 
 
 def column_choices(preprocessor: Any, *, stacklevel: int = 2) -> list[Choice]:
-    """What was decided about columns without asking; nothing for other preprocessors than the built-in one.
-
-    Warns of text that was dropped, and of a table of which nothing is left.
-
-    >>> for choice in column_choices(TablePreprocessor().fit([["1.5", 0], ["2.5", 0], ["3.5", 0]])):
-    ...     print(choice)
-    column 'x0' written as text was read as numbers
-    column 'x1' not used: constant
-    """
+    """What the built-in preprocessor decided about columns; warns of text that was dropped, and if nothing is left."""
     if not isinstance(preprocessor, TablePreprocessor):
         return []
     columns, advice = preprocessor.columns_, "turn the rest into numbers, dates or categories that repeat."
@@ -323,12 +260,14 @@ def column_choices(preprocessor: Any, *, stacklevel: int = 2) -> list[Choice]:
     for column in columns:
         dropped.setdefault(column.dropped, []).append(column.name)
     unused = [f"{_named(names)} not used: {reason}" for reason, names in dropped.items() if reason]
-    if not any(c.encoder.suffixes for c in columns):
-        shown = f"X: no column can be used, so every row will get the same probabilities ({'; '.join(unused)})."
-        warnings.warn(f"{shown} Give columns that vary; {advice}", UnusedColumnsWarning, stacklevel=stacklevel + 1)
+    shown = ""
+    if not any(c.features for c in columns):
+        shown = f"no column can be used, so every row will get the same probabilities ({'; '.join(unused)})."
+        shown += " Give columns that vary;"
     elif _FREE_TEXT in dropped:
-        shown = f"X: {_named(dropped[_FREE_TEXT])} not used: {_FREE_TEXT}. Leave out of X what says nothing; {advice}"
-        warnings.warn(shown, UnusedColumnsWarning, stacklevel=stacklevel + 1)
+        shown = f"{_named(dropped[_FREE_TEXT])} not used: {_FREE_TEXT}. Leave out of X what says nothing;"
+    if shown:
+        warnings.warn(f"X: {shown} {advice}", UnusedColumnsWarning, stacklevel=stacklevel + 1)
     were = "was" if len(read) == 1 else "were"
     found = [Choice("columns", f"{_named(read)} written as text {were} read as numbers")] if read else []
     return found + [Choice("unused", text) for text in unused]

@@ -6,10 +6,8 @@ import atexit
 import bz2
 import codecs
 import csv
-import difflib
 import gzip
 import io
-import itertools
 import lzma
 import os
 import shutil
@@ -17,7 +15,6 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -33,14 +30,11 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from metricfit.choices import Choice
+from metricfit.choices import Choice, close_to
 from metricfit.data.columns import GAPS, BadValueError, ColumnFormat, find_format, labels_of, read_column, refuse, typed
 from metricfit.labels import repeated
 
-__all__ = [
-    "BadArgumentError", "BadDataError", "Rows", "TableFile", "close_to", "describe_table", "open_table", "read_table",
-]  # fmt: skip
-
+Formats = dict[str, ColumnFormat]
 _SAMPLE_BYTES = 1 << 18
 _BLOCK_BYTES = 1 << 22
 _BATCH_ROWS = 1 << 14
@@ -62,19 +56,6 @@ class BadArgumentError(ValueError):
         self.argument, self.problem = argument, problem
 
 
-def close_to(name: str, known: Iterable[str]) -> str:
-    """The known names that resemble one, or the first of them, for the end of a message.
-
-    >>> close_to("chrun", ["churn", "age"])
-    "did you mean 'churn'?"
-    """
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    if close:
-        return f"did you mean {' or '.join(map(repr, close))}?"
-    return f"there are {', '.join(map(repr, names[:20]))}{' and more' if len(names) > 20 else ''}."
-
-
 @dataclass
 class TableFile:
     """A file that holds a table: CSV, JSON Lines, Parquet or Excel."""
@@ -91,81 +72,73 @@ class TableFile:
     table: pa.Table | None = None  # all rows, if they were read at once
     choices: list[Choice] = field(default_factory=list)
 
-    def batches(self, columns: Sequence[str] | None = None, group: int | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str] | None = None, group: int | None = None) -> Iterator[Rows]:
         """The rows (of a row group) in order, some ten thousand at a time; all fields of a CSV file are text."""
         wanted = list(self.columns if columns is None else columns)
-        kinds = {"csv": self._csv_batches, "parquet": self._parquet_batches, "whole": self._whole_batches}
-        for batch in kinds[self.kind](wanted, group):
+        if self.table is None:
+            found = self._csv_batches(wanted) if self.kind == "csv" else self._parquet_batches(wanted, group)
+        else:
+            found = iter(self.table.select(wanted).to_batches())
+        first = 0
+        for batch in found:
             for start in range(0, batch.num_rows, _BATCH_ROWS):
-                yield batch.slice(start, _BATCH_ROWS)
+                part = pa.Table.from_batches([batch.slice(start, _BATCH_ROWS)])
+                yield Rows(self, part, np.arange(first + start, first + start + len(part)))
+            first += batch.num_rows
 
     def read(self, columns: Sequence[str] | None = None, max_rows: int | None = None, seed: int = 0) -> Rows:
         """All rows, or ``max_rows`` drawn at random, in their order; never more than twice as many are in memory."""
-        random = np.random.default_rng(seed)
-        kept: list[pa.RecordBatch] = []
-        keys, records = np.empty(0), np.empty(0, dtype=np.int64)
-        count = 0
+        random, keys = np.random.default_rng(seed), np.empty(0)
+        kept: list[Rows] = []
 
         def draw(most: int) -> None:
-            nonlocal kept, keys, records
+            nonlocal kept, keys
             keep = keys <= np.partition(keys, most - 1)[most - 1]
-            kept = pa.Table.from_batches(kept).filter(pa.array(keep)).combine_chunks().to_batches()
-            keys, records = keys[keep], records[keep]
+            kept, keys = [joined(kept).take(keep)], keys[keep]
 
-        for batch in self.batches(columns):
-            kept.append(batch)
+        for rows in self.batches(columns):
+            kept.append(rows)
             if max_rows is not None:
-                keys = np.append(keys, random.random(batch.num_rows))
-                records = np.append(records, np.arange(count, count + batch.num_rows))
+                keys = np.append(keys, random.random(len(rows)))
                 if len(keys) > 2 * max_rows:
                     draw(max_rows)
-            count += batch.num_rows
-        if not count:
+        if not kept:
             raise BadDataError(f"{self.name}: has a header but no rows.")
         if max_rows is not None and len(keys) > max_rows:
             draw(max_rows)
-        return Rows(self, pa.Table.from_batches(kept), np.arange(count) if max_rows is None else records)
+        return joined(kept)
 
     def frames(
-        self,
-        formats: dict[str, ColumnFormat],
-        more: Sequence[str] = (),
-        gaps: Sequence[str] = GAPS,
-        group: int | None = None,
+        self, formats: Formats, more: Sequence[str] = (), gaps: Sequence[str] = GAPS, group: int | None = None
     ) -> Iterator[tuple[pd.DataFrame, Rows]]:
         """Batches of rows as values, read as the formats say, with the rows they come from and ``more`` columns."""
-        self.check_model_columns(formats)
-        count = 0
-        for batch in self.batches(list(dict.fromkeys([*formats, *more])), group):
-            rows = Rows(self, pa.Table.from_batches([batch]), np.arange(count, count + batch.num_rows))
-            count += batch.num_rows
-            if batch.num_rows:
-                yield rows.frame(formats, gaps), rows
+        self.check_columns(formats)
+        for rows in self.batches(list(dict.fromkeys([*formats, *more])), group):
+            yield rows.frame(formats, gaps), rows
 
-    def check_columns(self, names: Iterable[str], argument: str) -> None:
-        """Raise an error, with what is close, for a name that is no column."""
+    def check_columns(self, names: Iterable[str], argument: str | None = None) -> None:
+        """Raise an error for names that are no columns: those of an argument, or else those that a model needs."""
         known = set(self.columns)
-        for name in names:
-            if name not in known:
-                raise BadArgumentError(argument, f"{self.name} has no column {name!r}; {close_to(name, self.columns)}")
-
-    def check_model_columns(self, names: Iterable[str]) -> None:
-        """Raise an error that names the columns of a model that the file does not have."""
-        known = set(self.columns)
-        if missing := [repr(name) for name in names if name not in known]:
-            raise BadDataError(
-                f"{self.name}: lacks {len(missing)} column{'s' if len(missing) > 1 else ''} that the model was trained "
-                f"on: {', '.join(missing[:10])}{' and more' if len(missing) > 10 else ''}."
-            )
+        missing = [name for name in names if name not in known]
+        if missing and argument is not None:
+            what = f"{self.name} has no column {missing[0]!r}; {close_to(missing[0], self.columns)}"
+            raise BadArgumentError(argument, what)
+        if missing:
+            what = f"{len(missing)} column{'s' if len(missing) > 1 else ''} that the model was trained on"
+            shown = ", ".join(map(repr, missing[:10])) + (" and more" if len(missing) > 10 else "")
+            raise BadDataError(f"{self.name}: lacks {what}: {shown}.")
 
     def line_of(self, record: int) -> int:
         """The line on which a data record (from 0) starts, header and quoted line breaks counted."""
         if self.kind != "csv":
             return record + 1
-        return next((line for line, _ in itertools.islice(self._records(), record + 1, None)), record + 2)
-
-    def _whole_batches(self, columns: list[str], group: int | None) -> list[pa.RecordBatch]:
-        return [] if self.table is None else self.table.select(columns).to_batches()
+        with _opened(self.path) as raw, _text(raw, self.encoding, "strict") as text:
+            reader, line, seen = csv.reader(text, delimiter=self.separator), 1, -1
+            for fields in reader:
+                if fields and seen == record:
+                    return line
+                line, seen = reader.line_num + 1, seen + bool(fields)
+        return record + 2
 
     def _parquet_batches(self, columns: list[str], group: int | None) -> Iterator[pa.RecordBatch]:
         try:
@@ -175,7 +148,7 @@ class TableFile:
         except _DAMAGED as error:
             raise BadDataError(f"{self.name}: damaged Parquet file ({error}).") from error
 
-    def _csv_batches(self, columns: list[str], group: int | None) -> Iterator[pa.RecordBatch]:
+    def _csv_batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         wrong: list[Any] = []
 
         def stop(row: Any) -> str:
@@ -201,31 +174,15 @@ class TableFile:
 
     def _explained(self, error: Exception, row: Any = None) -> str:
         """What is wrong with the file, and with the row at which its reading stopped."""
-        if row is not None:
-            last, found = self.columns[min(row.actual_columns, row.expected_columns) - 1], row.actual_columns
-            return (
-                f"{self.name}, line {self.line_of(row.number - 2)}: expected {row.expected_columns} fields as in the "
-                f"header, found {found} field{'s' if found != 1 else ''} (it differs after column {last!r}); correct "
-                f"the line, or quote a field that holds the separator {self.separator!r}."
-            )
-        try:
-            deque(self._records(), maxlen=0)
-        except UnicodeError as wrong:
-            return (
-                f"{self.name}: not {self.encoding} text ({wrong}); name the encoding, for instance encoding='cp1252'."
-            )
-        except (*_DAMAGED, csv.Error) as wrong:
-            error = wrong
-        return f"{self.name}: damaged, it cannot be read to its end ({error})."
-
-    def _records(self) -> Iterator[tuple[int, list[str]]]:
-        with _opened(self.path) as raw, _text(raw, self.encoding, "strict") as text:
-            line = 1
-            reader = csv.reader(text, delimiter=self.separator)
-            for fields in reader:
-                if fields:
-                    yield line, fields
-                line = reader.line_num + 1
+        if row is None:
+            advice = "if it has another encoding, name it, for instance encoding='cp1252'"
+            return f"{self.name}: damaged, or not {self.encoding} text ({error}); {advice}."
+        last, found = self.columns[min(row.actual_columns, row.expected_columns) - 1], row.actual_columns
+        return (
+            f"{self.name}, line {self.line_of(row.number - 2)}: expected {row.expected_columns} fields as in the "
+            f"header, found {found} field{'s' if found != 1 else ''} (it differs after column {last!r}); correct the "
+            f"line, or quote a field that holds the separator {self.separator!r}."
+        )
 
 
 @dataclass
@@ -237,28 +194,33 @@ class Rows:
     records: NDArray[np.int64]
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """One column."""
-        return self.table.column(name)
+        """A column with one value in each row; bytes are taken as text."""
+        values = self.table.column(name)
+        with suppress(pa.ArrowInvalid):
+            values = pc.cast(values, pa.string()) if pa.types.is_binary(values.type) else values
+        if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
+            expected = f"expected one number, text or date in each row, got {str(values.type)[:60]}"
+            advice = "ignore the column, or turn it into such columns first"
+            raise BadDataError(f"{self.file.name}, column {name!r}: {expected}; {advice}.")
+        return values
 
     def take(self, keep: NDArray[np.bool_]) -> Rows:
         """Some of the rows."""
         return Rows(self.file, self.table.filter(pa.array(keep)), self.records[keep])
 
-    def formats(
-        self, columns: Iterable[str], *, categorical: Iterable[str] = (), gaps: Sequence[str] = GAPS
-    ) -> dict[str, ColumnFormat]:
+    def formats(self, columns: Iterable[str], categorical: Iterable[str] = (), gaps: Sequence[str] = GAPS) -> Formats:
         """What the columns hold; those named as categories are taken as such though they may hold numbers."""
         named = set(categorical)
         given = ColumnFormat("category", reason="named as a category")
-        return {name: given if name in named else find_format(self._single(name), gaps) for name in columns}
+        return {name: given if name in named else find_format(self.column(name), gaps) for name in columns}
 
-    def frame(self, formats: dict[str, ColumnFormat], gaps: Sequence[str] = GAPS) -> pd.DataFrame:
+    def frame(self, formats: Formats, gaps: Sequence[str] = GAPS) -> pd.DataFrame:
         """Columns as values, read as the formats say."""
         return pd.DataFrame({name: self.read(name, how, gaps) for name, how in formats.items()}, copy=False)
 
     def read(self, name: str, how: ColumnFormat, gaps: Sequence[str] = GAPS) -> Any:
         """One column as values; a bad one is named by file, line and column."""
-        column = self._single(name)
+        column = self.column(name)
         with self._named(name):
             values = read_column(column, how, gaps, strict=how.style != "lenient")
             if how.kind == "number" and values.dtype.kind == "f":
@@ -268,19 +230,7 @@ class Rows:
     def labels(self, name: str, how: ColumnFormat | None = None) -> pd.Series[Any]:
         """The labels in a column, see :func:`labels_of`; a bad one is named likewise."""
         with self._named(name):
-            return labels_of(self._single(name), how)
-
-    def _single(self, name: str) -> pa.ChunkedArray:
-        """A column with one value in each row; bytes are taken as text."""
-        values = self.column(name)
-        with suppress(pa.ArrowInvalid):
-            values = pc.cast(values, pa.string()) if pa.types.is_binary(values.type) else values
-        if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
-            raise BadDataError(
-                f"{self.file.name}, column {name!r}: expected one number, text or date in each row, got "
-                f"{str(values.type)[:60]}; ignore the column, or turn it into such columns first."
-            )
-        return values
+            return labels_of(self.column(name), how)
 
     def refuse(self, name: str, wrong: NDArray[np.bool_], expected: str) -> None:
         """Raise an error that names file, line and column of the first value that is wrong, if there is one."""
@@ -297,8 +247,13 @@ class Rows:
             raise BadDataError(f"{self.file.name}, {what} {line}, column {name!r}: {error}.") from error
 
     def __len__(self) -> int:
-        """The number of rows."""
-        return int(self.table.num_rows)
+        return len(self.table)
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Rows of one or several files, one after another."""
+    table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
+    return Rows(parts[0].file, table, np.concatenate([part.records for part in parts]))
 
 
 def read_table(
@@ -355,22 +310,22 @@ def describe_table(table: pd.DataFrame) -> dict[str, Any]:
     >>> describe_table(pd.DataFrame({"age": [20.0, 40.0, None], "plan": ["a", "b", "a"]}))["columns"]["plan"]
     {'gaps': 0, 'values': '2 distinct; a 67 %, b 33 %'}
     """
-    shown = ((str(name), table[name]) for name in table.columns[:500])
-    columns = {name: {"gaps": int(column.isna().sum()), "values": _in_words(column.dropna())} for name, column in shown}
+    columns = {}
+    for name, column in table[table.columns[:500]].items():
+        known = column.dropna()
+        if not len(known):
+            words = "nothing but gaps"
+        elif known.dtype.kind in "iuf":
+            low, middle, high = np.quantile(known.to_numpy(dtype=np.float64), [0, 0.5, 1])
+            words = f"{low:.4g} to {high:.4g}, median {middle:.4g}"
+        elif known.dtype.kind == "M":
+            words = f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
+        else:
+            counts = known.astype(str).value_counts()
+            top = (f"{str(level)[:40]} {100 * count / len(known):.0f} %" for level, count in counts[:3].items())
+            words = f"{len(counts):,} distinct; {', '.join(top)}"
+        columns[str(name)] = {"gaps": len(column) - len(known), "values": words}
     return {"rows": len(table), "columns": columns}
-
-
-def _in_words(known: pd.Series[Any]) -> str:
-    if not len(known):
-        return "nothing but gaps"
-    if known.dtype.kind in "iuf":
-        low, middle, high = np.quantile(known.to_numpy(dtype=np.float64), [0, 0.5, 1])
-        return f"{low:.4g} to {high:.4g}, median {middle:.4g}"
-    if known.dtype.kind == "M":
-        return f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
-    counts = known.astype(str).value_counts()
-    top = ", ".join(f"{str(name)[:40]} {100 * count / len(known):.0f} %" for name, count in counts[:3].items())
-    return f"{len(counts):,} distinct; {top}"
 
 
 def open_table(path: str | os.PathLike[str], *, separator: str | None = None, encoding: str | None = None) -> TableFile:
@@ -387,7 +342,12 @@ def open_table(path: str | os.PathLike[str], *, separator: str | None = None, en
         raise BadDataError(f"{name}: the file is empty.")
     try:
         if magic == b"PAR1":
-            return _open_parquet(file, name)
+            with pq.ParquetFile(file) as content:
+                groups = [content.metadata.row_group(i) for i in range(content.metadata.num_row_groups)]
+                table = TableFile(file, name, "parquet", _checked_names(list(content.schema_arrow.names), name))
+                table.groups, table.rows = len(groups), int(content.metadata.num_rows)
+                table.size = sum(group.total_byte_size for group in groups)
+                return table
         if magic == b"PK\3\4" and "xl/workbook.xml" in zipfile.ZipFile(file).namelist():
             return _whole(file, name, _read_excel(file, name))
         with _opened(file, name) as raw:
@@ -399,14 +359,12 @@ def open_table(path: str | os.PathLike[str], *, separator: str | None = None, en
         kind = "Parquet file" if magic == b"PAR1" else "file, or no table"
         raise BadDataError(f"{name}: damaged {kind} ({str(error).strip()[:200]}).") from error
     csv.field_size_limit(1 << 30)
-    return _open_csv(file, name, sample, separator, encoding)
+    return _open_csv(file, name, sample, magic.startswith((*_PACKED, b"PK")), separator, encoding)
 
 
 def _whole(path: Path, name: str, table: pa.Table) -> TableFile:
-    columns = _checked_names(table.column_names, name)
-    return TableFile(
-        path, name, "whole", columns, rows=len(table), size=table.nbytes, table=table.rename_columns(columns)
-    )
+    table = table.rename_columns(_checked_names(table.column_names, name))
+    return TableFile(path, name, "whole", table.column_names, rows=len(table), size=table.nbytes, table=table)
 
 
 def _read_excel(path: Path, name: str) -> pa.Table:
@@ -414,24 +372,17 @@ def _read_excel(path: Path, name: str) -> pa.Table:
     try:
         sheet = pd.read_excel(path, keep_default_na=False, na_values=[""])
     except ImportError:
-        raise BadDataError(
-            f"{name}: Excel files need openpyxl; install it with: pip install 'metricfit[excel]'"
-        ) from None
+        advice = "install it with: pip install 'metricfit[excel]'"
+        raise BadDataError(f"{name}: Excel files need openpyxl; {advice}") from None
     for column in sheet:
         if pd.api.types.infer_dtype(sheet[column], skipna=True).startswith("mixed"):
             sheet[column] = sheet[column].map(str, na_action="ignore")
     return pa.Table.from_pandas(sheet.set_axis(sheet.columns.astype(str), axis=1), preserve_index=False)
 
 
-def _open_parquet(path: Path, name: str) -> TableFile:
-    with pq.ParquetFile(path) as file:
-        columns, rows = list(file.schema_arrow.names), int(file.metadata.num_rows)
-        groups = int(file.metadata.num_row_groups)
-        size = sum(file.metadata.row_group(i).total_byte_size for i in range(groups))
-    return TableFile(path, name, "parquet", _checked_names(columns, name), groups=groups, rows=rows, size=size)
-
-
-def _open_csv(path: Path, name: str, sample: bytes, separator: str | None, encoding: str | None) -> TableFile:
+def _open_csv(
+    path: Path, name: str, sample: bytes, packed: bool, separator: str | None, encoding: str | None
+) -> TableFile:
     table = TableFile(path, name, "csv")
     table.encoding = encoding or _find_encoding(sample, table.choices)
     try:
@@ -451,8 +402,6 @@ def _open_csv(path: Path, name: str, sample: bytes, separator: str | None, encod
     if not records:
         raise BadDataError(f"{name}: holds no header.")
     table.columns = _checked_names(records[0], name)
-    with path.open("rb") as raw:
-        packed = raw.read(4).startswith((*_PACKED, b"PK"))
     table.size = path.stat().st_size * (4 if packed else 1)
     shown = max(1, len(records) - 1)
     table.rows = shown if whole else int(table.size / (len(sample) / shown))
@@ -478,8 +427,7 @@ def _opened(path: Path, name: str = "") -> Any:
         if len(members) != 1:
             raise BadDataError(f"{name}: a zip archive of {len(members)} files, expected one; unpack it, and name one.")
         return archive.open(members[0])
-    packed = next((unpack for mark, unpack in _PACKED.items() if magic.startswith(mark)), None)
-    return path.open("rb") if packed is None else packed(path, "rb")
+    return next((unpack for mark, unpack in _PACKED.items() if magic.startswith(mark)), open)(path, "rb")
 
 
 def _text(raw: Any, encoding: str, errors: str) -> io.TextIOWrapper:
@@ -502,13 +450,10 @@ def _find_encoding(sample: bytes, choices: list[Choice]) -> str:
 def _find_separator(content: str, whole: bool, choices: list[Choice]) -> str:
     best, score = ",", (0.0, 0)
     for candidate in _SEPARATORS:
-        records = _sample_records(content, candidate, whole)
-        width = len(records[0]) if records else 0
-        if width < 2:
-            continue
-        share = sum(len(record) == width for record in records) / len(records)
-        if (share, width) > score:
-            best, score = candidate, (share, width)
+        widths = [len(record) for record in _sample_records(content, candidate, whole)] or [0]
+        share = widths.count(widths[0]) / len(widths)
+        if widths[0] > 1 and (share, widths[0]) > score:
+            best, score = candidate, (share, widths[0])
     if best != ",":
         shown = "tab" if best == "\t" else best
         found = f"separator {shown!r}: it divides the lines into {score[1]} fields"
@@ -527,9 +472,8 @@ def _sample_records(content: str, separator: str, whole: bool) -> list[list[str]
 def _checked_names(names: list[str], file: str) -> list[str]:
     cleaned = [name.strip() or f"column_{i}" for i, name in enumerate(names, start=1)]
     if longest := next((name for name in cleaned if len(name) > _LONGEST_NAME), ""):
-        raise BadDataError(
-            f"{file}, line 1: a column name of {len(longest):,} characters ({longest[:40]!r}…); is it a header?"
-        )
+        shown = f"{len(longest):,} characters ({longest[:40]!r}…)"
+        raise BadDataError(f"{file}, line 1: a column name of {shown}; is it a header?")
     if twice := repeated(cleaned):
         raise BadDataError(f"{file}, line 1: the header has the column {twice[0]!r} twice; rename one of them.")
     return cleaned

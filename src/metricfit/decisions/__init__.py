@@ -3,8 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from metricfit.decisions.money import expected_gain
-from metricfit.decisions.problem import InfeasibleError, UntunableError
+from metricfit.decisions.problem import InfeasibleError, UntunableError, expected_gain
 from metricfit.decisions.rules import BestRule, ConstraintValue, DecisionRule, bayes_rule
 from metricfit.decisions.threshold import ThresholdCurve, best_rule, best_threshold, score_sweep
 

@@ -4,11 +4,9 @@
 * Beta (Kull et al. 2017): logit q = a log p - b log(1 - p) + c, each class against the rest.
 * Isotonic: any rising function of p, each class against the rest.
 
-The last two are divided by their sum over the classes.
-
-A rule can be tuned on labels mixed with calibrated beliefs: the value of a cut-off is then the metric of the *expected*
-confusion matrix under the labels (1 - belief) y + belief Q, where Q are the probabilities after calibration. A few
-lucky positives then move the cut-off less.
+The last two are divided by their sum over the classes. A rule can be tuned on labels mixed with calibrated beliefs: the
+value of a cut-off is then the metric of the *expected* confusion matrix under the labels (1 - belief) y + belief Q,
+where Q are the probabilities after calibration. A few lucky positives then move the cut-off less.
 """
 
 from __future__ import annotations
@@ -21,7 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_softmax
 
-from metricfit.decisions.problem import Samples, class_samples, label_samples, plain_array, score_array
+from metricfit.decisions.problem import Samples, class_samples, label_samples
+from metricfit.labels import score_array
 
 __all__ = ["Calibration", "Method", "calibrate", "check_belief", "mixed_labels"]
 
@@ -35,27 +34,16 @@ _PENALTY = 0.1  # on the squares of the parameters' distance from "no change": a
 class Calibration:
     """A map from a model's probabilities to calibrated ones. Make it with :func:`calibrate`.
 
-    Attributes:
-        method: ``"none"``, ``"temperature"``, ``"beta"`` or ``"isotonic"``.
-        parameters: What the method needs: one tuple for all classes, or one per class or label.
-        several: Whether the columns are labels, each for itself, and not classes.
-        log_loss: The out-of-fold log-loss of every method that was tried.
+    ``log_loss`` has the out-of-fold log-loss of every method that was tried.
     """
 
     method: Method
-    parameters: tuple[Any, ...] = field(repr=False)
-    several: bool = False
+    parameters: tuple[Any, ...] = field(repr=False)  # one tuple for all classes, or one per class or label
+    several: bool = False  # whether the columns are labels, each for itself, and not classes
     log_loss: dict[str, float] = field(default_factory=dict)
 
     def apply(self, proba: ArrayLike) -> Array:
-        """Calibrated probabilities.
-
-        Args:
-            proba: A model's probabilities (n, classes) or (n, labels); of two classes also (n,) of the second.
-
-        Returns:
-            An array of the same shape.
-        """
+        """Calibrated probabilities of a model's (n, classes) or (n, labels); of two classes also (n,) of the second."""
         p = score_array(proba, "proba").astype(np.float64)
         if p.ndim == 1:
             return np.asarray(self.apply(np.stack([1 - p, p], axis=1))[:, 1])
@@ -78,14 +66,9 @@ def calibrate(
 ) -> Calibration:  # fmt: skip
     """Find the map that makes probabilities fit the labels.
 
-    Args:
-        y_true: Labels (n,) of rows that the model was not fitted on, or 0/1 (n, labels).
-        proba: The model's probabilities of them, (n,) of the second class, (n, classes) or (n, labels).
-        method: One of them, or ``"auto"``: the one with the least log-loss on folds that it was not fitted on.
-        sample_weight: Weights (n,).
-        labels: The classes in the order of the columns, sorted order if not given.
-        folds: How many folds the log-loss is measured on; 0 for a given method whose log-loss is not wanted.
-        random_state: Seed of the folds.
+    ``y_true`` are labels (n,) of rows that the model was not fitted on, or 0/1 (n, labels); ``proba`` its probabilities
+    of them, (n,) of the second class, (n, classes) or (n, labels), in the order of ``labels`` (or sorted). The
+    method ``"auto"`` has the least log-loss on ``folds`` that it was not fitted on; 0 folds leave the loss unmeasured.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(2000)
@@ -96,9 +79,9 @@ def calibrate(
     """
     if method not in (*get_args(Method), "auto"):
         raise ValueError(f"method: expected one of {', '.join(get_args(Method))} or auto, got {method!r}.")
-    p = plain_array(proba)
+    p = score_array(proba, "proba")
     if p.ndim == 1:
-        p = np.stack([1 - score_array(p, "proba"), p], axis=1)
+        p = np.stack([1 - p, p], axis=1)
     several = np.ndim(y_true) == 2 and np.shape(y_true)[1] > 1
     samples = (label_samples if several else class_samples)(y_true, p, sample_weight, labels=labels)
     if several and (samples.score.min() < 0 or samples.score.max() > 1):
@@ -121,18 +104,7 @@ def calibrate(
 
 
 def calibrated(evidence: Array, target: NDArray[Any], weight: Array | None = None) -> Array:
-    """Probabilities softmax(temperature * evidence + bias of the class) with the least log-loss on the samples.
-
-    Args:
-        evidence: Log-probabilities or other scores of the classes, (n, classes).
-        target: Class codes (n,).
-        weight: Weights (n,); their scale does not matter.
-
-    >>> calibrated(np.log([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8]]), np.array([0, 1, 1])).round(2)
-    array([[0.52, 0.48],
-           [0.52, 0.48],
-           [0.05, 0.95]])
-    """
+    """Probabilities softmax(temperature * evidence + bias of the class) with the least log-loss on the samples."""
     return np.exp(_log_softmax(_fit_softmax(evidence[None], target, weight), evidence[None]))
 
 
@@ -174,16 +146,11 @@ def _fit_softmax(features: Array, target: NDArray[Any], weight: Array | None) ->
         step = np.linalg.solve(curvature, gradient)
         if gradient @ step <= 1e-9 * n:
             break
-        size_of_step = 1.0
-        while size_of_step > 1e-8:
-            moved = found - size_of_step * step
-            moved_loss, moved_log_p = at(moved)
-            if moved_loss < loss:
-                found, loss, log_p = moved, moved_loss, moved_log_p
-                break
-            size_of_step /= 2
-        else:
+        tried = (found - step / 2**halvings for halvings in range(27))
+        better = next(((moved, *there) for moved in tried if (there := at(moved))[0] < loss), None)
+        if better is None:
             break
+        found, loss, log_p = better
     return found
 
 
@@ -227,39 +194,29 @@ def _against_rest(method: Method, p: Array, smallest: float) -> Array:
 
 
 def _log_loss(samples: Samples, proba: Array) -> float:
-    hits = samples.target if samples.target.ndim == 2 else np.eye(proba.shape[1], dtype=bool)[samples.target]
-    of_truth = np.where(hits, proba, 1 - proba) if samples.target.ndim == 2 else proba[hits][:, None]
-    losses = -np.log(of_truth.clip(min=1e-15)).mean(axis=1)
-    return float(np.average(losses, weights=samples.weight))
+    hits = samples.target
+    of_truth = np.where(hits, proba, 1 - proba) if hits.ndim == 2 else proba[np.arange(len(hits)), hits][:, None]
+    return float(np.average(-np.log(of_truth.clip(min=1e-15)).mean(axis=1), weights=samples.weight))
 
 
 def check_belief(belief: float) -> None:
     """Raise unless it is a share of a label."""
     if isinstance(belief, bool) or not isinstance(belief, (int, float)) or not 0 <= belief <= 1:
-        raise ValueError(
-            f"belief: expected a number from 0 (labels alone) to 1 (calibrated probabilities alone), got {belief!r}."
-        )
+        raise ValueError(f"belief: expected a number from 0 (labels) to 1 (calibrated probabilities), got {belief!r}.")
 
 
 def mixed_labels(samples: Samples, belief: float) -> Array | None:
-    """Labels of which the share ``belief`` is replaced by calibrated probabilities; None for a share of 0.
-
-    Returns:
-        The weight of each class, (n, classes); of being positive, (n,) or (n, labels).
-    """
+    """Labels (n, classes), (n,) or (n, labels), a share of which is replaced by calibrated probabilities."""
     if belief == 0:
         return None
     target, score, weight = samples.target, samples.score, samples.weight
     if target.dtype != bool:
-        believed = calibrated(np.log(score.clip(min=least(score))), target, weight)
-        known: NDArray[Any] = np.eye(score.shape[1])[target]
-    elif target.ndim == 2:
-        columns = zip(target.T, score.T, strict=True)
-        believed = np.stack([_positive(hit, column, weight) for hit, column in columns], axis=1)
-        known = target
-    else:
-        believed, known = _positive(target, score, weight), target
-    return (1 - belief) * known + belief * believed
+        known: Array = np.eye(score.shape[1])[target]
+        return (1 - belief) * known + belief * calibrated(np.log(score.clip(min=least(score))), target, weight)
+    columns = zip(np.atleast_2d(target.T), np.atleast_2d(score.T), strict=True)
+    positive: Array = np.stack([_positive(hit, column, weight) for hit, column in columns], axis=1)
+    mixed: Array = (1 - belief) * target + belief * positive.reshape(target.shape)
+    return mixed
 
 
 def _positive(target: NDArray[np.bool_], score: NDArray[Any], weight: Array | None) -> Array:

@@ -33,8 +33,6 @@ from metricfit.metrics.base import ClassMetric
 if TYPE_CHECKING:
     from metricfit.decisions.threshold import Sweep
 
-__all__ = ["certified", "certify_cuts", "check_confidence", "lower_bound", "promised"]
-
 _GRID_RATIO = 1.5
 _MARGINS = tuple(np.arange(4.0, -0.01, -0.5))  # standard errors of safety, from cautious to bold
 
@@ -50,18 +48,13 @@ _SHARES: dict[str, Callable[[Any, Any, Any, Any], tuple[Any, Any]]] = {
 }
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 
 
 def lower_bound(successes: float, trials: float, alpha: float) -> float:
-    """The one-sided Clopper-Pearson lower bound of a share at confidence ``1 - alpha``.
-
-    >>> round(lower_bound(95, 100, 0.05), 4)
-    0.8977
-    """
-    if successes <= 0 or trials <= 0:
-        return 0.0
-    return float(beta.ppf(alpha, successes, trials - successes + 1))
+    """The one-sided Clopper-Pearson lower bound of a share at confidence ``1 - alpha``."""
+    return 0.0 if successes <= 0 or trials <= 0 else float(beta.ppf(alpha, successes, trials - successes + 1))
 
 
 def check_confidence(
@@ -71,16 +64,13 @@ def check_confidence(
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
         raise ValueError(f"confidence: expected a number between 0 and 1, such as 0.95, got {confidence!r}.")
     if not constraints:
-        raise ValueError(
-            "confidence: has no effect without a constraint; write the metric as '… subject to recall[1] >= 0.9'."
-        )
+        raise ValueError("confidence: has no effect without a constraint; write '… subject to recall[1] >= 0.9'.")
     if weighted:
         raise ValueError("sample_weight: a promise at a confidence needs unweighted samples; leave the weights out.")
     mixed = [c for c in constraints if getattr(c.metric, "name", "") not in ("recall", "specificity", "fpr", "fnr")]
     if at_any_prevalence and mixed:
         raise ValueError(
-            f"confidence: {mixed[0]} depends on the prevalence, so it cannot be promised at another one; constrain "
-            "recall, specificity, fpr or fnr, or leave the confidence out."
+            f"confidence: {mixed[0]} depends on the prevalence; leave it out, or constrain recall or specificity."
         )
     return 1 - confidence
 
@@ -98,7 +88,7 @@ def promised(constraint: Constraint, cm: ConfusionMatrix, alpha: float) -> tuple
 
 @dataclass(frozen=True)
 class _CutTest:
-    """One constraint's test at every cut-off; the share is turned so that it must be *large*."""
+    """One constraint's test at every cut-off, or at those ``tested``; the share is turned so that it must be large."""
 
     constraint: Constraint
     name: str
@@ -112,41 +102,39 @@ class _CutTest:
         """What the share must reach."""
         return self.constraint.bound if self.constraint.operator == ">=" else 1 - self.constraint.bound
 
-    def passes(self) -> NDArray[np.bool_]:
-        """Which cut-offs pass."""
+    def passes(self) -> Mask:
         if self.bound <= 0:
             return np.ones(len(self.successes), dtype=bool)
         if self.tested is None:
             # The number of trials is the same at every cut-off, so one quantile decides all of them.
-            enough = binom.isf(self.alpha, self.trials[0], self.bound) + 1
-            return np.asarray(self.successes >= enough)
+            return np.asarray(self.successes >= binom.isf(self.alpha, self.trials[0], self.bound) + 1)
         mask = np.zeros(len(self.successes), dtype=bool)
         s, n = self.successes[self.tested], self.trials[self.tested]
         mask[self.tested] = (n > 0) & (binom.sf(s - 1, n, self.bound) <= self.alpha)
         return mask
 
     def promise(self, index: int) -> float:
-        """The value that can be promised at a cut-off."""
         bound = lower_bound(self.successes[index], self.trials[index], self.alpha)
         return bound if self.constraint.operator == ">=" else 1 - bound
 
-    def best_promise(self, among: NDArray[np.bool_]) -> float:
-        """The best value that can be promised at one of the cut-offs given."""
-        candidates = np.flatnonzero(among) if self.tested is None else self.tested[among[self.tested]]
+    def best_promise(self, others: Mask) -> tuple[float, str] | None:
+        """The best value that can be promised where the others hold or, if nowhere, on its own; None if too few."""
+        tested = np.arange(len(others)) if self.tested is None else self.tested
+        both = tested[others[tested]]
+        candidates = both if len(both) else tested
+        if not len(candidates):
+            return None
         if self.tested is None:
             candidates = candidates[[np.argmax(self.successes[candidates])]]
         promises = [self.promise(int(i)) for i in candidates]
-        return max(promises) if self.constraint.operator == ">=" else min(promises)
+        best = max(promises) if self.constraint.operator == ">=" else min(promises)
+        return best, " beside the others" if len(both) else " on its own"
 
 
 def certify_cuts(
     sweep: Sweep, constraints: Sequence[Constraint], alpha: float
-) -> tuple[NDArray[np.bool_], Callable[[int], list[float]]]:
-    """The cut-offs at which all constraints hold on new data, each at its part of ``alpha``, and the promises at one.
-
-    Raises:
-        InfeasibleError: If there is none, with the best values that can be promised.
-    """
+) -> tuple[Mask, Callable[[int], list[float]]]:
+    """The cut-offs at which all constraints hold on new data, each at its part of ``alpha``; and the promises there."""
     about = [(c, group) for c in constraints for group in (sweep.parts[c.within] if c.within else [None])]
     tests = [_cut_test(sweep, c, alpha / len(about), group) for c, group in about]
     masks = [test.passes() for test in tests]
@@ -166,17 +154,14 @@ def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float, group: Any = N
     if constraint.within is not None:
         if kind in ("precision", "npv") or constraint.spread:
             raise ValueError(
-                f"confidence: {constraint} cannot be promised in groups; recall, specificity, fpr, fnr and "
-                "predicted_share can. Leave the confidence out, or constrain one of those."
+                f"confidence: {constraint} cannot be promised in groups; leave it out, or constrain recall."
             )
         part = sweep.parts[constraint.within][group]
         places = sweep.places_in(part)
         sweep = replace(part, tp=part.tp[places], fp=part.fp[places])
     fn, tn = sweep.tp[-1] - sweep.tp, sweep.fp[-1] - sweep.fp
-    counts = (sweep.tp, sweep.fp, fn, tn) if index == 1 else (tn, fn, sweep.fp, sweep.tp)
-    successes, misses = _SHARES[kind](*counts)
-    trials = successes + misses
-    tested = None
+    successes, misses = _SHARES[kind](*((sweep.tp, sweep.fp, fn, tn) if index == 1 else (tn, fn, sweep.fp, sweep.tp)))
+    trials, tested = successes + misses, None
     if kind in ("precision", "npv"):
         about_positives = (index == 1) == (kind == "precision")
         if not about_positives:
@@ -184,8 +169,7 @@ def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float, group: Any = N
             # it counts as a failure on the side of those called negative.
             successes = np.append(successes[1:], 0.0)
         bound = constraint.bound if constraint.operator == ">=" else 1 - constraint.bound
-        called = sweep.tp + sweep.fp
-        tested = _grid(called, bound, alpha, about_positives)
+        tested = _grid(sweep.tp + sweep.fp, bound, alpha, about_positives)
         alpha /= max(len(tested), 1)
     if constraint.operator == "<=":
         successes = trials - successes
@@ -193,7 +177,7 @@ def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float, group: Any = N
     return _CutTest(constraint, name, successes, trials, tested, alpha)
 
 
-def _grid(called: Array, bound: float, alpha: float, from_top: bool) -> NDArray[np.intp]:
+def _grid(called: Array, bound: float, alpha: float, from_top: bool) -> Indices:
     """Cut-offs at a geometric grid of ranks; smaller groups than could ever pass are left out."""
     n = called[-1]
     smallest = 1.0 if bound <= 0 else math.log(alpha) / math.log(bound) if bound < 1 else n
@@ -209,10 +193,7 @@ def _grid(called: Array, bound: float, alpha: float, from_top: bool) -> NDArray[
 def _share(constraint: Constraint, cm: ConfusionMatrix) -> tuple[str, int]:
     metric = constraint.metric
     if not isinstance(metric, ClassMetric) or metric.name not in _SHARES:
-        raise ValueError(
-            f"confidence: a promise can be made for {', '.join(_SHARES)} of a class, got {constraint}; leave the "
-            "confidence out, or constrain one of those."
-        )
+        raise ValueError(f"confidence: a promise is about one of {', '.join(_SHARES)}, got {constraint}; leave it out.")
     if metric.label is not None:
         return metric.name, cm.class_index(metric.label)
     if metric.average == "auto" and cm.task == "binary":
@@ -220,18 +201,16 @@ def _share(constraint: Constraint, cm: ConfusionMatrix) -> tuple[str, int]:
     raise ValueError(f"confidence: a promise is about one class, got {constraint}; write {metric.name}[class].")
 
 
-def _infeasible(tests: Sequence[_CutTest], masks: Sequence[NDArray[np.bool_]], confidence: float) -> InfeasibleError:
+def _infeasible(tests: Sequence[_CutTest], masks: Sequence[Mask], confidence: float) -> InfeasibleError:
     reachable, parts = {}, []
     for place, test in enumerate(tests):
-        every = np.ones_like(masks[0])
-        among, given = np.logical_and.reduce([*masks[:place], *masks[place + 1 :], every]), " beside the others"
-        if not (among if test.tested is None else among[test.tested]).any():
-            among, given = every, " on its own"
-        if test.tested is not None and len(test.tested) == 0:
+        others = np.logical_and.reduce([*masks[:place], *masks[place + 1 :], np.ones_like(masks[0])])
+        found = test.best_promise(others)
+        if found is None:
             parts.append(f"{test.name}: too few samples ({test.trials.max():g}) to promise it at all")
             continue
-        best = reachable[test.name] = test.best_promise(among)
-        text = _best_promise(test.constraint, best, given if len(tests) > 1 else "", test.name)
+        reachable[test.name] = found[0]
+        text = _best_promise(test.constraint, found[0], found[1] if len(tests) > 1 else "", test.name)
         if test.tested is None and 0 < test.bound < 1 and test.alpha ** (1 / test.trials[0]) < test.bound:
             needed = math.ceil(math.log(test.alpha) / math.log(test.bound))
             text += f" (with {test.trials[0]:g} samples to judge by; {needed} are the fewest that could do)"
@@ -258,55 +237,54 @@ def certified(
 ) -> BestRule:  # fmt: skip
     """The best rule of several numbers, with what it promises of each constraint where a confidence is asked for.
 
-    Learn then Test: rules are proposed on one half and tested in order on the other until the first failure. They do
-    not depend on the testing half and are tested from cautious to bold, so the last one that passes keeps *all*
-    constraints with the probability asked for, with no correction for the number of tests. ``propose`` gives the best
-    rule for a goal on some samples, ``rng`` deals the halves.
+    Rules that ``propose`` finds on one half are tested on the other, from cautious to bold, until the first failure.
+    The last that passes keeps *all* constraints with that probability, with no correction for the number of tests.
     """
-    found: tuple[DecisionRule, list[float]] | None = None
     if confidence is None:
-        found = propose(goal, samples), []
+        rule, promises = propose(goal, samples), list[float]()
     else:
-        alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
-        proposing, testing = (samples.take(rows) for rows in _halves(samples.target, rng))
-        first: list[float] = []
-        for margin in _MARGINS:
-            try:
-                rule = propose(_tightened(goal, margin, len(proposing.target)), proposing)
-            except InfeasibleError:
-                if margin == 0 and not first:
-                    raise
-                continue
-            cm = testing.confusion(rule.decide(testing.score))
-            results = [promised(c, cm, alpha) for c in goal.constraints]
-            promises = [value for value, _ in results]
-            first = first or promises
-            if not all(passed for _, passed in results):
-                break
-            found = rule, promises
-        if found is None:
-            best = dict(zip(goal.constraints, first, strict=False))
-            parts = [_best_promise(c, value) for c, value in best.items()]
-            raise _not_promised("rule", confidence, parts, {str(c): value for c, value in best.items()})
-    rule, promises = found
+        rule, promises = _tested(goal, samples, confidence, rng, propose)
     return BestRule.of(rule, goal, samples.confusion(rule.decide(samples.score)), promises, confidence=confidence)
 
 
-def _halves(target: NDArray[Any], rng: np.random.Generator) -> tuple[Indices, Indices]:
-    """Two random halves in which every class is split evenly."""
-    strata = target if target.ndim == 1 else np.zeros(len(target))
+def _tested(
+    goal: Goal, samples: Samples, confidence: float, rng: Any, propose: Any
+) -> tuple[DecisionRule, list[float]]:
+    alpha = check_confidence(confidence, goal.constraints, samples.weight is not None)
+    # Two random halves in which every class is split evenly.
+    strata = samples.target if samples.target.ndim == 1 else np.zeros(len(samples.target))
     shuffled = rng.permutation(len(strata))
     in_strata = shuffled[np.argsort(strata[shuffled], kind="stable")]
-    return np.sort(in_strata[0::2]), np.sort(in_strata[1::2])
+    proposing, testing = (samples.take(np.sort(in_strata[half::2])) for half in (0, 1))
+    first: list[float] = []
+    found = None
+    for margin in _MARGINS:
+        try:
+            rule = propose(_tightened(goal, margin, len(proposing.target)), proposing)
+        except InfeasibleError:
+            if margin == 0 and not first:
+                raise
+            continue
+        cm = testing.confusion(rule.decide(testing.score))
+        promises, passed = zip(*(promised(c, cm, alpha) for c in goal.constraints), strict=True)
+        first = first or list(promises)
+        if not all(passed):
+            break
+        found = rule, list(promises)
+    if found is None:
+        best = dict(zip(goal.constraints, first, strict=False))
+        parts = [_best_promise(c, value) for c, value in best.items()]
+        raise _not_promised("rule", confidence, parts, {str(c): value for c, value in best.items()})
+    return found
 
 
 def _tightened(goal: Goal, margin: float, n: int) -> Goal:
-    def tighter(constraint: Constraint) -> Constraint:
-        lowest, highest = constraint.metric.range
-        share = min(max(constraint.bound, 0.05), 0.95)
+    """The goal with bounds that are so many standard errors safer."""
+    tighter = []
+    for c in goal.constraints:
+        share, (lowest, highest) = min(max(c.bound, 0.05), 0.95), c.metric.range
         # A tenth of the samples as the size of the class concerned: only the order of the rules depends on it.
         step = margin * float(np.sqrt(share * (1 - share) / max(n / 10, 1)))
-        bound = constraint.bound + step if constraint.operator == ">=" else constraint.bound - step
-        return replace(constraint, bound=min(max(bound, lowest), highest))
-
-    return replace(goal, constraints=tuple(tighter(c) for c in goal.constraints))
+        bound = c.bound + step if c.operator == ">=" else c.bound - step
+        tighter.append(replace(c, bound=min(max(bound, lowest), highest)))
+    return replace(goal, constraints=tuple(tighter))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,8 +19,8 @@ from metricfit.decisions.confidence import certified
 from metricfit.decisions.problem import ConstraintLike, Goal, Samples, class_samples, goal_of, label_samples, values_of
 from metricfit.decisions.rules import BestRule, DecisionRule
 from metricfit.decisions.threshold import CHUNK, Sweep, best_cut, infeasible_cuts
-from metricfit.inputs import Task
-from metricfit.metrics import MetricLike
+from metricfit.metrics import Metric, MetricLike
+from metricfit.metrics.algebra import CallableMetric
 
 __all__ = ["best_label_thresholds", "best_offsets"]
 
@@ -33,8 +33,10 @@ _MOST_PASSES = 50
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
-Key = tuple[float, float]
-"""What points are compared by: minus the violation of the constraints, then the gain."""
+Point = NDArray[Any]
+Key = tuple[float, float]  # what points are compared by: minus the violation of the constraints, then the gain
+KeyOf = Callable[[Point], Key]
+Move = Callable[[Point, int], tuple[float, Key]]
 
 
 def best_offsets(
@@ -53,27 +55,16 @@ def best_offsets(
     samples stay close to arg max; or ``belief``, with which the metric of the *expected* confusion matrix is maximised.
 
     All probabilities are held in memory, in float64. Where there are more, give a random sample with a thousand rows of
-    the rarest class or more, and see what the rule reaches on all rows with
-    :func:`metricfit.decisions.confusion_of_chunks`.
+    the rarest class or more, and see what the rule reaches on all rows with :func:`confusion_of_chunks`.
 
-    Args:
-        y_true: Labels, shape (n,).
-        proba: Probabilities, shape (n, classes).
-        metric: A name, an expression, a spec with ``subject to``, a metric or a function of the confusion matrix.
-        subject_to: Constraints, such as ``"recall[ill] >= 0.9"``.
-        confidence: If given, the constraints hold on new data with this probability: half of the samples propose
-            rules, from cautious to bold, the other half tests them in that order.
-        sample_weight: Weights, shape (n,).
-        labels: The classes in the order of the columns, sorted order if not given.
-        regularisation: 0.25 by default, 0 with ``belief``: the best value on these data, whatever it takes.
-        restarts: Starting points beside arg max.
-        random_state: Seed of the random starting points and of the split for ``confidence``.
-        belief: The share of every label that is replaced by the calibrated probabilities, as for
-            :func:`best_threshold`.
-        prevalence: The shares of the classes where the rule will be used, see :meth:`BestRule.for_prevalence`.
+    Arguments not named here are those of :func:`best_threshold`.
 
-    Raises:
-        InfeasibleError: If no offsets were found that meet the constraints.
+    * ``y_true``: labels (n,); ``proba``: probabilities (n, classes); ``labels``: the classes in the order of the
+      columns, sorted order if not given; ``prevalence``: their shares where the rule will be used.
+    * ``confidence``: the constraints hold on new data with this probability. Half of the samples propose rules, from
+      cautious to bold, the other half tests them in that order.
+    * ``regularisation``: 0.25 by default, 0 with ``belief``: the best value on these data, whatever it takes.
+    * ``restarts``: starting points beside arg max; ``random_state`` is their seed, and that of the split.
 
     >>> proba = [[0.8, 0.1, 0.1], [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.2, 0.6, 0.2], [0.5, 0.1, 0.4], [0.4, 0.3, 0.3]]
     >>> best = best_offsets([0, 0, 1, 1, 2, 2], proba, "balanced_accuracy")
@@ -114,24 +105,15 @@ def best_label_thresholds(
 ) -> BestRule:  # fmt: skip
     """The best cut-off for every label of a multi-label target.
 
-    Args:
-        y_true: 0/1 indicators, shape (n, labels).
-        score: Scores, shape (n, labels).
-        metric: A name, an expression, a spec with ``subject to``, a metric or a function of the confusion matrix.
-        how: ``"joint"`` maximises the metric of all labels together by coordinate ascent with an exact sweep per label
-            (one pass is exact for a macro average; micro averages and others need several). ``"each"`` maximises the
-            metric (and meets the constraints) for each label on its own.
-        subject_to: Constraints.
-        confidence: If given, the constraints hold on new data with this probability.
-        sample_weight: Weights, shape (n,).
-        labels: Names of the labels.
-        default: Cut-off of labels for which the data say nothing.
-        restarts: Starting points of the joint search beside ``default`` and each label's own best.
-        random_state: Seed of the random starting points and of the split for ``confidence``.
-        belief: The share of every label that is replaced by its calibrated probability, as for :func:`best_threshold`.
+    Arguments not named here are those of :func:`best_threshold`.
 
-    Raises:
-        InfeasibleError: If the constraints cannot be met.
+    * ``y_true``: 0/1 indicators (n, labels); ``score``: scores (n, labels); ``labels``: their names.
+    * ``how="joint"`` maximises the metric of all labels together by coordinate ascent with an exact sweep per label (a
+      macro average takes one pass, micro averages and others several). ``"each"`` maximises the metric (and meets the
+      constraints) for each label on its own.
+    * ``default``: cut-off of labels for which the data say nothing.
+    * ``restarts``: starting points of the joint search beside ``default`` and each label's own best; ``random_state``
+      is their seed, and that of the split for ``confidence``.
 
     >>> y = [[1, 0], [1, 1], [0, 0], [0, 1]]
     >>> best_label_thresholds(y, [[0.9, 0.1], [0.3, 0.3], [0.2, 0.2], [0.1, 0.4]], "f1").thresholds
@@ -141,7 +123,7 @@ def best_label_thresholds(
         raise ValueError(f"how: expected 'joint' or 'each', got {how!r}.")
     if how == "each" and confidence is not None:
         raise ValueError(
-            "confidence: speaks of all constraints together; use how='joint', or best_threshold for a label on its own."
+            "confidence: is about all constraints together; use how='joint', or best_threshold for one label."
         )
     goal = goal_of(metric, subject_to)
     check_belief(belief)
@@ -159,12 +141,7 @@ def best_label_thresholds(
     return BestRule(rule, float(values_of(goal.metric, cm)), cm)
 
 
-def _ascend(
-    point: NDArray[Any],
-    key_of: Callable[[NDArray[Any]], Key],
-    move: Callable[[NDArray[Any], int], tuple[float, Key]],
-    worthwhile: float = 0.0,
-) -> tuple[NDArray[Any], Key]:
+def _ascend(point: Point, key_of: KeyOf, move: Move, worthwhile: float = 0.0) -> tuple[Point, Key]:
     """Move one coordinate after the other, the others held, until a whole pass improves nothing worth the name."""
     key = key_of(point)
     for _ in range(_MOST_PASSES):
@@ -180,32 +157,18 @@ def _ascend(
     return point, key
 
 
-class _View(NamedTuple):
-    """True classes: codes (n,) and their weights (n,), or the weights (classes, n) of labels mixed with beliefs."""
-
-    codes: Indices | None
-    weight: Array
-
-    def take(self, rows: Indices | slice) -> _View:
-        return _View(None if self.codes is None else self.codes[rows], self.weight[..., rows])
-
-    def tally(self, places: Indices, number: int, size: int) -> Array:
-        """The weight of every true class at each of the places, shape (classes, number)."""
-        if self.codes is None:
-            tallies = np.stack([np.bincount(places, weight, minlength=number) for weight in self.weight])
-        else:
-            tallies = np.bincount(self.codes * number + places, self.weight, size * number).reshape(size, number)
-        return np.asarray(tallies, dtype=np.float64)
-
-
 @dataclass(frozen=True)
 class _Problem:
-    """Samples, goal and what an offset of 1 costs for each class; constraints see the first view, the goal the last."""
+    """Samples, goal and what an offset of 1 costs for each class.
+
+    ``views`` (views, classes, n): the weight of each sample in its true classes; constraints see the first view (the
+    labels), the goal the last one (labels mixed with beliefs, where there are any).
+    """
 
     samples: Samples
     goal: Goal
     log_proba: Array
-    views: tuple[_View, ...]
+    views: Array
     price: Array
     regularisation: float
     belief: float
@@ -215,47 +178,46 @@ class _Problem:
         with np.errstate(divide="ignore"):
             log_proba = np.log(samples.score)
         n, size = samples.score.shape
-        weight = np.ones(n) if samples.weight is None else samples.weight
-        views: tuple[_View, ...] = (_View(samples.target, weight),)
-        mixed = mixed_labels(samples, belief)
-        if mixed is not None:
-            believed = _View(None, np.ascontiguousarray(mixed.T) * weight)
-            views = (*views, believed) if goal.constraints else (believed,)
-        free = cls(samples, goal, log_proba, views, np.zeros(size), regularisation, belief)
+        mixed, known = mixed_labels(samples, belief), np.eye(size)[samples.target]
+        seen = [known] if mixed is None else [known, mixed] if goal.constraints else [mixed]
+        views = np.stack([shares.T for shares in seen]) * (np.ones(n) if samples.weight is None else samples.weight)
         to_gain = abs(float(goal.metric.distance(values_of(goal.metric, _confusion(samples, np.zeros(size))))))
         support = np.maximum(np.bincount(samples.target, minlength=size), 1)
-        to_gain = to_gain if math.isfinite(to_gain) else 1.0
-        return replace(free, price=regularisation * to_gain / size / np.sqrt(support))
+        price = regularisation * (to_gain if math.isfinite(to_gain) else 1.0) / size / np.sqrt(support)
+        return cls(samples, goal, log_proba, views, price, regularisation, belief)
 
     def thinned(self, most: int) -> _Problem:
         """The same on about so many samples at most: common classes give up rows, the others count for them."""
-        target = self.samples.target
-        order = np.argsort(target, kind="stable")
-        support = np.bincount(target, minlength=self.size)
-        every = np.ceil(support * self.size / most).clip(min=1)[target]
+        target, size = self.samples.target, len(self.price)
+        support = np.bincount(target, minlength=size)
+        every = np.ceil(support * size / most).clip(min=1)[target]
         rank = np.empty(len(target))
-        rank[order] = np.arange(len(target)) - np.repeat(support.cumsum() - support, support)
+        rank[np.argsort(target, kind="stable")] = np.arange(len(target)) - np.repeat(
+            support.cumsum() - support, support
+        )
         rows = np.flatnonzero(rank % every == 0)
-        views = tuple(view.take(rows) for view in self.views)
-        views = tuple(view._replace(weight=view.weight * every[rows]) for view in views)
+        views = self.views[..., rows] * every[rows]
         return replace(self, samples=self.samples.take(rows), log_proba=self.log_proba[rows], views=views)
 
-    @property
-    def size(self) -> int:
-        return int(self.samples.score.shape[1])
-
-    def matrices(self, counts: Array) -> ConfusionMatrix:
-        task: Task = "binary" if self.size == 2 else "multiclass"
-        return ConfusionMatrix(torch.from_numpy(counts), task, self.samples.classes)
+    def keys(self, counts: Array) -> tuple[Array, Array]:
+        """Violations and gains of matrices (views, …, classes, classes)."""
+        task: Any = "binary" if len(self.price) == 2 else "multiclass"
+        matrices = ConfusionMatrix(torch.from_numpy(counts), task, self.samples.classes)
+        violations, gains = self.goal.keys(matrices)
+        return violations[0].numpy(), gains[-1].numpy()
 
     def penalty(self, offsets: Array) -> float:
         return float((self.price * np.abs(offsets)).sum())
 
     def key(self, offsets: Array) -> Key:
-        predicted = _decide(self.samples, offsets)
-        counts = np.stack([view.tally(predicted, self.size, self.size) for view in self.views])
-        violations, gains = self.goal.keys(self.matrices(counts))
-        return (-float(violations[0]), float(gains[-1]) - self.penalty(offsets))
+        violation, gain = self.keys(_tally(self.views, _decide(self.samples, offsets), len(offsets)))
+        return -float(violation), float(gain) - self.penalty(offsets)
+
+
+def _tally(views: Array, places: Indices, number: int) -> Array:
+    """The weight of every true class at each of the places, shape (views, classes, number)."""
+    tallies = [[np.bincount(places, weight, minlength=number) for weight in view] for view in views]
+    return np.array(tallies, dtype=np.float64)
 
 
 def _decide(samples: Samples, offsets: Array) -> Indices:
@@ -274,18 +236,19 @@ def _search(problem: _Problem, restarts: int, rng: np.random.Generator) -> Array
 
     def best(aim: Goal) -> float | None:
         on_labels = replace(problem, goal=aim, price=0 * problem.price, views=problem.views[:1])
-        found, key = _best_of_starts(on_labels, restarts, rng)
-        return None if key[0] < 0 else float(values_of(aim.metric, _confusion(problem.samples, found)))
+        _, key = _best_of_starts(on_labels, restarts, rng)
+        return None if key[0] < 0 else aim.sign * key[1]
 
-    raise problem.goal.infeasible(problem.goal.reachable(best), "class offsets")
+    raise problem.goal.infeasible("set of class offsets", best)
 
 
 def _best_of_starts(problem: _Problem, restarts: int, rng: np.random.Generator) -> tuple[Array, Key]:
     """Quick ascents from several starts over some rows and cut-offs, then an exact one from where the best ended."""
-    support = np.bincount(problem.samples.target, weights=problem.samples.weight, minlength=problem.size)
+    size = len(problem.price)
+    support = np.bincount(problem.samples.target, weights=problem.samples.weight, minlength=size)
     rarity = -np.log(np.maximum(support, support[support > 0].min()) / support.max())
-    starts = [np.zeros(problem.size), rarity / 2, rarity]
-    starts += [rarity * rng.random() + rng.normal(size=problem.size) for _ in range(restarts)]
+    starts = [np.zeros(size), rarity / 2, rarity]
+    starts += [rarity * rng.random() + rng.normal(size=size) for _ in range(restarts)]
     # A small part of a standard error: what lies below it is a matter of these samples only.
     caution = 0.1 / math.sqrt(len(problem.samples.target))
     thin = problem.thinned(_FEW_ROWS)
@@ -309,61 +272,49 @@ def _sweep_class(problem: _Problem, offsets: Array, k: int, few: int | None = No
     # The offset from which on the sample is given to k. Never NaN: every row has a probability above 0.
     needed = others[np.arange(len(rival)), rival] - problem.log_proba[:, k]
     order = np.argsort(needed)
-    needed = needed[order]
-    upper, lower = np.append(needed, np.inf), np.append(-np.inf, needed)
+    upper, lower = np.append(needed[order], np.inf), np.append(-np.inf, needed[order])
     places = _nearest_to_zero_inside(lower, upper)
     cuts = np.flatnonzero((upper > lower) & (np.abs(places) <= _LIMIT))
     if few is not None and len(cuts) > few:
         near = np.searchsorted(places[cuts], offsets[k]) + np.arange(-few // 4, few // 4)
         evenly = np.linspace(0, len(cuts) - 1, few // 2).astype(np.intp)
         cuts = cuts[np.union1d(evenly, near.clip(0, len(cuts) - 1))]
-    best, best_key = float(offsets[k]), (-math.inf, -math.inf)
-    for rows, counts in _counts_of(problem, rival, order, k, cuts):
-        violations, gains = (v.numpy() for v in problem.goal.keys(problem.matrices(counts)))
-        gain = gains[-1] - problem.price[k] * np.abs(places[rows])
-        violation = np.where(np.isfinite(gain), violations[0], np.inf)
-        least = violation.min()
-        if np.isinf(least):
-            continue
-        gain = np.where(violation == least, gain, -np.inf)
-        row = int(gain.argmax())
-        key = (-float(least), float(gain[row]))
-        if key > best_key:
-            best, best_key = float(places[rows[row]]), key
+    keys = [problem.keys(counts) for counts in _counts_of(problem, rival, order, k, cuts)]
+    violation, gain = np.concatenate(keys, axis=1)
+    gain = gain - problem.price[k] * np.abs(places[cuts])
+    violation = np.where(np.isfinite(gain), violation, np.inf)
+    least = violation.min()
+    if np.isinf(least):
+        return float(offsets[k]), (-math.inf, -math.inf)
+    best = int(np.where(violation == least, gain, -np.inf).argmax())
     rest = problem.penalty(offsets) - problem.price[k] * abs(offsets[k])
-    return best, (best_key[0], best_key[1] - rest)
+    return float(places[cuts[best]]), (-float(least), float(gain[best]) - rest)
 
 
-def _counts_of(
-    problem: _Problem, rival: Indices, order: Indices, k: int, cuts: Indices
-) -> Iterator[tuple[Indices, Array]]:
-    """The matrices at some cut-offs, (views, cut-offs, classes, classes), in bounded pieces.
-
-    Cut-off j has the first j samples given to k.
-    """
-    size, views = problem.size, [view.take(order) for view in problem.views]
-    counts = np.stack([view.tally(rival, size, size) for view in problem.views])
+def _counts_of(problem: _Problem, rival: Indices, order: Indices, k: int, cuts: Indices) -> Iterator[Array]:
+    """The matrices (views, cut-offs, classes, classes), in bounded pieces; cut-off j gives the first j samples to k."""
+    counts = _tally(problem.views, rival, len(problem.price))
+    size, views = len(problem.price), problem.views[..., order]
     # Less is what rounding leaves of nothing; a class that nobody is given to must have exactly none.
     nothing = 1e-11 * counts.max()
     leaving, done = rival[order], 0
     for rows in np.array_split(cuts, math.ceil(len(cuts) * counts.size / _CELLS)):
         moving = slice(done, int(rows[-1]))
         places = np.searchsorted(rows, np.arange(moving.start, moving.stop), side="right") * size + leaving[moving]
-        left = [view.take(moving).tally(places, len(rows) * size, size) for view in views]
-        changes = 0.0 - np.stack(left).reshape(len(views), size, -1, size).swapaxes(1, 2)
+        left = _tally(views[..., moving], places, len(rows) * size)
+        changes = 0.0 - left.reshape(*left.shape[:2], -1, size).swapaxes(1, 2)
         changes[..., k] -= changes.sum(axis=-1)
         changes[:, 0] += counts
         running = changes.cumsum(axis=1)
         counts, done = running[:, -1], moving.stop
-        yield rows, np.where(running > nothing, running, 0.0)
+        yield np.where(running > nothing, running, 0.0)
 
 
 def _nearest_to_zero_inside(lower: Array, upper: Array) -> Array:
     """The middle of each gap between needed offsets; 0 where the gap holds it; half a unit outside at the ends."""
     with np.errstate(invalid="ignore"):
         middle = np.where(np.isinf(lower), upper - 0.5, np.where(np.isinf(upper), lower + 0.5, (lower + upper) / 2))
-    middle = np.where(np.isnan(middle), np.inf, middle)
-    return np.where((lower < 0) & (upper > 0), 0.0, middle)
+    return np.where((lower < 0) & (upper > 0), 0.0, np.where(np.isnan(middle), np.inf, middle))
 
 
 def _search_labels(
@@ -377,22 +328,22 @@ def _search_labels(
     if how == "each":
         cuts = _each(sweeps, goal, plain, must_hold=True)
     else:
-        cuts = _jointly(sweeps, goal, plain, restarts, rng, samples.classes)
+        cuts, _ = _jointly(sweeps, goal, plain, restarts, rng, samples.classes)
     chosen = zip(sweeps, cuts, plain, strict=True)
     return np.array([default if cut == usual else sweep.threshold(int(cut)) for sweep, cut, usual in chosen])
+
+
+def _alone(counts: Tensor) -> ConfusionMatrix:
+    return ConfusionMatrix(counts[..., None, :, :], "multilabel")
 
 
 def _each(sweeps: Sequence[Sweep], goal: Goal, plain: Indices, *, must_hold: bool) -> Indices:
     """Each label's own best cut-off; the metric sees a multi-label matrix of that one label."""
     cuts = []
     for label, (sweep, start) in enumerate(zip(sweeps, plain, strict=True)):
-
-        def alone(counts: Tensor) -> ConfusionMatrix:
-            return ConfusionMatrix(counts[..., None, :, :], "multilabel")
-
-        cut = best_cut(sweep, goal, wrap=alone)
+        cut = best_cut(sweep, goal, wrap=_alone)
         if must_hold and cut is not None and cut.violation > 0:
-            raise infeasible_cuts(sweep, goal, wrap=alone, what=f"cut-off for label {label}")
+            raise infeasible_cuts(sweep, goal, wrap=_alone, what=f"cut-off for label {label}")
         informative = sweep.tp[-1] > 0 and sweep.fp[-1] > 0
         cuts.append(start if cut is None or not informative else cut.index)
     return np.array(cuts)
@@ -401,15 +352,18 @@ def _each(sweeps: Sequence[Sweep], goal: Goal, plain: Indices, *, must_hold: boo
 def _jointly(
     sweeps: Sequence[Sweep], goal: Goal, plain: Indices, restarts: int, rng: np.random.Generator,
     labels: tuple[object, ...] | None,
-) -> Indices:  # fmt: skip
-    """The best cut-offs for all labels together."""
+) -> tuple[Indices, Key]:  # fmt: skip
+    """The best cut-offs for all labels together, and their key."""
+
+    def counts_at(cuts: Indices) -> Tensor:  # (1 or 2 views, labels, 2, 2)
+        return torch.cat([sweep.views(cut, cut + 1) for sweep, cut in zip(sweeps, cuts.tolist(), strict=True)], dim=1)
 
     def key_of(cuts: Indices) -> Key:
-        violations, gains = goal.keys(ConfusionMatrix(_counts(sweeps, cuts), "multilabel", labels))
-        return (-float(violations[0]), float(gains[-1]))
+        violations, gains = goal.keys(ConfusionMatrix(counts_at(cuts), "multilabel", labels))
+        return -float(violations[0]), float(gains[-1])
 
     def move(cuts: Indices, k: int) -> tuple[int, Key]:
-        base = _counts(sweeps, cuts)
+        base = counts_at(cuts)
 
         def among_others(counts: Tensor) -> ConfusionMatrix:
             matrices = base[:, None].repeat(1, counts.shape[1], 1, 1, 1)
@@ -424,17 +378,17 @@ def _jointly(
         starts.append(_each(sweeps, goal, plain, must_hold=False))
     starts += [np.array([rng.integers(len(sweep)) for sweep in sweeps]) for _ in range(restarts)]
     cuts, key = max((_ascend(start, key_of, move) for start in starts), key=lambda result: result[1])
-    if key[0] < 0:
-        cm = ConfusionMatrix(_counts(sweeps, cuts)[0], "multilabel", labels)
-        missed = {c: (float(values_of(c.metric, cm)), " that was found") for c in goal.constraints}
-        raise goal.infeasible(missed, "set of cut-offs found")
-    return cuts
+    if key[0] == 0 or goal.sought is not None:
+        return cuts, key
+
+    def best(aim: Goal) -> float | None:
+        _, key = _jointly([replace(sweep, seen=None) for sweep in sweeps], aim, plain, restarts, rng, labels)
+        return None if key[0] < 0 else aim.sign * key[1]
+
+    raise goal.infeasible("set of cut-offs", best)
 
 
-def _counts(sweeps: Sequence[Sweep], cuts: Indices) -> Tensor:
-    """The views of the labels at their cut-offs, shape (1 or 2, labels, 2, 2)."""
-    return torch.cat([sweep.views(cut, cut + 1) for sweep, cut in zip(sweeps, cuts.tolist(), strict=True)], dim=1)
-
-
-def _names_a_class(metric: object) -> bool:
-    return "[" in str(metric) or str(metric).startswith("<")
+def _names_a_class(metric: Metric) -> bool:
+    """Whether it speaks of labels by name; a function of the matrix may."""
+    named = isinstance(metric, CallableMetric) or getattr(metric, "label", None) is not None
+    return named or any(_names_a_class(part) for part in metric._parts())

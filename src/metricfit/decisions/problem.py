@@ -1,4 +1,4 @@
-"""What a search is given: labels, scores and weights, checked and encoded; a metric and its constraints."""
+"""What a search is given: labels, scores, weights and gains, checked and encoded; a metric and its constraints."""
 
 from __future__ import annotations
 
@@ -15,19 +15,12 @@ from torch import Tensor
 
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
-from metricfit.inputs import Task
-from metricfit.labels import as_label_array, checked_weights, class_labels, encode_labels
+from metricfit.labels import as_label_array, as_numpy, checked_weights, class_labels, encode_labels, score_array
 from metricfit.metrics import ClassMetric, Constrained, Constraint, Metric, MetricLike
 
-__all__ = [
-    "ConstraintLike", "Goal", "Groups", "InfeasibleError", "Samples", "UntunableError", "binary_samples",
-    "check_decides", "check_probabilities", "class_samples", "computed", "goal_of", "label_samples", "of_groups",
-    "plain_array", "reached", "score_array", "values_of",
-]  # fmt: skip
-
+Array = NDArray[np.float64]
 ConstraintLike = Constraint | str
-Groups = Callable[[str], ConfusionMatrix]
-"""Gives the matrices of all groups of a column, (groups, …)."""
+Groups = Callable[[str], ConfusionMatrix]  # gives the matrices of all groups of a column, (groups, …)
 Labels = Sequence[Hashable] | None
 Weights = ArrayLike | None
 
@@ -38,19 +31,12 @@ class UntunableError(ValueError):
 
 @dataclass(frozen=True)
 class Samples:
-    """What a rule is chosen on.
+    """What a rule is chosen on."""
 
-    Attributes:
-        target: Positive or not, (n,) or (n, labels); or class codes (n,).
-        score: A score each, higher ones mean positive; or probabilities (n, classes).
-        weight: Weights (n,), or None.
-        classes: A tuple of the classes, negative first, or of the labels' names, if they have any.
-    """
-
-    target: NDArray[Any]
-    score: NDArray[Any]
-    weight: NDArray[np.float64] | None
-    classes: Any = None
+    target: NDArray[Any]  # positive or not, (n,) or (n, labels); or class codes (n,)
+    score: NDArray[Any]  # one each, higher ones mean positive; or probabilities (n, classes)
+    weight: Array | None
+    classes: Any = None  # a tuple of the classes, negative first, or of the labels' names, if they have any
 
     def take(self, rows: Any) -> Samples:
         """Some of the samples."""
@@ -59,9 +45,8 @@ class Samples:
 
     def confusion(self, decided: NDArray[Any]) -> ConfusionMatrix:
         """The confusion matrix of decisions about several classes (n,) or labels (n, labels)."""
-        task: Task | None = "multilabel" if self.target.ndim == 2 else None
-        size = self.score.shape[1]
-        return ConfusionMatrix.from_codes(self.target, decided, size, self.weight, task=task, labels=self.classes)
+        how: Any = {"task": "multilabel" if self.target.ndim == 2 else None, "labels": self.classes}
+        return ConfusionMatrix.from_codes(self.target, decided, self.score.shape[1], self.weight, **how)
 
     def at_prevalence(self, prevalence: Any) -> Samples:
         """The same samples, weighed so that the classes have these shares; the sum of the weights stays."""
@@ -91,48 +76,28 @@ def binary_samples(
     y_true: ArrayLike, score: ArrayLike, sample_weight: Weights = None, labels: Labels = None, pos_label: Any = None
 ) -> Samples:
     """Two classes and one score per sample; the second class (or ``pos_label``) is the positive one."""
-    true, scores = as_label_array(y_true, "y_true"), score_array(score, "score")
-    if true.ndim != 1 or scores.ndim != 1:
-        wrong, shape = ("score", scores.shape) if scores.ndim != 1 else ("y_true", true.shape)
-        raise ValueError(
-            f"{wrong}: expected shape (n,), got {shape}; give the positive class's column (proba[:, 1]), or use "
-            "best_offsets for several classes and best_label_thresholds for several labels."
-        )
-    _check_length(scores, true, "score")
-    classes = class_labels(true, labels=labels)
+    true, scores, weight, classes = _read(y_true, score, "score", sample_weight, labels)
     if len(classes) > 2:
         raise ValueError(f"y_true: expected two classes, got {len(classes)}; use best_offsets for several classes.")
     if pos_label is not None:
         if pos_label not in classes:
             raise ValueError(f"pos_label: expected one of the classes {list(classes)}, got {pos_label!r}.")
         classes = (*(c for c in classes if c != pos_label), pos_label)
-    codes = encode_labels(true, classes, "y_true")
-    weight = checked_weights(sample_weight, len(true))
-    _check_several(codes, weight, classes, "(with a weight); a cut-off needs both classes")
+    codes = _several_codes(true, weight, classes, "a cut-off needs both classes")
     if scores.min() == scores.max():
-        raise UntunableError(
-            f"score: all scores are {scores[0]:g}; no cut-off can separate the classes. Is the model fitted?"
-        )
+        raise UntunableError(f"score: all scores are {scores[0]:g}; no cut-off can separate them. Is the model fitted?")
     return Samples(codes == 1, scores, weight, classes)
 
 
 def class_samples(y_true: ArrayLike, proba: ArrayLike, sample_weight: Weights = None, labels: Labels = None) -> Samples:
     """Several classes and one probability each; columns are in the order of ``labels`` (sorted if not given)."""
-    true, scores = as_label_array(y_true, "y_true"), score_array(proba, "proba")
-    if true.ndim != 1 or scores.ndim != 2:
-        raise ValueError(
-            f"proba: expected shape (n, classes) with y_true of shape (n,), got {scores.shape} and {true.shape}."
-        )
-    _check_length(scores, true, "proba")
-    classes = class_labels(true, labels=labels)
+    true, scores, weight, classes = _read(y_true, proba, "proba", sample_weight, labels)
     if len(classes) != scores.shape[1]:
         raise ValueError(
             f"proba: expected one column for each of the {len(classes)} classes {list(classes)[:20]}, got "
             f"{scores.shape[1]}; where classes are missing from y_true, name all of them with labels=[…]."
         )
-    target = encode_labels(true, classes, "y_true")
-    weight = checked_weights(sample_weight, len(true))
-    _check_several(target, weight, classes, "(with a weight); a decision rule needs at least two")
+    target = _several_codes(true, weight, classes, "a decision rule needs at least two")
     check_probabilities(scores, "proba")
     if (scores == scores[0]).all():
         raise UntunableError("proba: all rows are the same; no rule can separate the classes. Is the model fitted?")
@@ -141,12 +106,9 @@ def class_samples(y_true: ArrayLike, proba: ArrayLike, sample_weight: Weights = 
 
 def label_samples(y_true: ArrayLike, score: ArrayLike, sample_weight: Weights = None, labels: Labels = None) -> Samples:
     """A 0/1 indicator and a score for every label."""
-    true = plain_array(y_true)
-    scores = score_array(score, "score")
+    true, scores = np.asarray(as_numpy(y_true)), score_array(score, "score")
     if true.ndim != 2 or scores.shape != true.shape:
-        raise ValueError(
-            f"score: expected y_true and score of one shape (n, labels), got {true.shape} and {scores.shape}."
-        )
+        raise ValueError(f"score: expected one shape (n, labels), as y_true has, got {scores.shape} for {true.shape}.")
     if not np.isin(true, (0, 1)).all():
         raise ValueError(f"y_true: a multi-label array of shape {true.shape} must hold 0 and 1 only.")
     positive = true.astype(bool)
@@ -160,62 +122,40 @@ def label_samples(y_true: ArrayLike, score: ArrayLike, sample_weight: Weights = 
     return Samples(positive, scores, checked_weights(sample_weight, len(true)), names)
 
 
+def _read(y_true: ArrayLike, score: ArrayLike, name: str, sample_weight: Weights, labels: Labels) -> tuple[Any, ...]:
+    """Labels (n,), scores (n,) or probabilities (n, classes), weights and classes."""
+    true, scores = as_label_array(y_true, "y_true"), score_array(score, name)
+    if true.ndim != 1 or scores.ndim != (1 if name == "score" else 2):
+        raise ValueError(
+            f"{name}: expected shape {'(n,)' if name == 'score' else '(n, classes)'} with y_true of shape (n,), got "
+            f"{scores.shape} and {true.shape}; best_threshold takes the positive class's column (proba[:, 1]), "
+            "best_offsets several classes, best_label_thresholds several labels."
+        )
+    if len(scores) != len(true):
+        raise ValueError(f"{name}: expected {len(true)} rows, one per sample of y_true, got {len(scores)}.")
+    return true, scores, checked_weights(sample_weight, len(true)), class_labels(true, labels=labels)
+
+
+def _several_codes(true: NDArray[Any], weight: Any, classes: tuple[Any, ...], needs: str) -> NDArray[np.intp]:
+    """The codes of labels, of which there must be at least two that have a weight."""
+    codes = encode_labels(true, classes, "y_true")
+    counted = codes if weight is None else codes[weight > 0]
+    if (counted == counted[0]).all():
+        raise UntunableError(f"y_true: only the class {classes[counted[0]]!r} occurs (with a weight); {needs}.")
+    return codes
+
+
 def check_probabilities(values: NDArray[Any], name: str) -> None:
     """Raise unless the values are class probabilities (n, classes): not negative, and not all zero in a row."""
     if (values < 0).any() or (values > 1 + 1e-6).any():
-        raise ValueError(
-            f"{name}: expected probabilities in [0, 1], got values from {values.min():g} to {values.max():g}; for "
-            "logits take the softmax first."
-        )
+        ends = f"{values.min():g} to {values.max():g}"
+        raise ValueError(f"{name}: expected probabilities in [0, 1], got {ends}; for logits take the softmax first.")
     if not (values.sum(axis=-1) > 0).all():
         raise ValueError(f"{name}: a row of probabilities is all zero.")
 
 
-def plain_array(values: ArrayLike) -> NDArray[Any]:
-    """A tensor, a frame or a list as an array."""
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
-        values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
-    return np.asarray(values)
-
-
-def score_array(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Scores as an array of finite floats."""
-    array = plain_array(values)
-    # Frames with nullable columns become objects.
-    is_number_objects = array.dtype.kind == "O" and all(isinstance(v, Real) for v in array.flat)
-    if array.dtype.kind in "biu" or is_number_objects:
-        array = array.astype(np.float64)
-    if array.dtype.kind != "f":
-        raise TypeError(f"{name}: expected numbers, got {array.dtype}.")
-    if len(array) == 0 or array.ndim == 0:
-        raise ValueError(f"{name}: expected at least one sample, got shape {array.shape}.")
-    if not np.isfinite(array).all():
-        raise ValueError(
-            f"{name}: expected finite numbers, got NaN or infinity in {int((~np.isfinite(array)).sum())} places; drop "
-            "those samples or mend the model."
-        )
-    return array
-
-
-def _check_length(scores: NDArray[Any], true: NDArray[Any], name: str) -> None:
-    if len(scores) != len(true):
-        raise ValueError(f"{name}: expected {len(true)} rows, one per sample of y_true, got {len(scores)}.")
-
-
-def _check_several(codes: NDArray[Any], weight: NDArray[Any] | None, classes: tuple[Any, ...], needs: str) -> None:
-    counted = codes if weight is None else codes[weight > 0]
-    if (counted == counted[0]).all():
-        raise UntunableError(f"y_true: only the class {classes[counted[0]]!r} occurs {needs}.")
-
-
 class InfeasibleError(ValueError):
-    """No decision rule meets the constraints on these data.
-
-    Attributes:
-        reachable: For each constraint (as text) the best value that a rule can reach; with ``confidence`` the best
-            value that can be promised.
-    """
+    """No decision rule meets the constraints; ``reachable`` has the best value (or promise) for each, by its text."""
 
     def __init__(self, message: str, reachable: dict[str, float]) -> None:
         super().__init__(message)
@@ -224,66 +164,52 @@ class InfeasibleError(ValueError):
 
 @dataclass(frozen=True)
 class Goal:
-    """An objective and its constraints.
-
-    ``sought`` is the constraint whose metric is the objective, in its direction and in its groups, where one is.
-    """
+    """An objective and its constraints."""
 
     metric: Metric
     constraints: tuple[Constraint, ...] = ()
-    sought: Constraint | None = None
+    sought: Constraint | None = None  # the constraint whose metric is the objective, in its direction and groups
 
     @property
     def spec(self) -> str:
         """Objective and constraints as one spec."""
         return str(self.metric.subject_to(*self.constraints)) if self.constraints else str(self.metric)
 
-    def keys(self, cm: ConfusionMatrix, groups: Groups | None = None) -> tuple[Tensor, Tensor]:
-        """What candidates are compared by: first the violation (less is better), then the gain.
+    @property
+    def sign(self) -> float:
+        """1 if more of the objective is better, else -1."""
+        upwards = self.metric.greater_is_better if self.sought is None else self.sought.operator == ">="
+        return 1.0 if upwards else -1.0
 
-        The violation is the largest of any constraint, 0 where all hold; the gain is the objective turned so that more
-        is better, minus infinity where it is undefined. ``groups`` gives the matrices (groups, …) of a column.
-        """
+    def keys(self, cm: ConfusionMatrix, groups: Groups | None = None) -> tuple[Tensor, Tensor]:
+        """The largest violation of any constraint, and the gain: the objective, more is better, -inf if undefined."""
         worst = torch.zeros(cm.batch_shape, dtype=torch.float64)
         for constraint in self.constraints:
             missed = constraint.violation(reached(constraint, cm, groups))
             worst = torch.maximum(worst, torch.where(missed.isnan(), torch.inf, missed))
-        if self.sought is not None:
-            values = reached(self.sought, cm, groups).expand(cm.batch_shape)
-            gains = values if self.sought.operator == ">=" else -values
-        else:
-            values = values_of(self.metric, cm)
-            gains = values if self.metric.greater_is_better else -values
+        values = values_of(self.metric, cm) if self.sought is None else reached(self.sought, cm, groups)
+        gains = self.sign * values.expand(cm.batch_shape)
         return worst, torch.where(gains.isnan(), -torch.inf, gains)
 
-    def reachable(self, best: Callable[[Goal], float | None]) -> dict[Constraint, tuple[float, str]]:
-        """How far each constraint can be met beside the others or, where that is impossible, on its own; in words too.
+    def infeasible(self, what: str, best: Callable[[Goal], float | None]) -> InfeasibleError:
+        """The error that says how far each constraint can be met, beside the others or else on its own.
 
         ``best`` is the best value of a goal, None where its constraints cannot be met.
         """
-        found = {}
-        for constraint in self.constraints:
-            others = tuple(c for c in self.constraints if c is not constraint)
-            for kept, given in ((others, " beside the others" if others else ""), ((), " on its own")):
-                value = best(Goal(constraint.metric, kept, constraint))
-                if value is not None:
-                    found[constraint] = (value, given)
-                    break
-        return found
-
-    def infeasible(self, found: Mapping[Constraint, tuple[float, str]], what: str) -> InfeasibleError:
-        """The error for constraints that cannot be met, from the best value of each and under which condition."""
-        parts = [f"{c}: the best reachable value{given} is {value:.4g}" for c, (value, given) in found.items()]
+        reachable, parts = {}, []
+        for c in self.constraints:
+            others = tuple(other for other in self.constraints if other is not c)
+            tried = ((others, " beside the others" if others else ""), ((), " on its own"))
+            values = ((best(Goal(c.metric, kept, c)), given) for kept, given in tried)
+            value, given = next(((value, given) for value, given in values if value is not None), (math.nan, ""))
+            reachable[str(c)] = value
+            parts.append(f"{c}: the best reachable value{given} is {value:.4g}")
         asked = " and ".join(str(c) for c in self.constraints)
-        reached = {str(c): value for c, (value, _) in found.items()}
-        return InfeasibleError(f"subject_to: no {what} meets {asked}. {'; '.join(parts)}.", reached)
+        return InfeasibleError(f"subject_to: no {what} meets {asked}. {'; '.join(parts)}.", reachable)
 
 
 def reached(constraint: Constraint, cm: ConfusionMatrix, groups: Groups | None = None) -> Tensor:
-    """The value of a constraint's metric; of one in groups the worst group's, or the spread between groups.
-
-    A group in which the metric is undefined (precision where nobody is called) is left out.
-    """
+    """The value of a constraint's metric; of one in groups the worst group's that has one, or the groups' spread."""
     if constraint.within is None or groups is None:
         return values_of(constraint.metric, cm)
     values = of_groups(constraint, groups)
@@ -300,42 +226,26 @@ def of_groups(constraint: Constraint, groups: Groups) -> Tensor:
     return values_of(strict, groups(str(constraint.within)))
 
 
-def goal_of(
-    metric: MetricLike,
-    subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-    groups: Mapping[str, Any] | None = None,
-) -> Goal:
-    """Read a metric, a spec with ``subject to``, and further constraints into one goal.
-
-    >>> goal_of("precision[1] subject to recall[1] >= 0.9", ["predicted_share[1] <= 0.2"]).spec
-    'precision[1] subject to recall[1] >= 0.9 and predicted_share[1] <= 0.2'
-    """
+def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[ConstraintLike] = (), groups: Any = None) -> Goal:
+    """Read a metric, a spec with ``subject to``, and further constraints into one goal."""
     found = metrics.get(metric)
-    objective, constraints = found, list[Constraint]()
-    if isinstance(found, Constrained):
-        objective, constraints = found.objective, list(found.constraints)
+    objective, constraints = (found.objective, found.constraints) if isinstance(found, Constrained) else (found, ())
     for item in [subject_to] if isinstance(subject_to, (str, Constraint)) else subject_to:
         if isinstance(item, str):
-            parsed = metrics.get(f"accuracy subject to {item}")
-            constraints.extend(parsed.constraints if isinstance(parsed, Constrained) else ())
+            constraints += goal_of(f"accuracy subject to {item}", groups=groups).constraints
         elif isinstance(item, Constraint):
-            constraints.append(item)
+            constraints += (item,)
         else:
-            raise TypeError(
-                f"subject_to: expected constraints such as metrics.Recall(1) >= 0.9 or 'recall[1] >= 0.9', got "
-                f"{type(item).__name__}."
-            )
+            raise TypeError(f"subject_to: expected constraints such as 'recall[1] >= 0.9', got {type(item).__name__}.")
     for part in (objective, *(c.metric for c in constraints)):
         check_decides(part)
-    for c in constraints:
-        if c.within is not None and (groups is None or c.within not in groups):
-            given = "none were given" if groups is None else f"got {list(groups)}"
-            raise ValueError(
-                f"groups: {c} needs the column, groups={{{c.within!r}: values}}, {given}; best_threshold and "
-                "TunedRuleClassifier.fit take it for two classes."
-            )
-    _check_consistent(constraints)
-    return Goal(objective, tuple(constraints))
+    if lacking := [c for c in constraints if c.within is not None and (groups is None or c.within not in groups)]:
+        given = "none were given" if groups is None else f"got {list(groups)}"
+        raise ValueError(
+            f"groups: {lacking[0]} needs the column, groups={{{lacking[0].within!r}: values}}, {given}; best_threshold "
+            "and TunedRuleClassifier.fit take it for two classes."
+        )
+    return Goal(objective, constraints)
 
 
 def computed(metric: Metric, cm: ConfusionMatrix) -> Tensor:
@@ -358,8 +268,7 @@ def values_of(metric: Metric, cm: ConfusionMatrix) -> Tensor:
     values = computed(metric, cm)
     if values.shape != cm.batch_shape:
         raise ValueError(
-            f"metric: {metric} gives {tuple(values.shape[len(cm.batch_shape) :])} numbers per decision; a search needs "
-            "one, choose an average or a class."
+            f"metric: {metric} gives several numbers per decision; a search needs one, choose an average or a class."
         )
     return values
 
@@ -368,17 +277,60 @@ def check_decides(metric: Metric) -> None:
     """Raise unless a decision can change the metric."""
     if metric.grids() - {None}:
         raise ValueError(
-            f"metric: {metric} is a metric of the scores, no cut-off changes it; choose a metric of the decision, "
-            "such as f1 or mcc."
+            f"metric: {metric} is a metric of the scores, no cut-off changes it; choose one such as f1 or mcc."
         )
     if metric.greater_is_better is None:
         raise ValueError(f"metric: {metric} is a constant; there is nothing to search for.")
 
 
-def _check_consistent(constraints: Sequence[Constraint]) -> None:
-    for lower in constraints:
-        for upper in constraints:
-            opposed = (lower.operator, upper.operator) == (">=", "<=") and str(lower.metric) == str(upper.metric)
-            opposed = opposed and not lower.spread and not upper.spread
-            if opposed and lower.bound > upper.bound:
-                raise InfeasibleError(f"subject_to: {lower} and {upper} contradict each other.", {})
+class TotalGain(Metric):
+    """The sum of a matrix whose cells hold money instead of counts."""
+
+    range = (-math.inf, math.inf)
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        """The sum of all cells."""
+        return cm.matrix.sum(dim=(-2, -1))
+
+    def __str__(self) -> str:
+        return "total gain"
+
+
+def gain_table(gain: Sequence[ArrayLike], n: int) -> Array:
+    """Gains (tp, fp, fn, tn) as an array (n, 2, 2): what row i is worth, by its truth and by its decision."""
+    if isinstance(gain, str) or len(gain) != 4:
+        raise ValueError(f"gain: expected four numbers or arrays (tp, fp, fn, tn), got {len(gain)} of them.")
+    table = np.empty((n, 4))
+    for column, (name, worth) in enumerate(zip(("tp", "fp", "fn", "tn"), gain, strict=True)):
+        try:
+            values = np.asarray(worth, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"gain: expected numbers for {name}, got {worth!r}.") from None
+        if values.shape not in ((), (n,)):
+            raise ValueError(f"gain: expected one number or shape ({n},) for {name}, got {values.shape}.")
+        if not np.isfinite(values).all():
+            raise ValueError(f"gain: expected finite numbers for {name}; fill the gaps first.")
+        table[:, column] = values
+    tp, fp, fn, tn = table.T
+    if (tp <= fn).all() and (fp <= tn).all():
+        raise ValueError(
+            "gain: a positive decision never pays (tp <= fn, fp <= tn on every row); costs are negative, as fp=-5."
+        )
+    return np.stack([tn, fp, fn, tp], axis=1).reshape(n, 2, 2)
+
+
+def expected_gain(proba: ArrayLike, gain: Sequence[ArrayLike]) -> Array:
+    """What calling a row positive is expected to bring more than not: the score to cut where amounts are known.
+
+    Where the amount of a row is known before its truth, p (tp - fn) + (1 - p) (fp - tn) ranks rows by money, for
+    probabilities (n,) of the positive class and a ``gain`` as of :func:`best_threshold`. With probabilities that can be
+    trusted, call all rows above 0; :func:`best_threshold` finds the cut-off for others.
+
+    >>> expected_gain([0.1, 0.1], (np.array([95, 20]), -5, 0, 0))
+    array([ 5. , -2.5])
+    """
+    p = np.asarray(proba, dtype=np.float64)
+    if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
+        raise ValueError(f"proba: expected probabilities of the positive class, shape (n,), got shape {p.shape}.")
+    (tn, fp), (fn, tp) = gain_table(gain, len(p)).transpose(1, 2, 0)
+    return np.asarray(p * (tp - fn) + (1 - p) * (fp - tn))

@@ -20,23 +20,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.problem import ConstraintLike, Goal, InfeasibleError, UntunableError, goal_of, score_array
+from metricfit.decisions.problem import ConstraintLike, Goal, InfeasibleError, UntunableError, goal_of
 from metricfit.decisions.rules import BestRule, DecisionRule
 from metricfit.decisions.threshold import CHUNK, Cut, Sweep, best_cut
-from metricfit.labels import as_label_array, checked_weights, encode_labels
+from metricfit.labels import as_label_array, checked_weights, encode_labels, score_array
 
 __all__ = ["AreaBounds", "area_of_chunks", "best_threshold_of_chunks", "confusion_of_chunks"]
 
-BITS = 16
-"""By which scores are told apart in one pass, at most."""
-LEAST_BITS = 4
-"""The same where there are too many bins for more."""
-CELLS = 2**22
-"""Bins that are counted in one pass, 16 bytes each."""
+BITS, LEAST_BITS = 16, 4  # by which scores are told apart in one pass: at most, and where there are very many bins
+CELLS = 2**22  # bins that are counted in one pass, 16 bytes each
 
 Array = NDArray[np.float64]
-Chunk = tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike]
-"""Labels, scores and, if there are any, weights."""
+Chunk = tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike]  # labels, scores and perhaps weights
 
 
 def best_threshold_of_chunks(
@@ -50,12 +45,9 @@ def best_threshold_of_chunks(
     matrix it is the best of all bins' edges and of those bins whose corners promise more. For several labels and a
     macro average, call it once for each label's column.
 
-    Args:
-        chunks: Called once for each pass (3 for float32, up to 5 for float64 scores); gives chunks ``(y_true, score)``
-            or ``(y_true, score, sample_weight)``, always the same rows.
-        metric: As for ``best_threshold``.
-        subject_to: Constraints.
-        labels: The two classes, negative first.
+    ``chunks`` is called once for each pass (3 for float32, up to 5 for float64 scores). It gives chunks ``(y_true,
+    score)`` or ``(y_true, score, sample_weight)``, always the same rows. ``labels`` are the two classes, the negative
+    one first; metric and constraints are as for ``best_threshold``.
 
     >>> parts = [([0, 0, 1], [0.1, 0.2, 0.35]), ([0, 1, 1], [0.4, 0.6, 0.9])]
     >>> best = best_threshold_of_chunks(lambda: parts, "f1")
@@ -64,13 +56,15 @@ def best_threshold_of_chunks(
     """
     goal = goal_of(metric, subject_to)
     stream = _Stream(chunks, labels)
-    bins = stream.first("a cut-off needs both classes")
-    total = bins.inside.sum(axis=0)
+    bins, total = stream.first("a cut-off needs both classes")
     best: tuple[Cut, float, ConfusionMatrix] | None = None
     cutoffs = 1
     while len(bins):
         cutoffs += len(bins)
-        sweep = bins.sweep(total, stream)
+        # The bins' lower edges as cut-offs, between "nobody" and "everybody".
+        edges = stream.scores_of(bins.prefixes[::-1] << np.uint64(stream.width - bins.depth))
+        tp, fp = np.concatenate([np.zeros((1, 2)), (bins.above + bins.inside)[::-1], total[None]]).T
+        sweep = Sweep(np.concatenate([[np.inf], edges, [-np.inf]]), tp, fp, stream.labels)
         cut = best_cut(sweep, goal)
         if cut is not None and (best is None or (cut.key, sweep.scores[cut.index]) > (best[0].key, best[1])):
             best = cut, sweep.scores[cut.index], sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0])
@@ -108,12 +102,7 @@ def area_of_chunks(
     say how far it can be off. Two to four passes are usual, more for smaller tolerances; 0 resolves every score, for
     which memory may grow with the number of different scores.
 
-    Args:
-        chunks: Called once for each pass; gives chunks ``(y_true, score)`` or ``(y_true, score, sample_weight)``,
-            always the same rows.
-        metric: ``"auroc"`` or ``"auprc"``.
-        tolerance: How far the value may be from the exact one.
-        labels: The two classes, negative first.
+    ``metric`` is ``"auroc"`` or ``"auprc"``; chunks and labels are as for :func:`best_threshold_of_chunks`.
 
     >>> parts = [([0, 0, 1], [0.1, 0.2, 0.35]), ([0, 1, 1], [0.4, 0.6, 0.9])]
     >>> area_of_chunks(lambda: parts).value
@@ -125,8 +114,7 @@ def area_of_chunks(
     if not tolerance >= 0:
         raise ValueError(f"tolerance: expected a number >= 0, got {tolerance}.")
     stream = _Stream(chunks, labels)
-    bins = stream.first("an area needs both classes")
-    positives, negatives = bins.inside.sum(axis=0)
+    bins, (positives, negatives) = stream.first("an area needs both classes")
     bounds, scale = (_of_roc, positives * negatives) if measure == metrics.AUROC() else (_of_precision, positives)
     low = high = 0.0
     while len(bins):
@@ -134,8 +122,7 @@ def area_of_chunks(
         if bins.depth == stream.width:
             lows = highs = tie
         gaps = highs - lows
-        order = np.argsort(gaps)
-        left = max(2 * tolerance * scale - (high - low), 0.0)
+        order, left = np.argsort(gaps), max(2 * tolerance * scale - (high - low), 0.0)
         number = len(order)
         if gaps.sum() > left:  # the parts of those that are cut further are to have some of it
             number = int(np.searchsorted(np.cumsum(gaps[order]), left / 4, side="right"))
@@ -149,26 +136,20 @@ def area_of_chunks(
 def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRule) -> ConfusionMatrix:
     """The confusion matrix of a rule's decisions over chunks, in one pass: any metric of it is exact, as counts add up.
 
-    Args:
-        chunks: Gives chunks ``(y_true, score)`` or ``(y_true, score, sample_weight)``; scores as for
-            :meth:`DecisionRule.apply`.
-        rule: The rule.
+    The scores of the chunks are those that :meth:`DecisionRule.apply` takes.
 
-    >>> from metricfit import metrics
-    >>> from metricfit.decisions import DecisionRule
     >>> parts = [([0, 0, 1], [0.1, 0.2, 0.35]), ([0, 1, 1], [0.4, 0.6, 0.9])]
     >>> matrix = confusion_of_chunks(lambda: parts, DecisionRule.at_threshold(0.3))
     >>> metrics.get("f1").compute(matrix)
     tensor(0.8571, dtype=torch.float64)
     """
     total: ConfusionMatrix | None = None
-    for y_true, score, *weight in _with_rows(chunks):
-        if weight and not np.any(weight[0]):
-            continue  # adds nothing
-        matrix = ConfusionMatrix.from_labels(
-            y_true, rule.apply(score), labels=rule.classes, sample_weight=(*weight, None)[0]
-        )
-        total = matrix if total is None else total + matrix
+    for y_true, score, *more in _with_rows(chunks):
+        weight = more[0] if more else None
+        if weight is None or np.any(weight):
+            decided = rule.apply(score)
+            matrix = ConfusionMatrix.from_labels(y_true, decided, labels=rule.classes, sample_weight=weight)
+            total = matrix if total is None else total + matrix
     if total is None:
         raise ValueError("sample_weight: all weights are zero.")
     return total
@@ -177,10 +158,7 @@ def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRul
 def _with_rows(chunks: Callable[[], Iterable[Chunk]]) -> Iterator[Any]:
     """The chunks of one pass that have rows."""
     if not callable(chunks):
-        raise TypeError(
-            f"chunks: expected a function that gives the chunks anew for each pass, got {type(chunks).__name__}; "
-            "wrap it: lambda: chunks."
-        )
+        raise TypeError(f"chunks: expected a function that gives the chunks anew, got {type(chunks).__name__}.")
     found = False
     for chunk in chunks():
         if len(chunk[1]):  # type: ignore[arg-type]
@@ -204,12 +182,6 @@ class _Bins:
 
     def at(self, places: Any) -> _Bins:
         return _Bins(self.prefixes[places], self.above[places], self.inside[places], self.depth)
-
-    def sweep(self, total: Array, stream: _Stream) -> Sweep:
-        """The bins' lower edges as cut-offs, between "nobody" and "everybody"; ``scores`` holds one for each."""
-        edges = stream.scores_of(self.prefixes[::-1] << np.uint64(stream.width - self.depth))
-        tp, fp = np.concatenate([np.zeros((1, 2)), (self.above + self.inside)[::-1], total[None]]).T
-        return Sweep(np.concatenate([[np.inf], edges, [-np.inf]]), tp, fp, stream.labels)
 
 
 def _hopeful(bins: _Bins, sweep: Sweep, goal: Goal, best: Cut | None) -> NDArray[np.bool_]:
@@ -240,14 +212,9 @@ class _Stream:
         self.passes = 0
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type whose bits are counted; it holds the scores as they were given exactly."""
-        return np.dtype(np.float32) if self.given in (np.float16, np.float32) else np.dtype(np.float64)
-
-    @property
     def width(self) -> int:
-        """Bits of a score."""
-        return 8 * self.dtype.itemsize
+        """Bits of a score, in a type that holds the given scores exactly."""
+        return 32 if self.given in (np.float16, np.float32) else 64
 
     def __iter__(self) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_], Array | None]]:
         self.passes += 1
@@ -261,10 +228,10 @@ class _Stream:
                 raise TypeError(f"score: the first chunk was {self.given}, a later one is {score.dtype}; use one type.")
             weight = checked_weights(chunk[2], len(target), all_zero=True) if len(chunk) == 3 else None
             self.is_weighted |= weight is not None
-            yield score.astype(self.dtype), encode_labels(target, self.labels, "y_true") == 1, weight
+            yield score.astype(f"f{self.width // 8}"), encode_labels(target, self.labels, "y_true") == 1, weight
 
-    def first(self, needs: str) -> _Bins:
-        """The bins of the first pass; there must be positives and negatives."""
+    def first(self, needs: str) -> tuple[_Bins, Array]:
+        """The bins of the first pass, and all positives and negatives; there must be both."""
         bins = self.cut(_Bins(np.zeros(1, np.uint64), np.zeros((1, 2)), np.zeros((1, 2)), 0))
         total = bins.inside.sum(axis=0)
         if not total.any():
@@ -272,7 +239,7 @@ class _Stream:
         if not total.all():
             only = self.labels[int(total[0] > 0)]
             raise UntunableError(f"y_true: only the class {only!r} occurs (with a weight); {needs}.")
-        return bins
+        return bins, total
 
     def cut(self, bins: _Bins) -> _Bins:
         """The bins cut by as many bits more as there is room for; in one pass, or several if there are very many."""
@@ -280,34 +247,32 @@ class _Stream:
             return bins
         room = max(int(np.log2(CELLS / len(bins))), LEAST_BITS) if bins.depth else BITS
         bits = min(room, BITS, self.width - bins.depth)
-        at_once = max(CELLS >> bits, 1)
-        found = [self._cut(bins.at(slice(s, s + at_once)), bits) for s in range(0, len(bins), at_once)]
+        size, at_once = 1 << bits, max(CELLS >> bits, 1)
+        found = []
+        for start in range(0, len(bins), at_once):
+            part = bins.at(slice(start, start + at_once))
+            counts = np.zeros((2, len(part) * size))
+            for scores, positive, weight in self:
+                keys = self._numbers_of(scores)
+                prefix = keys >> np.uint64(self.width - bins.depth)  # 0 where all bits are shifted out
+                place = np.searchsorted(part.prefixes, prefix).clip(max=len(part) - 1)
+                kept = part.prefixes[place] == prefix
+                low = np.uint64(self.width - bins.depth - bits)
+                inner = ((keys >> low).astype(np.int64) & (size - 1)) + place * size
+                for column, mask in ((0, positive & kept), (1, ~positive & kept)):
+                    added = np.bincount(inner[mask], None if weight is None else weight[mask])
+                    counts[column, : len(added)] += added
+            cells = counts.reshape(2, -1, size).transpose(1, 2, 0)
+            which, inner = np.nonzero(cells.any(axis=-1))
+            inside = cells[which, inner]
+            above = part.above[which] + np.cumsum(cells[:, ::-1], axis=1)[:, ::-1][which, inner] - inside
+            found.append((part.prefixes[which] * np.uint64(size) + inner.astype(np.uint64), above, inside))
         prefixes, above, inside = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return _Bins(prefixes, above, inside, bins.depth + bits)
 
-    def _cut(self, bins: _Bins, bits: int) -> tuple[NDArray[np.uint64], Array, Array]:
-        size = 1 << bits
-        counts = np.zeros((2, len(bins) * size))
-        for scores, positive, weight in self:
-            keys = self._numbers_of(scores)
-            low = np.uint64(self.width - bins.depth - bits)
-            prefix = keys >> np.uint64(self.width - bins.depth)  # 0 where all bits are shifted out
-            place = np.searchsorted(bins.prefixes, prefix).clip(max=len(bins) - 1)
-            kept = bins.prefixes[place] == prefix
-            inner = ((keys >> low).astype(np.int64) & (size - 1)) + place * size
-            for column, mask in ((0, positive & kept), (1, ~positive & kept)):
-                added = np.bincount(inner[mask], None if weight is None else weight[mask])
-                counts[column, : len(added)] += added
-        cells = counts.reshape(2, -1, size).transpose(1, 2, 0)
-        which, inner = np.nonzero(cells.any(axis=-1))
-        inside = cells[which, inner]
-        above = bins.above[which] + np.cumsum(cells[:, ::-1], axis=1)[:, ::-1][which, inner] - inside
-        return bins.prefixes[which] * np.uint64(size) + inner.astype(np.uint64), above, inside
-
     def threshold(self, edge: float) -> float:
         """Midway between the lowest score from ``edge`` on and the highest below it, in one more pass."""
-        upper, lower = np.inf, -np.inf
-        lowest, highest = np.inf, -np.inf
+        upper, lower, lowest, highest = np.inf, -np.inf, np.inf, -np.inf
         for scores, _, _ in self:
             reaches = scores >= edge
             upper = min(upper, scores[reaches].min(initial=np.inf))
@@ -315,7 +280,7 @@ class _Stream:
             lowest, highest = min(lowest, scores.min()), max(highest, scores.max())
         if lowest == highest:
             raise UntunableError(
-                f"score: all scores are {lowest:g}; no cut-off can separate the classes. Is the model fitted?"
+                f"score: all scores are {lowest:g}; no cut-off can separate them. Is the model fitted?"
             )
         around = [end for end in (upper, lower) if np.isfinite(end)]
         return Sweep(np.array(around, self.given), np.zeros(3), np.zeros(3)).threshold(0 if upper == np.inf else 1)
@@ -329,9 +294,9 @@ class _Stream:
 
     def scores_of(self, numbers: NDArray[np.uint64]) -> NDArray[Any]:
         """The scores of such numbers."""
-        bits = numbers.astype(f"u{self.dtype.itemsize}")
+        bits = numbers.astype(f"u{self.width // 8}")
         top = bits.dtype.type(1 << (self.width - 1))
-        return np.where(bits & top, bits ^ top, ~bits).view(self.dtype)
+        return np.where(bits & top, bits ^ top, ~bits).view(f"f{self.width // 8}")
 
 
 def _of_roc(above: Array, inside: Array, shift: float) -> tuple[Array, Array, Array]:
@@ -342,12 +307,10 @@ def _of_roc(above: Array, inside: Array, shift: float) -> tuple[Array, Array, Ar
 
 
 def _of_precision(above: Array, inside: Array, shift: float) -> tuple[Array, Array, Array]:
-    """The sum of precisions over a bin's positives: at least, at most, and if all its scores are equal.
-
-    At most: all positives come first and together. At least: last and one by one, the sum of t / (t + negatives) at the
-    end of each; it is an increasing, concave function, and the integral is less, for positives of weight 1 even from
-    the middle of one to the middle of the next.
-    """
+    """The sum of precisions over a bin's positives: at least, at most, and if all its scores are equal."""
+    # At most: all positives come first and together. At least: last and one by one, the sum of t / (t + negatives) at
+    # the end of each; it is an increasing, concave function, and the integral is less, for positives of weight 1 even
+    # from the middle of one to the middle of the next.
     positives = inside[:, 0]
     negatives = above[:, 1] + inside[:, 1]
     through = above[:, 0] + positives

@@ -16,63 +16,44 @@ from torch import Tensor
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import problem
 from metricfit.decisions.calibration import check_belief, mixed_labels
-from metricfit.decisions.money import TotalGain, gain_table
 from metricfit.decisions.problem import ConstraintLike, Goal, Groups, InfeasibleError, Samples, goal_of, values_of
 from metricfit.decisions.rules import BestRule, ConstraintValue, DecisionRule, argmax_rule, bayes_rule
-from metricfit.labels import as_label_array
+from metricfit.labels import as_label_array, as_numpy
 from metricfit.metrics import ExpectedCost, Metric, MetricLike
 from metricfit.metrics import get as get_metric
-
-__all__ = [
-    "CHUNK", "Cut", "Sweep", "ThresholdCurve", "best_cut", "best_rule", "best_threshold", "feasible_cut",
-    "infeasible_cuts", "score_sweep", "tuned_rule",
-]  # fmt: skip
 
 CHUNK = 8000
 """Cut-offs whose matrices exist at the same time: 256 kB of counts, whatever the number of samples. So small, they stay
 in the cache and below the size from which torch would start threads, which costs more than it brings here."""
 
 Wrap = Callable[[Tensor], ConfusionMatrix]
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Sweep:
     """The counts at every cut-off; cut-off j calls the j highest distinct scores positive.
 
-    Attributes:
-        scores: The k distinct scores, falling, in the dtype they came in.
-        tp: True positives at the k + 1 cut-offs.
-        fp: False positives at the k + 1 cut-offs.
-        classes: The negative and the positive class.
-        seen: The 2 x 2 counts (k + 1, 2, 2) that the objective sees, where they are others than those of the labels:
-            labels mixed with beliefs, or money. Constraints see the labels.
-        parts: For every column of groups the sweep of each group on its own.
+    ``seen`` (k + 1, 2, 2) is what the objective sees where that is not the labels: labels mixed with beliefs, or money.
     """
 
-    scores: NDArray[Any]
-    tp: NDArray[np.float64]
-    fp: NDArray[np.float64]
+    scores: NDArray[Any]  # the k distinct ones, falling, in the dtype they came in
+    tp: Array  # (k + 1,)
+    fp: Array
     classes: tuple[Any, ...] | None = None
     seen: Tensor | None = None
-    parts: Mapping[str, Mapping[Any, Sweep]] = field(default_factory=dict)
+    parts: Mapping[str, Mapping[Any, Sweep]] = field(default_factory=dict)  # each group's, by column and group
 
     @classmethod
-    def of(
-        cls, samples: Samples, believed: NDArray[np.float64] | None = None, worth: NDArray[np.float64] | None = None
-    ) -> Sweep:
-        """Sort once, then add up from the highest score down.
-
-        For the objective, ``believed`` says how positive each sample is, 0 to 1; ``worth`` (n, 2, 2) what it is worth
-        by truth and decision.
-        """
+    def of(cls, samples: Samples, believed: Array | None = None, worth: Array | None = None) -> Sweep:
+        """Sort and add up; the objective sees how positive each sample is (0 to 1) and its worth (n, 2, 2)."""
         order = np.argsort(samples.score)[::-1]
         ranked = samples.score[order]
         last_of_tie = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked) - 1)
         distinct = ranked[last_of_tie]
-        del ranked
         weight = None if samples.weight is None else samples.weight[order]
 
-        def added(values: NDArray[Any]) -> NDArray[np.float64]:
+        def added(values: NDArray[Any]) -> Array:
             values = values if weight is None else (values.T * weight).T
             return np.asarray(np.cumsum(values, axis=0, dtype=np.float64)[last_of_tie])
 
@@ -103,22 +84,20 @@ class Sweep:
     def with_groups(self, samples: Samples, goal: Goal, groups: Mapping[str, ArrayLike] | None) -> Sweep:
         """The same with the sweeps of the groups that constraints name; each group must have what they are about."""
         parts: dict[str, dict[Any, Sweep]] = {}
-        for name in {c.within for c in goal.constraints if c.within is not None and groups is not None}:
+        within = [c for c in goal.constraints if c.within is not None]
+        for name in {str(c.within) for c in within}:
             column = as_label_array(groups[name], f"groups[{name!r}]")  # type: ignore[index]
             if column.shape != samples.target.shape:
                 raise ValueError(f"groups[{name!r}]: expected shape {samples.target.shape}, got {column.shape}.")
             parts[name] = {value: Sweep.of(samples.take(column == value)) for value in np.unique(column).tolist()}
         found = replace(self, parts=parts)
-        for c in [c for c in goal.constraints if c.within is not None]:
-            ends = [problem.of_groups(c, found.groups(i, i + 1))[:, 0] for i in (0, len(self) - 1)]
-            for value, undefined in zip(
-                parts[str(c.within)], (ends[0].isnan() & ends[1].isnan()).tolist(), strict=True
-            ):
-                if undefined:
-                    raise ValueError(
-                        f"groups[{c.within!r}]: {c.metric} has no value in the group {value!r}, which lacks one of the "
-                        "classes; join it with another group."
-                    )
+        for c in within:
+            first, last = (problem.of_groups(c, found.groups(i, i + 1))[:, 0].isnan() for i in (0, len(self) - 1))
+            if undefined := [g for g, it in zip(parts[str(c.within)], (first & last).tolist(), strict=True) if it]:
+                raise ValueError(
+                    f"groups[{c.within!r}]: {c.metric} has no value in the group {undefined[0]!r}, which lacks one of "
+                    "the classes; join it with another group."
+                )
         return found
 
     def places_in(self, part: Sweep, start: int = 0, stop: int | None = None) -> NDArray[np.intp]:
@@ -130,15 +109,12 @@ class Sweep:
         """The matrices of the groups of a column at these cut-offs, (groups, cut-offs, 2, 2)."""
 
         def matrices(name: str) -> ConfusionMatrix:
-            found = []
-            for part in self.parts[name].values():
-                places = self.places_in(part, start, stop)
-                found.append(part.cells(part.tp[places], part.fp[places]))
-            return self.matrix(torch.stack(found))
+            parts = [(part, self.places_in(part, start, stop)) for part in self.parts[name].values()]
+            return self.matrix(torch.stack([part.cells(part.tp[at], part.fp[at]) for part, at in parts]))
 
         return matrices
 
-    def cells(self, tp: NDArray[np.float64], fp: NDArray[np.float64]) -> Tensor:
+    def cells(self, tp: Array, fp: Array) -> Tensor:
         """True and false positives as 2 x 2 counts, given all positives and negatives of this sweep."""
         true, false = torch.from_numpy(tp), torch.from_numpy(fp)
         cells = torch.stack([float(self.fp[-1]) - false, false, float(self.tp[-1]) - true, true], dim=-1)
@@ -149,22 +125,20 @@ class Sweep:
         return ConfusionMatrix(counts, "binary", self.classes)
 
     def threshold(self, index: int, *, low: bool = False) -> float:
-        """The number t for which ``score >= t`` is exactly cut-off ``index``, see :meth:`thresholds`."""
+        """The same for one cut-off."""
         return float(self.thresholds(np.array([index]), low=low)[0])
 
     def thresholds(self, indices: NDArray[np.intp], *, low: bool = False) -> NDArray[Any]:
-        """The numbers t for which ``score >= t`` is exactly each of these cut-offs.
-
-        They lie midway between the two scores that they separate (``low``: just above the lower one), or on the upper
-        one where no number of the scores' dtype lies between; for "everybody" on the lowest score, for "nobody" just
-        above the highest.
-        """
+        """The numbers t for which ``score >= t`` is each cut-off: midway, or (``low``) just above the lower score."""
         last = len(self.scores) - 1
         upper = self.scores[np.maximum(indices - 1, 0)]
         lower = self.scores[np.minimum(indices, last)]
-        between = _just_above(lower) if low else lower / 2 + upper / 2
+        with np.errstate(over="ignore"):  # infinity is the next number after the last one
+            above_lower, above_upper = (np.nextafter(s, np.array(np.inf, s.dtype)) for s in (lower, upper))
+        between = above_lower if low else lower / 2 + upper / 2
+        # Where no number of the scores' dtype lies between, and for "everybody": on the upper one.
         between = np.where((lower < between) & (between <= upper), between, upper)
-        return np.where(indices == 0, _just_above(upper), between)
+        return np.where(indices == 0, above_upper, between)
 
     def index_of(self, threshold: float) -> int:
         """The cut-off that a threshold makes: how many distinct scores reach it."""
@@ -191,8 +165,7 @@ def best_cut(
 ) -> Cut | None:
     """The best of all cut-offs: least violation, then the highest gain, then most decisions correct.
 
-    ``wrap`` makes confusion matrices of the sweep's views, binary ones if not given; at most ``chunk`` exist at the
-    same time. ``None`` where no cut-off is ``allowed`` or the metric is undefined at all of them.
+    ``wrap`` makes confusion matrices of the sweep's views, at most ``chunk`` at a time. None if none has a value.
     """
     best: Cut | None = None
     for start in range(0, len(sweep), chunk):
@@ -211,13 +184,6 @@ def best_cut(
     return best
 
 
-def _just_above(scores: NDArray[Any]) -> NDArray[Any]:
-    """The next number of the scores' dtype; infinity after the last one."""
-    with np.errstate(over="ignore"):
-        above: NDArray[Any] = np.nextafter(scores, np.array(np.inf, dtype=scores.dtype))
-    return above
-
-
 def best_threshold(
     y_true: ArrayLike, score: ArrayLike, metric: MetricLike | None = None, *,
     gain: Sequence[ArrayLike] | None = None, subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
@@ -227,7 +193,8 @@ def best_threshold(
 ) -> BestRule:  # fmt: skip
     """The cut-off with the best value of ``metric``, or the highest ``gain``, among *all* distinct ones, in O(n log n).
 
-    Equal values go to the cut-off with more correct decisions.
+    Equal values go to the cut-off with more correct decisions. Where no cut-off meets the constraints, an
+    :class:`InfeasibleError` says the best reachable value.
 
     Args:
         y_true: Labels of two classes, shape (n,).
@@ -249,26 +216,22 @@ def best_threshold(
             positives are few. Constraints, the value and the matrix of the result are always those of the labels.
         prevalence: The share of the positive class where the rule will be used, see :meth:`BestRule.for_prevalence`.
 
-    Raises:
-        InfeasibleError: If no cut-off meets the constraints; it says the best reachable value.
-
-    >>> best = best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], "f1")
+    >>> y, score = [0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9]
+    >>> best = best_threshold(y, score, "f1")
     >>> best.threshold, best.value
     (0.275, 0.8571428571428571)
-    >>> best_threshold(
-    ...     [0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], "recall subject to precision >= 1"
-    ... ).threshold
+    >>> best_threshold(y, score, "recall subject to precision >= 1").threshold
     0.5
     >>> amount = np.array([10, 20, 30, 40, 50, 60])
-    >>> best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], gain=(amount - 5, -5, -amount, 0)).value
+    >>> best_threshold(y, score, gain=(amount - 5, -5, -amount, 0)).value
     120.0
     """
     if (metric is None) == (gain is None):
         raise TypeError("metric: expected either a metric or gain=(tp, fp, fn, tn), got both or neither.")
-    goal = goal_of(TotalGain() if metric is None else metric, subject_to, groups)
+    goal = goal_of(problem.TotalGain() if metric is None else metric, subject_to, groups)
     check_belief(belief)
     samples = problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
-    worth = None if gain is None else gain_table(gain, len(samples.target))
+    worth = None if gain is None else problem.gain_table(gain, len(samples.target))
     seen = samples if prevalence is None else samples.at_prevalence(prevalence)
     sweep = Sweep.of(seen, mixed_labels(seen, belief), worth).with_groups(seen, goal, groups)
     allowed, promise = None, None
@@ -279,21 +242,16 @@ def best_threshold(
         plain = sweep if prevalence is None else Sweep.of(samples).with_groups(samples, goal, groups)
         allowed, promise = certify_cuts(plain, goal.constraints, alpha)
     cut = feasible_cut(sweep, goal, allowed)
-    rule = DecisionRule.at_threshold(
-        sweep.threshold(cut.index, low=promise is not None), samples.classes, metric=goal.spec
-    )
+    threshold = sweep.threshold(cut.index, low=promise is not None)
+    rule = DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec)
     again = partial(
         best_threshold, y_true, score, metric, gain=gain, subject_to=subject_to, groups=groups, confidence=confidence,
         sample_weight=sample_weight, labels=samples.classes, belief=belief,
     )  # fmt: skip
-    cm, promises = (
-        sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0]),
-        () if promise is None else promise(cut.index),
-    )
+    cm, promises = sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0]), promise(cut.index) if promise else ()
     found = BestRule.of(rule, goal, cm, promises, confidence=confidence, cutoffs=len(sweep), again=again)
     if worth is not None:
-        money = Sweep.of(seen, worth=worth).views(cut.index, cut.index + 1)[-1]
-        found = replace(found, value=float(money.sum()))
+        found = replace(found, value=float(Sweep.of(seen, worth=worth).views(cut.index, cut.index + 1)[-1].sum()))
     return replace(found, constraints=tuple(_with_groups(c, sweep, cut.index) for c in found.constraints))
 
 
@@ -322,10 +280,9 @@ def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what:
 
     def best(aim: Goal) -> float | None:
         cut = best_cut(replace(sweep, seen=None), aim, wrap=wrap)
-        upwards = aim.sought is not None and aim.sought.operator == ">="
-        return None if cut is None or cut.violation > 0 else cut.gain if upwards else -cut.gain
+        return None if cut is None or cut.violation > 0 else aim.sign * cut.gain
 
-    return goal.infeasible(goal.reachable(best), what)
+    return goal.infeasible(what, best)
 
 
 @dataclass(frozen=True)
@@ -342,16 +299,9 @@ def score_sweep(
     sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
     pos_label: Hashable | None = None,
 ) -> ThresholdCurve:  # fmt: skip
-    """The value of one or several metrics over the cut-off.
+    """The value of one or several metrics over the cut-off; arguments as for :func:`best_threshold`.
 
-    Args:
-        y_true: Labels of two classes.
-        score: Scores of the positive class.
-        metric: One metric or several.
-        points: At most so many cut-offs, evenly spread over the ranks of the scores; ``None`` for all of them.
-        sample_weight: Weights.
-        labels: The two classes.
-        pos_label: The positive class.
+    There are at most so many ``points``, evenly spread over the ranks of the scores; ``None`` for all cut-offs.
 
     >>> curve = score_sweep([0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], ["recall", "precision"])
     >>> curve.thresholds
@@ -370,10 +320,8 @@ def score_sweep(
     if points is not None and points < 2:
         raise ValueError(f"points: expected at least 2, or None for all cut-offs, got {points}.")
     sweep = Sweep.of(problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label))
-    last = len(sweep) - 1
-    few = points is not None and points <= last
-    chosen = np.unique(np.linspace(0, last, points).round().astype(int)) if few else np.arange(last + 1)  # type: ignore[arg-type]
-    chosen = chosen[::-1]
+    number = len(sweep) if points is None else min(points, len(sweep))
+    chosen = np.unique(np.linspace(0, len(sweep) - 1, number).round().astype(int))[::-1]
     tp, fp = sweep.tp[chosen], sweep.fp[chosen]
     cm = sweep.matrix(sweep.cells(tp, fp))
     return ThresholdCurve(
@@ -386,23 +334,19 @@ def score_sweep(
 def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = None, **options: Any) -> BestRule:
     """A threshold for two classes, offsets (or the Bayes rule of a cost matrix) for more, thresholds for labels.
 
-    Args:
-        y_true: Labels (n,), or a 0/1 array (n, labels).
-        proba: Probabilities (n,) of the second class, (n, classes) or (n, labels).
-        metric: As for :func:`best_threshold`.
-        options: Those of :func:`best_threshold`, :func:`best_offsets` or :func:`best_label_thresholds`;
-            ``regularisation`` and ``random_state`` may be given for all of them, where they have an effect or not.
+    ``y_true`` are labels (n,) or 0/1 (n, labels), ``proba`` probabilities (n,) of the second class, (n, classes) or (n,
+    labels). Options are those of :func:`best_threshold`, :func:`best_offsets` or :func:`best_label_thresholds`;
+    ``regularisation`` and ``random_state`` may be given for all of them, where they have an effect or not.
 
     >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
     DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')
     """
-    p = problem.plain_array(proba)
+    p = np.asarray(as_numpy(proba))
     several = np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,))
     if not several and (p.ndim == 1 or p.shape[1] == 2):
         own = {name: value for name, value in options.items() if name not in ("regularisation", "random_state")}
         return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, **own)
-    of_two = [options.pop(name, None) for name in ("gain", "groups")]
-    if metric is None or of_two != [None, None]:
+    if metric is None or [options.pop(name, None) for name in ("gain", "groups")] != [None, None]:
         raise TypeError(
             "gain, groups: are for two classes; give a metric, such as 'cost:matrix=[[0,1,2],[5,0,1],[9,3,0]]'."
         )
@@ -414,8 +358,7 @@ def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = N
     found = best_offsets(y_true, p, metric, **options)
     goal = goal_of(metric, options.get("subject_to", ()))
     if isinstance(goal.metric, ExpectedCost) and not goal.constraints:
-        rule = bayes_rule(goal.metric.matrix, found.rule.classes)
-        weight = options.get("sample_weight")
+        rule, weight = bayes_rule(goal.metric.matrix, found.rule.classes), options.get("sample_weight")
         cm = ConfusionMatrix.from_labels(y_true, rule.apply(p), labels=rule.classes, sample_weight=weight)
         by_costs = BestRule.of(rule, goal, cm, argmax_value=found.argmax_value, again=found.again)
         # Tuned offsets must beat what follows from the costs alone; on a tie, nothing was tuned.
@@ -425,14 +368,18 @@ def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = N
 
 
 def tuned_rule(
-    y: NDArray[Any], proba: NDArray[Any], metric: Metric, labels: Sequence[Hashable], weight: NDArray[Any] | None, *,
+    y: NDArray[Any],
+    proba: NDArray[Any],
+    metric: Metric,
+    labels: Sequence[Hashable],
+    weight: Any,
+    *,
     belief: float = 0.0,
-) -> DecisionRule:  # fmt: skip
+) -> DecisionRule:
     """The best rule for the metric; arg max, with a warning, where none can be tuned or meets its constraints."""
     try:
         return best_rule(y, proba, metric, labels=labels, sample_weight=weight, belief=belief).rule
-    except InfeasibleError as error:
-        warnings.warn(f"no decision rule meets the constraints, arg max is used: {error}", UserWarning, stacklevel=2)
-    except problem.UntunableError as error:
-        warnings.warn(f"no decision rule can be tuned, arg max is used: {error}", UserWarning, stacklevel=2)
+    except (InfeasibleError, problem.UntunableError) as error:
+        why = "meets the constraints" if isinstance(error, InfeasibleError) else "can be tuned"
+        warnings.warn(f"no decision rule {why}, arg max is used: {error}", UserWarning, stacklevel=2)
     return argmax_rule(y, labels)

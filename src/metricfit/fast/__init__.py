@@ -92,8 +92,7 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
     job = Job(
         _dense_logits(input, task == "binary", members), classes if classes.ndim == 1 else classes.reshape(-1),
         _as_vector(sample_weight, dtype), _as_vector(weight, dtype), points, options.ignore_index,
-        options.detach_threshold, wants_gradient, form is not None and not batch.memories and group is None,
-        form is not None,
+        wants_gradient, form is not None and not batch.memories and group is None, form is not None,
     )  # fmt: skip
     found = _losses_and_gradient(job, batch, form, dtype)
     if found is None:
@@ -279,7 +278,7 @@ def compiled_pass(
     data = (array, target, *weights, job.ignore, points, parts)
     if form is not None and len(parts) == members and array.ndim > 2:
         losses = np.empty(members, array.dtype)
-        rest = job.is_fixed, form.array, form.label, skip_absent, losses, job.wants_gradient, out
+        rest = form.array, form.label, skip_absent, losses, job.wants_gradient, out
         return None if loops.losses_and_gradient(*data, *rest) else (torch.from_numpy(losses), gradient)
     counts, kept = np.zeros((len(parts), cells, classes)), np.empty((4, samples), array.dtype)
     count_some, pull_back_some = loops.count_lanes, loops.pull_back_lanes
@@ -297,7 +296,7 @@ def compiled_pass(
     slopes = np.asarray(result[1], array.dtype)
 
     def pull_back(begin: int, end: int) -> Any:
-        return pull_back_some(target, points, parts, begin, end, job.by_vectors, slopes, job.is_fixed, kept, out)
+        return pull_back_some(target, points, parts, begin, end, job.by_vectors, slopes, kept, out)
 
     run(pull_back, len(parts), array.size)
     return result[0], gradient

@@ -96,7 +96,6 @@ class Job:
     class_weight: Tensor | None  # (C,)
     points: Array  # the step of each member, (M, 5): see metricfit.fast.five_points
     ignore: int  # the label of samples that do not count
-    is_fixed: bool  # whether no gradient flows through the threshold
     wants_gradient: bool  # of the logits
     by_class: bool  # whether counts are hits, true and predicted weights (M, 3, C), else matrices (M, C, C)
     by_vectors: bool  # whether their gradient G is columns and diagonal: G[t, k] = columns[k] + (t = k) diagonal[k]
@@ -155,7 +154,7 @@ class _Block:
         self.inverse = h.addcmul_(is_first, self.bend * self.over).sum(dim=0, keepdim=True).reciprocal_()
         self.share = self.own = self.inverse  # weights / sum of steps; the steps of the labels
 
-    def pull_back(self, g: Tensor, labels: Tensor, diagonal: Any, is_fixed: bool, memory: list[Tensor]) -> Tensor:
+    def pull_back(self, g: Tensor, labels: Tensor, diagonal: Any, memory: list[Tensor]) -> Tensor:
         """The gradient of the logits, given that of the memberships: g, and what the diagonal adds at the labels."""
         e, over, (_, low, _, _, _, turn), (is_first, moved, y) = self.e, self.over, self.lines, memory
 
@@ -177,8 +176,6 @@ class _Block:
         if diagonal is not None:
             y.scatter_add_(0, labels, moved.gather(0, labels).mul_(diagonal).mul_(self.share))
         change = y.sum(dim=0, keepdim=True)
-        if is_fixed:
-            return y.addcmul_(e, change.div_(self.total), value=-1)
         # The slope over the end depends on the threshold too.
         of_bend = torch.mul(y, is_first, out=moved).sum(dim=0, keepdim=True).mul_(over).div_(self.above)
         change.addcmul_(of_bend, self.total, value=-1)
@@ -293,7 +290,7 @@ class _Batch:
                     diagonal = gradient[:, 1].flatten()[self.cells[at]]
                 else:
                     g = gradient.reshape(-1, self.classes)[self.cells[at][0]].movedim(-1, 0)
-                self.targets[at] = self.kept[i].pull_back(g, self.labels[at], diagonal, self.job.is_fixed, memory)
+                self.targets[at] = self.kept[i].pull_back(g, self.labels[at], diagonal, memory)
 
         self._run(work)
 

@@ -24,7 +24,7 @@ from metricfit.metrics.formula import COUNTS, Formula
 
 if TYPE_CHECKING:
     from metricfit.losses.companions import ConfusionMemory
-    from metricfit.losses.metric_loss import LossOptions
+    from metricfit.losses.metric_loss import MetricLoss
 
 __all__ = ["ClosedForm", "closed_form_of", "coefficients", "fraction", "loss_of_matrices", "loss_of_sums", "mcc"]
 
@@ -187,7 +187,7 @@ def loss_of_sums(form: ClosedForm, sums: Array, skip_absent: bool, is_compiled: 
 
 
 def loss_of_matrices(
-    options: LossOptions, form: ClosedForm | None, counts: Tensor, memory: ConfusionMemory | None, is_compiled: bool
+    options: MetricLoss, form: ClosedForm | None, counts: Tensor, memory: ConfusionMemory | None, is_compiled: bool
 ) -> tuple[Tensor, Tensor] | None:
     """The losses of matrices and their gradient; both 0 without weight. None if a metric gives several numbers."""
     members = options.members is not None

@@ -153,7 +153,7 @@ def inverse_of(largest: Any, total: Any, steps: Any, knots: Any) -> Any:
 @compiled(forceinline=True)
 def movement(
     of_h: Any, of_slope: Any, slopes: Any, of_largest: Any, firsts: Any, both: Any, largest: Any, total: Any,
-    inverse: Any, share: Any, is_fixed: bool, knots: Any,
+    inverse: Any, share: Any, knots: Any,
 ) -> Any:  # fmt: skip
     """What is taken from every g; from every class in proportion to u; from the largest; and from the two largest.
 
@@ -169,8 +169,6 @@ def movement(
     others = both - one
     of_first = change / firsts if firsts > one else change * largest / (one + one)
     of_second = zero if firsts > one else (change - of_first) / (others if others > one else one)
-    if is_fixed:
-        return mean, factor + change / total, zero, zero
     return mean, factor, of_first - of_second, of_second
 
 
@@ -296,8 +294,8 @@ def _pull_back(u: Any, g: Any, largest: Any, rate: Any, share: Any, moves: Any, 
 
 @compiled()
 def pull_back_rows(
-    target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, is_fixed: bool,
-    kept: Any, out: Any,
+    target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, kept: Any,
+    out: Any,
 ) -> int:  # fmt: skip
     """The gradient of some parts; arguments as in :func:`pull_back_lanes`."""
     own = np.empty(out.shape[1], out.dtype)
@@ -315,7 +313,7 @@ def pull_back_rows(
                 own[label] += gradient[member, 1, label]
             g, rate = own if by_class else gradient[member, label], knots[0] / above(total, knots)
             sums = _reduce(out[i], g, largest, rate, knots)
-            moves = movement(*sums, largest, total, kept[INVERSE, i], share, is_fixed, knots)
+            moves = movement(*sums, largest, total, kept[INVERSE, i], share, knots)
             _pull_back(out[i], g, largest, rate, share, moves, knots)
             if by_class:
                 own[label] = gradient[member, 0, label]
@@ -507,8 +505,8 @@ def _pull_back_lanes(block: Any, g: Any, largest: Any, rate: Any, share: Any, mo
 
 @compiled()
 def pull_back_lanes(
-    target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, is_fixed: bool,
-    kept: Any, out: Any,
+    target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, kept: Any,
+    out: Any,
 ) -> int:  # fmt: skip
     """The gradient of the samples of some parts, in the place of u; arguments as in :func:`count_lanes` and ``Job``."""
     classes, length = out.shape[1], out.shape[2]
@@ -542,7 +540,7 @@ def pull_back_lanes(
             for r in range(width):
                 moves[0, r], moves[1, r], moves[2, r], moves[3, r] = movement(
                     sums[0, r], sums[1, r], sums[2, r], sums[3, r], sums[4, r], sums[5, r], largest[r], total[r],
-                    inverse[r], share[r], is_fixed, knots,
+                    inverse[r], share[r], knots,
                 )  # fmt: skip
             _pull_back_lanes(block, g, largest, rate, share, moves, knots)
             _copy(block, _place(out, position, size), size)
@@ -570,8 +568,8 @@ def losses_of_sums(sums: Any, form: Any, label: int, skip_absent: bool, losses: 
 
 @compiled()
 def losses_and_gradient(
-    scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, is_fixed: bool,
-    form: Any, label: int, skip_absent: bool, losses: Any, wants_gradient: bool, out: Any,
+    scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, form: Any,
+     label: int, skip_absent: bool, losses: Any, wants_gradient: bool, out: Any,
 ) -> int:  # fmt: skip
     """The losses and the gradient of a batch in one call, since several cost more than the samples of a small batch.
 
@@ -591,5 +589,5 @@ def losses_and_gradient(
     losses_of_sums(sums, form, label, skip_absent, losses, vectors)
     if wants_gradient:
         gradient = vectors.astype(scores.dtype)
-        pull_back_lanes(target, points, parts, 0, members, True, gradient, is_fixed, kept, out)
+        pull_back_lanes(target, points, parts, 0, members, True, gradient, kept, out)
     return 0

@@ -3,150 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import InitVar, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
 from metricfit.confusion import Absent, ConfusionMatrix, Grid, as_confusion_matrix, count_samples
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
-from metricfit.inputs import Samples, Task, check_ignore_index, check_task, flatten_inputs, values_can_be_inspected
+from metricfit.inputs import Samples, Task, check_task, expect, flatten_inputs, values_can_be_inspected
+from metricfit.losses import companions
+from metricfit.losses.companions import Balance, ConfusionMemory
 from metricfit.metrics import ClassMetric, Metric, MetricLike, get
 from metricfit.metrics.base import MatrixSource
 from metricfit.steps import HIGHEST_TEMPERATURE, Amplifier, Annealed, Step, StepLike, check_temperature
 from metricfit.steps import get as get_step
 
 if TYPE_CHECKING:
-    from metricfit.losses.companions import ConfusionMemory
     from metricfit.losses.diagnosis import Diagnosis
 
-__all__ = ["MetricLoss", "metric_loss"]
-
-Balance = Literal["none", "sqrt", "full"]
 
 MATRIX_UP_TO = 4096
 """From this many classes on the counts of each class take the place of the matrix, where they are enough."""
-
-
-@dataclass(frozen=True)
-class LossOptions:
-    """What does not change from batch to batch, validated; see :class:`metricfit.MetricLoss` for the options.
-
-    After construction ``metric`` has its average and ``step`` is None for the annealed step, whose temperature changes.
-    """
-
-    metric: Metric
-    average: str | int | None = None
-    task: Task = "multiclass"
-    step: Step | None = None
-    ignore_index: int = -100
-    absent: Absent = "skip"
-    labels: tuple[Hashable, ...] | None = None
-    detach_threshold: bool = False
-    from_probabilities: bool = False
-    cross_entropy: float = 0.0
-    balance: Balance = "none"
-    members: int | None = None
-    validate: bool = True
-    temperature: InitVar[Any] = 0.2
-    threshold: InitVar[Any] = 0.5
-    weight: InitVar[Any] = None
-    prior: InitVar[Any] = None
-    grids: tuple[Grid, ...] = field(init=False)  # of the metric's thresholds, sorted
-    decides: bool = field(init=False)  # whether the metric is of a single decision at the usual threshold
-    state: dict[str, Tensor | None] = field(init=False, repr=False, compare=False)  # the first tensors of a Batch
-
-    def __post_init__(self, temperature: Any, threshold: Any, weight: Any, prior: Any) -> None:
-        """Raise an error for options out of range, and for those that would have no effect."""
-        check_task(self.task)
-        metric = with_average(get(self.metric), self.average)
-        step = Annealed() if self.step is None else get_step(self.step)
-        if self.step is not None and not _is(temperature, 0.2):
-            once = isinstance(step, Annealed)
-            problem = "the step has one already; give it once" if once else f"has no effect with step={str(step)!r}"
-            raise ValueError(f"temperature: {problem}.")
-        if isinstance(metric, ClassMetric) and metric.average == "none":
-            raise ValueError("average: 'none' gives one value per class; a loss needs one number, choose another.")
-        for name, options in (("absent", Absent), ("balance", Balance)):
-            if (given := getattr(self, name)) not in get_args(options):
-                raise ValueError(f"{name}: expected one of {', '.join(map(repr, get_args(options)))}, got {given!r}.")
-        if not 0 <= self.cross_entropy < float("inf"):
-            raise ValueError(f"cross_entropy: expected a weight >= 0, got {self.cross_entropy}.")
-        if not self.cross_entropy and self.balance != "none":
-            raise ValueError("balance: has no effect without cross_entropy; give cross_entropy a weight.")
-        if prior is not None and self.balance == "none":
-            raise ValueError("prior: has no effect without balance='sqrt' or 'full'.")
-        members = self.members
-        if members is not None and (isinstance(members, bool) or not isinstance(members, int) or members < 1):
-            raise ValueError(f"members: expected a whole number >= 1, or None for no such dimension, got {members!r}.")
-        check_ignore_index(self.ignore_index)
-        _check_threshold_matters(metric, step, self.task, threshold, self.detach_threshold)
-        grids = tuple(sorted(metric.grids(), key=lambda grid: grid or ()))
-        found: dict[str, Any] = {
-            "metric": metric,
-            "step": None if isinstance(step, Annealed) else step,
-            "labels": None if self.labels is None else tuple(self.labels),
-            "cross_entropy": float(self.cross_entropy),
-            "grids": grids,
-            "decides": grids == (None,) and (self.task == "multiclass" or _is(threshold, 0.5)),
-            "state": {
-                "temperature": self.checked_temperature(temperature if self.step is None else step),
-                "threshold": _checked_threshold(threshold),
-                "weight": None if weight is None else _vector("weight", weight),
-                "class_weights": None if prior is None else self._class_weights(_vector("prior", prior)),
-            },
-        }
-        for name, value in found.items():
-            object.__setattr__(self, name, value)
-
-    def checked_temperature(self, given: Any) -> Tensor | None:
-        """The temperature, a scalar or one per member; None for a step that has none."""
-        if isinstance(given, Step):
-            if not isinstance(given, Annealed):
-                return None
-            given = given.temperature
-        if isinstance(given, Tensor):
-            if not given.is_floating_point():
-                raise ValueError(f"temperature: expected floating-point numbers, got {given.dtype}.")
-            # Compared in its own dtype: 0.4 in float32 is above 0.4.
-            look = self.validate and values_can_be_inspected()  # for which a device has to finish
-            if look and not bool(((given > 0) & (given <= HIGHEST_TEMPERATURE)).all()):
-                raise ValueError(f"temperature: expected 0 < T <= {HIGHEST_TEMPERATURE}, got {given.tolist()}.")
-        elif isinstance(given, Sequence):
-            given = torch.tensor([check_temperature(value) for value in given])
-        else:
-            given = torch.tensor(check_temperature(given))
-        if (self.members is None and given.ndim) or given.shape not in ((), (self.members,)):
-            wanted = "one number" if self.members is None else f"one number, or one per member, {self.members} in all"
-            raise ValueError(f"temperature: expected {wanted}, got shape {tuple(given.shape)}.")
-        found: Tensor = given if self.members is None else given.expand(self.members)
-        return found
-
-    def _class_weights(self, prior: Tensor) -> Tensor:
-        from metricfit.losses.companions import class_weights
-
-        if self.task == "multilabel" and bool((prior > 1).any()):
-            raise ValueError(f"prior: a multilabel task expects the positive share of each label, got {prior}.")
-        both = torch.stack([1 - prior, prior], dim=-1) if self.task == "multilabel" else prior
-        return class_weights(both[None, :] if self.task == "binary" else both, self.balance)
-
-
-def _is(given: Any, default: float) -> bool:
-    return isinstance(given, int | float) and given == default
-
-
-def _check_threshold_matters(metric: Metric, step: Step, task: Task, threshold: object, detach_threshold: bool) -> None:
-    only_grids = None not in metric.grids()
-    if not _is(threshold, 0.5) and (only_grids or task == "multiclass" or not step.has_threshold):
-        fixed = "a multiclass task, whose threshold is dynamic" if task == "multiclass" else f"step={str(step)!r}"
-        fixed = f"{metric}, which has a grid of thresholds" if only_grids else fixed
-        raise ValueError(f"threshold: has no effect with {fixed}.")
-    if task == "multiclass" and isinstance(step, Amplifier):
-        fixed = "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach"
-        raise ValueError(f"{fixed}; use step='sigmoid:k=73', or task='binary'.")
-    if detach_threshold and (only_grids or task != "multiclass" or not step.has_threshold):
-        raise ValueError("detach_threshold: has no effect, only the dynamic threshold of a multiclass task moves.")
 
 
 def with_average(metric: Metric, average: str | int | None) -> Metric:
@@ -160,20 +38,36 @@ def with_average(metric: Metric, average: str | int | None) -> Metric:
     return replace(metric, average=average)
 
 
-def _checked_threshold(threshold: Any) -> Tensor:
+def _is(given: Any, default: float) -> bool:
+    return isinstance(given, int | float) and given == default
+
+
+def _checked_threshold(threshold: Any, metric: Metric, step: Step, task: Task) -> Tensor:
+    only_grids = None not in metric.grids()
+    if not _is(threshold, 0.5) and (only_grids or task == "multiclass" or not step.has_threshold):
+        fixed = "a multiclass task, whose threshold is dynamic" if task == "multiclass" else f"step={str(step)!r}"
+        fixed = f"{metric}, which has a grid of thresholds" if only_grids else fixed
+        raise ValueError(f"threshold: has no effect with {fixed}.")
     thresholds = torch.as_tensor(threshold, dtype=torch.float32)
-    if thresholds.ndim > 1:
-        raise ValueError(f"threshold: expected one number, or one per label, got shape {tuple(thresholds.shape)}.")
-    if not bool(((thresholds > 0) & (thresholds < 1)).all()):
-        raise ValueError(f"threshold: expected numbers strictly between 0 and 1, got {threshold}.")
+    expect(thresholds.ndim < 2, "threshold", "one number, or one per label", threshold)
+    inside = bool(((thresholds > 0) & (thresholds < 1)).all())
+    expect(inside, "threshold", "numbers strictly between 0 and 1", threshold)
     return thresholds
 
 
 def _vector(name: str, values: Any) -> Tensor:
     weights = torch.as_tensor(values, dtype=torch.float32 if not isinstance(values, Tensor) else None)
-    if weights.ndim != 1 or not bool((weights >= 0).all()) or not bool(weights.isfinite().all()):
-        raise ValueError(f"{name}: expected a vector of finite numbers >= 0, got {values}.")
+    fits = weights.ndim == 1 and bool((weights >= 0).all()) and bool(weights.isfinite().all())
+    expect(fits, name, "a vector of finite numbers >= 0", values)
     return weights if weights.is_floating_point() else weights.float()
+
+
+def _class_weights(prior: Tensor, task: Task, balance: Balance) -> Tensor:
+    """Weights (C,), (1, 2) or (L, 2) of the cross-entropy."""
+    shares = task != "multilabel" or bool((prior <= 1).all())
+    expect(shares, "prior", "the positive share of each label for a multilabel task", prior)
+    both = torch.stack([1 - prior, prior], dim=-1) if task == "multilabel" else prior
+    return companions.class_weights(both[None, :] if task == "binary" else both, balance)
 
 
 def _check_sizes(task: Task, columns: int, threshold: Tensor, class_weights: Tensor | None) -> None:
@@ -188,13 +82,11 @@ def _check_sizes(task: Task, columns: int, threshold: Tensor, class_weights: Ten
 class Batch:
     """One batch with everything its loss depends on, so that the loss is a function of it and of the input alone."""
 
-    options: LossOptions
+    options: MetricLoss
     target: Tensor
     sample_weight: Tensor | None
     temperature: Tensor | None  # a scalar or one per member; None for steps without
-    threshold: Tensor  # of binary and multi-label tasks
     weight: Tensor | None
-    class_weights: Tensor | None  # of the cross-entropy, from the prior: (C,), (1, 2) or (L, 2)
     memories: Sequence[ConfusionMemory] = ()  # one per grid of the metric, used and updated
     group: Any = None  # the processes whose statistics are added up
 
@@ -224,15 +116,11 @@ class Batch:
             if fused is None:
                 statistics.extend(self.counts(samples, grid) for grid in options.grids)
             if cross_entropy:
-                from metricfit.losses.companions import cross_entropy_of_sums, cross_entropy_sums
-
-                how: Any = {"task": options.task, "from_probabilities": options.from_probabilities}
-                sums = cross_entropy_sums(samples, balance=options.balance, weights=self.class_weights, **how)
-                statistics.append(sums)
+                statistics.append(companions.cross_entropy_sums(samples, options.balance, options.class_weights))
             weight, *statistics = sum_over_processes(statistics, self.group)
             companion = torch.zeros_like(weight)
             if cross_entropy:
-                companion = cross_entropy_of_sums(statistics.pop(), options.balance, members=options.members)
+                companion = companions.cross_entropy_of_sums(statistics.pop(), options.balance, members=options.members)
                 if options.validate and values_can_be_inspected() and not bool(companion.isfinite().all()):
                     raise ValueError(
                         "input: a logit of -inf rules out the true class of a sample, so that its cross_entropy is "
@@ -259,21 +147,17 @@ class Batch:
             weight=self.weight, ignore_index=options.ignore_index, from_probabilities=options.from_probabilities,
             validate=options.validate, members=options.members,
         )  # fmt: skip
-        _check_sizes(options.task, samples.scores.shape[-1], self.threshold, self.class_weights)
+        _check_sizes(options.task, samples.scores.shape[-1], options.threshold, options.class_weights)
         return samples
 
     def counts(self, samples: Samples, grid: Grid) -> Tensor:
         """The soft counts of the samples at the decision, or over a grid of thresholds."""
-        options = self.options
-        one_class_each = (
-            isinstance(options.metric, ClassMetric) and not options.metric.whole and options.task == "multiclass"
-            and samples.scores.shape[-1] >= MATRIX_UP_TO and samples.scores.ndim == 2
-            and not samples.target.is_floating_point()
+        metric, scores = self.options.metric, samples.scores
+        one_each = (
+            isinstance(metric, ClassMetric) and not metric.whole and samples.task == "multiclass" and scores.ndim == 2
+            and scores.shape[-1] >= MATRIX_UP_TO and not samples.target.is_floating_point()
         )  # fmt: skip
-        return count_samples(
-            samples, options.task, self.step, threshold=self.threshold, thresholds=grid, each_class=one_class_each,
-            detach_threshold=options.detach_threshold, from_probabilities=options.from_probabilities,
-        )  # fmt: skip
+        return count_samples(samples, self.step, threshold=self.options.threshold, thresholds=grid, each_class=one_each)
 
     def matrix(self, counts: Tensor, grid: Grid) -> ConfusionMatrix:
         """Counts as a confusion matrix of the task."""
@@ -292,18 +176,15 @@ class Batch:
 
 
 def metric_loss(
-    input: Tensor, target: Tensor, metric: MetricLike, sample_weight: Tensor | None = None, *, sync: Sync = "auto",
-    **options: Any,
-) -> Tensor:  # fmt: skip
-    """The functional form of :class:`MetricLoss`, without memory; arguments as there.
+    input: Tensor, target: Tensor, metric: MetricLike, sample_weight: Tensor | None = None, **options: Any
+) -> Tensor:
+    """The functional form of :class:`MetricLoss`; arguments as there.
 
     >>> logits = torch.tensor([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0]])
     >>> metric_loss(logits, torch.tensor([0, 1, 1]), "accuracy")
     tensor(0.3381)
     """
-    checked = LossOptions(cast("Any", metric), **options)
-    group = group_of(check_sync(sync), training=True)
-    return Batch(checked, target, sample_weight, **cast("Any", checked.state), group=group).loss(input)
+    return cast("Tensor", MetricLoss(metric, **options)(input, target, sample_weight))
 
 
 class MetricLoss(nn.Module):
@@ -331,7 +212,6 @@ class MetricLoss(nn.Module):
         ignore_index: Target value of positions that do not count (probability targets: a row filled with it).
         absent: Whether averages over classes ``"skip"`` or ``"count"`` the classes that do not occur in the batch.
         labels: Class names, so that ``"recall[fraud]"`` finds its class.
-        detach_threshold: Stop the gradient through the dynamic threshold.
         from_probabilities: The input holds probabilities, not logits; never guessed.
         cross_entropy: Weight of cross-entropy added to the metric's loss; then ``1 - loss`` is no longer the metric.
         balance: Class weights in that cross-entropy: ``"none"``, ``"sqrt"`` (∝ prior^-1/2), ``"full"`` (∝ 1/prior).
@@ -340,10 +220,10 @@ class MetricLoss(nn.Module):
             Used and updated in training mode only.
         members: How many ensemble members lead every shape: logits (M, N, C, …), target (M, N, …), weights (M, N).
             The result is one loss per member, (M,), each with a memory and a temperature of its own.
-        sync: Where ``torch.distributed`` is initialised, ``"auto"`` adds up the counts of all processes in training
-            mode: value and gradient are those of one process with all their samples, provided that gradients are
-            averaged over processes, as DistributedDataParallel does. Every process has to call the loss; its batch
-            may be empty. A process group names other processes, in evaluation mode too; ``False`` is this one alone.
+        sync: ``"auto"`` adds up the counts of all processes of ``torch.distributed`` in training mode: value and
+            gradient are those of one process with all samples, if gradients are averaged, as DistributedDataParallel
+            does. Every process has to call the loss; its batch may be empty. A process group names other processes,
+            in evaluation mode too; ``False`` is this one alone.
         validate: Look at the values (NaN, labels out of range), which waits for the device; shapes are always checked.
             Of infinite logits only -inf beside a finite one, in a multiclass task, is legal: it rules a class out.
             The weights of a batch must sum to 0 or to between 1e-18 and 1e18.
@@ -365,66 +245,87 @@ class MetricLoss(nn.Module):
         self, metric: MetricLike, *, average: str | int | None = None, task: Task = "multiclass",
         step: StepLike | None = None, temperature: float | Sequence[float] = 0.2,
         threshold: float | Sequence[float] | Tensor = 0.5, weight: Tensor | None = None, ignore_index: int = -100,
-        absent: Absent = "skip", labels: Sequence[Hashable] | None = None, detach_threshold: bool = False,
-        from_probabilities: bool = False, cross_entropy: float = 0.0, balance: Balance = "none",
-        prior: Tensor | None = None, memory: float = 0.0, members: int | None = None, sync: Sync = "auto",
-        validate: bool = True,
+        absent: Absent = "skip", labels: Sequence[Hashable] | None = None, from_probabilities: bool = False,
+        cross_entropy: float = 0.0, balance: Balance = "none", prior: Tensor | None = None, memory: float = 0.0,
+        members: int | None = None, sync: Sync = "auto", validate: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
-        given: Any = {
-            "average": average, "task": task, "step": step, "ignore_index": ignore_index, "absent": absent,
-            "labels": labels, "detach_threshold": detach_threshold, "from_probabilities": from_probabilities,
-            "cross_entropy": cross_entropy, "balance": balance, "members": members, "validate": validate,
-            "temperature": temperature, "threshold": threshold, "weight": weight, "prior": prior,
-        }  # fmt: skip
-        self.options, self.sync = LossOptions(cast("Any", metric), **given), check_sync(sync)
-        for name, value in self.options.state.items():
-            keeps = name == "temperature"
-            self.register_buffer(name, value.clone() if keeps and value is not None else value, persistent=keeps)
+        check_task(task, ignore_index)
+        self.metric, self.task, self.members = with_average(get(metric), average), task, members
+        self.labels = None if labels is None else tuple(labels)
+        self.sync, self.validate = check_sync(sync), validate
+        self.ignore_index, self.absent, self.from_probabilities = ignore_index, absent, from_probabilities
+        self.cross_entropy, self.balance = float(cross_entropy), balance
+        used = Annealed() if step is None else get_step(step)
+        self.step = None if isinstance(used, Annealed) else used  # the annealed step's temperature changes
+        if step is not None and not _is(temperature, 0.2):
+            once = self.step is None
+            problem = "the step has one already; give it once" if once else f"has no effect with step={str(used)!r}"
+            raise ValueError(f"temperature: {problem}.")
+        if task == "multiclass" and isinstance(used, Amplifier):
+            fixed = "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach"
+            raise ValueError(f"{fixed}; use step='sigmoid:k=73', or task='binary'.")
+        if isinstance(self.metric, ClassMetric) and self.metric.average == "none":
+            raise ValueError("average: 'none' gives one value per class; a loss needs one number, choose another.")
+        expect(absent in get_args(Absent), "absent", "'count' or 'skip'", absent)
+        expect(balance in get_args(Balance), "balance", "'none', 'sqrt' or 'full'", balance)
+        expect(0 <= cross_entropy < float("inf"), "cross_entropy", "a weight >= 0", cross_entropy)
+        whole = members is None or (isinstance(members, int) and not isinstance(members, bool) and members > 0)
+        expect(whole, "members", "a whole number >= 1, or None for no such dimension", members)
+        if not cross_entropy and balance != "none":
+            raise ValueError("balance: has no effect without cross_entropy; give cross_entropy a weight.")
+        if prior is not None and balance == "none":
+            raise ValueError("prior: has no effect without balance='sqrt' or 'full'.")
+        self.grids: tuple[Grid, ...] = tuple(sorted(self.metric.grids(), key=lambda grid: grid or ()))
+        # Whether the metric is of a single decision at the usual threshold.
+        self.decides = self.grids == (None,) and (task == "multiclass" or _is(threshold, 0.5))
+        start = None
+        if isinstance(used, Annealed):
+            start = self._checked_temperature(temperature if step is None else used.temperature).clone()
+        self.register_buffer("temperature", start)
+        balanced = None if prior is None else _class_weights(_vector("prior", prior), task, balance)
+        limits = _checked_threshold(threshold, self.metric, used, task)
+        self.register_buffer("threshold", limits, persistent=False)
+        self.register_buffer("weight", None if weight is None else _vector("weight", weight), persistent=False)
+        self.register_buffer("class_weights", balanced, persistent=False)
         if task == "binary":
-            _check_sizes(task, 1, self.threshold, self.class_weights)
+            _check_sizes(task, 1, limits, balanced)
         self.memories: nn.ModuleList | None = None
         if memory:
-            from metricfit.losses.companions import ConfusionMemory
+            self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self.grids)
 
-            self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self.options.grids)
-
-    metric = property(lambda self: self.options.metric, doc="The metric, with its average.")
-    task = property(lambda self: self.options.task, doc="The task.")
-    labels = property(lambda self: self.options.labels, doc="The class names.")
+    def _checked_temperature(self, given: Any) -> Tensor:
+        if isinstance(given, Tensor):
+            expect(given.is_floating_point(), "temperature", "floating-point numbers", given.dtype)
+            # Compared in its own dtype: 0.4 in float32 is above 0.4.
+            look = self.validate and values_can_be_inspected()  # for which a device has to finish
+            if look and not bool(((given > 0) & (given <= HIGHEST_TEMPERATURE)).all()):
+                raise ValueError(f"temperature: expected 0 < T <= {HIGHEST_TEMPERATURE}, got {given.tolist()}.")
+        elif isinstance(given, Sequence):
+            given = torch.tensor([check_temperature(value) for value in given])
+        else:
+            given = torch.tensor(check_temperature(given))
+        if (self.members is None and given.ndim) or given.shape not in ((), (self.members,)):
+            wanted = "one number" if self.members is None else f"one number, or one per member, {self.members} in all"
+            raise ValueError(f"temperature: expected {wanted}, got shape {tuple(given.shape)}.")
+        return cast("Tensor", given if self.members is None else given.expand(self.members))
 
     def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """The loss of a batch, a scalar; with members one per member.
-
-        Args:
-            input: Logits, or probabilities with ``from_probabilities``.
-            target: Classes; see the class.
-            sample_weight: Weights (N,), or one per position.
-        """
+        """The loss of a batch, a scalar; with members one per member. Weights are (N,), or one per position."""
         return self.batch(target, sample_weight).loss(input)
 
-    def batch(self, target: Tensor, sample_weight: Tensor | None = None, *, remember: bool | None = None) -> Batch:
-        """A batch at the present state; the memories take part in training mode, or as ``remember`` says."""
+    def batch(self, target: Tensor, sample_weight: Tensor | None = None, *, remember: bool = True) -> Batch:
+        """A batch at the present state; the memories take part in training mode, unless told otherwise."""
         buffers = self._buffers  # a module's attribute takes four times as long
-        remember = self.training if remember is None else remember
-        return Batch(
-            self.options, target, sample_weight, buffers["temperature"], cast("Tensor", buffers["threshold"]),
-            buffers["weight"], buffers["class_weights"],
-            cast("Any", self.memories) if remember and self.memories is not None else (),
-            group_of(self.sync, self.training),
-        )  # fmt: skip
+        memories: Any = self.memories if remember and self.training and self.memories is not None else ()
+        group = group_of(self.sync, self.training)
+        return Batch(self, target, sample_weight, buffers["temperature"], buffers["weight"], memories, group)
 
     def set_temperature(self, temperature: float | Sequence[float]) -> None:
-        """Change T in place, of all members or of each: nothing is recompiled.
-
-        >>> loss = MetricLoss("mcc")
-        >>> loss.set_temperature(0.1)
-        >>> loss.temperature
-        tensor(0.1000)
-        """
+        """Change T in place, of all members or of each: nothing is recompiled."""
         if self.temperature is None:
-            raise ValueError(f"temperature: step={str(self.options.step)!r} has none; use step='annealed'.")
-        self.temperature.copy_(cast("Tensor", self.options.checked_temperature(temperature)))
+            raise ValueError(f"temperature: step={str(self.step)!r} has none; use step='annealed'.")
+        self.temperature.copy_(self._checked_temperature(temperature))
 
     def confusion(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> ConfusionMatrix:
         """The soft confusion matrix of a batch as this loss sees it, without its memory; of this process alone.
@@ -450,10 +351,9 @@ class MetricLoss(nn.Module):
         return diagnose(self, input, target, sample_weight, confidence=confidence)
 
     def extra_repr(self) -> str:
-        """The metric and the options that differ from the defaults."""
-        options, shown = self.options, None if self.temperature is None else self.temperature.tolist()
-        how = f"step={str(options.step)!r}" if shown is None else f"temperature={shown}"
+        shown = None if self.temperature is None else self.temperature.tolist()
+        how = f"step={str(self.step)!r}" if shown is None else f"temperature={shown}"
         how = f"temperature={shown:.4g}" if isinstance(shown, float) else how
-        if options.cross_entropy:
-            how += f", cross_entropy={options.cross_entropy:g}, balance={options.balance!r}"
-        return f"metric={options.metric}, task={options.task!r}, {how}"
+        if self.cross_entropy:
+            how += f", cross_entropy={self.cross_entropy:g}, balance={self.balance!r}"
+        return f"metric={self.metric}, task={self.task!r}, {how}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import time
 from typing import Any, Literal, NamedTuple, get_args
@@ -36,14 +37,10 @@ DEFAULT = ("boosting", "extra_trees", "forest", "network_ce", "network")
 BOOSTING_LIBRARIES = ("lightgbm", "xgboost", "catboost")
 """Models that need a package of their own."""
 
-TREES = 100
-"""Trees of a forest, in each fold."""
-
-ROUNDS, PATIENCE = 500, 20
-"""Boosting adds trees until so many in a row have not improved the log-loss of the fold's validation rows."""
-
-SMALL_WORK = 20_000
-"""Below so many rows times fits, threads cost more than they bring."""
+TREES = 100  # of a forest, in each fold
+ROUNDS = 500  # trees of boosting at most …
+PATIENCE = 20  # … until so many in a row have not improved the log-loss of the fold's validation rows
+SMALL_WORK = 20_000  # rows times fits below which threads cost more than they bring
 
 
 def _named_estimator(name: str, folds: Folds, rows: int) -> Any:
@@ -81,7 +78,8 @@ def names_of(models: Any) -> list[tuple[str, Any]]:
     >>> names_of(["network", GaussianNB()])
     [('gaussiannb', GaussianNB()), ('network', None)]
     """
-    given = models if isinstance(models, list | tuple) else DEFAULT if models == "auto" else [models]
+    several = models if isinstance(models, list | tuple) else [models]
+    given = [each for model in several for each in (DEFAULT if isinstance(model, str) and model == "auto" else [model])]
     found: list[tuple[str, Any]] = []
     known = ("network", "network_ce", "forest", "extra_trees", "boosting", *BOOSTING_LIBRARIES)
     for model in given:
@@ -119,11 +117,6 @@ class EstimatorModel(Model):
         estimator: A scikit-learn classifier. A pipeline gets the table as given, others get numbers without gaps.
         n_jobs: Folds fitted at the same time, in threads.
         checkpoint: Where to keep the finished model, for a run that is started again.
-
-    Attributes:
-        form: The form of the table it is given.
-        fits: The fitted estimators, one list per fold: one estimator, or one per label where the estimator itself
-            does not take several.
     """
 
     def __init__(
@@ -133,21 +126,21 @@ class EstimatorModel(Model):
             raise ImportError(f"models: {name!r} needs the package {name}; pip install {name}.")
         for method in () if estimator is None else ("fit", "predict_proba", "get_params"):
             if not hasattr(estimator, method):
-                raise TypeError(
-                    f"models: expected names or scikit-learn classifiers with predict_proba, got {estimator!r}, which "
-                    f"has no {method}."
-                )
+                expected = "names or scikit-learn classifiers with predict_proba"
+                raise TypeError(f"models: expected {expected}, got {estimator!r}, which has no {method}.")
         self.name, self.estimator, self.n_jobs, self.checkpoint = name, estimator, n_jobs, checkpoint
         self.form: Form = "trees" if estimator is None else "given" if isinstance(estimator, Pipeline) else "dense"
+        # The fitted estimators of each fold: one, or one per label where the estimator itself does not take several.
         self.fits: list[list[Any]] = []
         self.outputs, self.several = 0, False
 
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Fit every fold, several at a time."""
         self.outputs, self.several = len(folds.labels), folds.task == "multilabel"
-        kept = self._resume()
-        if kept is not None:
-            return kept
+        if self.checkpoint is not None and (state := self.checkpoint.load()) is not None:
+            self.seconds = state["seconds"]
+            self._read(state["fits"].numpy().tobytes())
+            return [part.numpy() for part in state["held_out"]]
         started = time.perf_counter()
         done: list[int] = []
 
@@ -163,10 +156,13 @@ class EstimatorModel(Model):
 
         work = len(folds.codes) * len(folds.splits)
         pairs = self._parallel(work)(delayed(one)(k, split) for k, split in enumerate(folds.splits))
-        self.fits = [fitted for fitted, _ in pairs]
+        self.fits, held_out = [fitted for fitted, _ in pairs], [found for _, found in pairs]
         self.seconds = time.perf_counter() - started
-        held_out = [found for _, found in pairs]
-        self._keep(held_out, folds.seed)
+        if self.checkpoint is not None:
+            with contextlib.suppress(ValueError):  # not every estimator can be kept without code
+                content = torch.frombuffer(bytearray(self.to_bytes()), dtype=torch.uint8)
+                parts: dict[str, Any] = {"fits": content, "held_out": list(map(torch.from_numpy, held_out))}
+                self.checkpoint.save({"seed": folds.seed, "seconds": self.seconds, **parts}, last=True)
         return held_out
 
     def predict(self, table: Table) -> Array:
@@ -179,27 +175,6 @@ class EstimatorModel(Model):
 
         found = self._parallel(len(table) * len(self.fits))(delayed(one)(f) for f in self.fits)
         return np.asarray(np.mean(found, axis=0))
-
-    def _resume(self) -> list[Array] | None:
-        """The finished model of a checkpoint, if there is one."""
-        state = None if self.checkpoint is None else self.checkpoint.load()
-        if state is None:
-            return None
-        self.seconds = state["seconds"]
-        self._read(state["fits"].numpy().tobytes())
-        return [part.numpy() for part in state["held_out"]]
-
-    def _keep(self, held_out: list[Array], seed: int) -> None:
-        """Keep the finished model, if there is a checkpoint and the estimator can be kept without code."""
-        if self.checkpoint is None:
-            return
-        try:
-            content = torch.frombuffer(bytearray(self.to_bytes()), dtype=torch.uint8)
-        except ValueError:
-            return
-        parts = [torch.from_numpy(part) for part in held_out]
-        state = {"seed": seed, "fits": content, "held_out": parts, "seconds": self.seconds}
-        self.checkpoint.save(state, last=True)
 
     def to_bytes(self) -> bytes:
         """The fitted estimators as a skops file, which holds no code; a ValueError where that cannot be."""
@@ -242,8 +217,8 @@ class EstimatorModel(Model):
         own = self.estimator is not None
         estimator = clone(self.estimator) if own else _named_estimator(self.name, folds, len(split.train))
         seed = int(np.random.SeedSequence([folds.seed, k]).generate_state(1)[0] >> 1)
-        seeded = {name: seed for name in estimator.get_params() if name.split("__")[-1] == "random_state"}
-        estimator.set_params(**seeded)
+        seeded = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
+        estimator.set_params(**dict.fromkeys(seeded, seed))
         together = get_tags(estimator).target_tags.multi_output and self.name not in BOOSTING_LIBRARIES
         if not self.several or together:
             return [self._fit_one(estimator, folds, split, folds.codes)]
@@ -267,8 +242,7 @@ class EstimatorModel(Model):
         y_held, renamed = codes[held], self.name == "xgboost" and len(seen) <= seen[-1]
         if renamed:  # xgboost takes no other classes than 0, 1, …
             y, y_held = np.searchsorted(seen, y), np.searchsorted(seen, y_held)
-        stop = self._stopping(estimator, folds, held, y_held)
-        estimator.fit(X, y, **fit_options, **stop)
+        estimator.fit(X, y, **fit_options, **self._stopping(estimator, folds, held, y_held))
         return _SomeClasses(estimator, seen) if renamed else estimator
 
     def _stopping(self, estimator: Any, folds: Folds, rows: NDArray[np.intp], y: NDArray[Any]) -> dict[str, Any]:
@@ -300,8 +274,9 @@ class EstimatorModel(Model):
             return np.empty((0, self.outputs))
         if self.several and len(fitted) == 1:
             found = list(zip(fitted[0].predict_proba(X), fitted[0].classes_, strict=True))
-        else:
-            found = [_of_one(each, X) for each in fitted]
+        else:  # where a fold had one class only, that is in the estimator's place
+            sure = np.ones((X.shape[0], 1))
+            found = [(sure, [e]) if isinstance(e, int) else (e.predict_proba(X), e.classes_) for e in fitted]
         if not self.several:
             return _all_classes(*found[0], self.outputs)
         return np.stack([_all_classes(*one, 2)[:, 1] for one in found], axis=1)
@@ -315,13 +290,6 @@ class _SomeClasses(NamedTuple):
 
     def predict_proba(self, X: Any) -> Array:
         return np.asarray(self.estimator.predict_proba(X))
-
-
-def _of_one(estimator: Any, X: Any) -> tuple[Array, Any]:
-    """Probabilities and the classes they are of; where a fold had one class only, that is in the estimator's place."""
-    if isinstance(estimator, int):
-        return np.ones((X.shape[0], 1)), [estimator]
-    return estimator.predict_proba(X), estimator.classes_
 
 
 def _all_classes(found: Array, classes: Any, outputs: int) -> Array:

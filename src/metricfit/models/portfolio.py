@@ -7,6 +7,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -28,31 +29,17 @@ Array = NDArray[np.float64]
 
 
 class Model(ABC):
-    """A model of the portfolio. Its probabilities are the mean of its fits, one per fold.
+    """A model of the portfolio. Its probabilities are the mean of its fits, one per fold."""
 
-    Attributes:
-        name: What it is called in the leaderboard.
-        seconds: How long it was fitted.
-        complete: Whether every fold was fitted to its end.
-        held_out: Probabilities of each fold's validation rows, from :func:`fit_models`.
-        stops_early: Whether it ends in time with what it has; others raise a ``TimeoutError``.
-    """
-
-    name: str
-    held_out: Sequence[Array] = ()
-    stops_early: bool = False
-    seconds: float = 0.0
-    complete: bool = True
+    name: str  # in the leaderboard
+    held_out: Sequence[Array] = ()  # probabilities of each fold's validation rows, from fit_models
+    stops_early: bool = False  # whether it ends in time with what it has; others raise a TimeoutError
+    seconds: float = 0.0  # how long it was fitted
+    complete: bool = True  # whether every fold was fitted to its end
 
     @abstractmethod
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
-        """Fit every fold, or go on from a checkpoint; the probabilities of each fold's validation rows.
-
-        Args:
-            folds: Rows and folds.
-            until: When to stop, by ``time.monotonic()``.
-            progress: Called with how much is done, of how much, and the value so far as text.
-        """
+        """Fit every fold, or go on from a checkpoint, at most until a ``time.monotonic()``; held-out probabilities."""
 
     @abstractmethod
     def predict(self, table: Table) -> Array:
@@ -72,10 +59,11 @@ class Model(ABC):
         """The model again, from :meth:`described` and :meth:`to_bytes`; whatever is not allowed is a ValueError."""
 
 
+@dataclass(eq=False)
 class NetworkModel(Model):
     """Networks, one or several per fold; all folds are trained as one network.
 
-    Args:
+    Attributes:
         name: What to call it.
         recipe: How they are trained; complete.
         members: Networks per fold, started from different weights.
@@ -83,40 +71,34 @@ class NetworkModel(Model):
         checkpoint: Where to save the state of training, and resume.
         callbacks: Called after every epoch.
         plain: Whether to train on the sample weights alone, without class weights.
-
-    Attributes:
-        result: What training gave.
     """
 
-    result: TrainingResult
-    task: Task
+    name: str
+    recipe: Recipe
+    _: KW_ONLY
+    members: int = 1
+    device: torch.device | str = "cpu"
+    checkpoint: CheckpointFile | None = None
+    callbacks: Sequence[Callback] = ()
+    plain: bool = False
+    result: TrainingResult = field(init=False)  # what training gave
+    task: Task = field(init=False)
     stops_early = True
 
-    def __init__(
-        self,
-        name: str,
-        recipe: Recipe,
-        *,
-        members: int = 1,
-        device: torch.device | str = "cpu",
-        checkpoint: CheckpointFile | None = None,
-        callbacks: Sequence[Callback] = (),
-        plain: bool = False,
-    ) -> None:
-        self.name, self.recipe, self.members, self.device = name, recipe, members, torch.device(device)
-        self.checkpoint, self.callbacks, self.plain = checkpoint, callbacks, plain
-
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
-        """Train the networks of all folds together; the mean of those that share a fold."""
+        """Train the networks of all folds together."""
+        trainer = Trainer(folds, self.recipe, members=self.members, device=self.device, plain=self.plain)
+        return self.train(trainer, progress, folds.task, until)
+
+    def train(self, trainer: Trainer, progress: Progress, task: Task, until: float = math.inf) -> list[Array]:
+        """Run a trainer and keep its networks; the mean probabilities of those that share a fold."""
 
         def epoch_ended(event: EpochEnd) -> None:
             value = event.record.hard_metric
             progress(event.record.epoch, event.epochs, "" if value != value else f"{value:.3f}")
 
-        trainer = Trainer(folds, self.recipe, members=self.members, device=self.device, plain=self.plain)
-        result = trainer.run([epoch_ended, *self.callbacks], self.name, self.checkpoint, until)
-        self.keep(result, folds.task)
-        found = result.validation
+        self.keep(trainer.run([epoch_ended, *self.callbacks], self.name, self.checkpoint, until), task)
+        found = self.result.validation
         return [np.mean(found[k : k + self.members], axis=0) for k in range(0, len(found), self.members)]
 
     def keep(self, result: TrainingResult, task: Task) -> None:
@@ -126,24 +108,18 @@ class NetworkModel(Model):
 
     def predict(self, table: Table) -> Array:
         """The mean of all networks."""
-        return mean_probabilities(self.result.network, table.dense, self.task, self.device)
+        return mean_probabilities(self.result.network, table.dense, self.task, torch.device(self.device))
 
     def described(self) -> dict[str, Any]:
         """The shape of the networks."""
         network = self.result.network
         if not isinstance(network, MemberMLP):
-            raise ValueError(
-                "network: only the built-in networks 'mlp' and 'linear' can be saved as a model folder, because "
-                "loading must not run code; save network_.state_dict() with safetensors yourself."
-            )
+            why = "only the built-in networks 'mlp' and 'linear' can be saved, because loading must not run code"
+            raise ValueError(f"network: {why}; save network_.state_dict() with safetensors yourself.")
         sizes = [layer.weight.shape for layer in network.layers if isinstance(layer, MemberLinear)]
-        return {
-            "kind": "networks",
-            "members": network.members,
-            "inputs": int(sizes[0][1]),
-            "outputs": int(sizes[-1][2]),
-            "hidden_sizes": [int(size[2]) for size in sizes[:-1]],
-        }
+        hidden = [int(size[2]) for size in sizes[:-1]]
+        ends = {"inputs": int(sizes[0][1]), "outputs": int(sizes[-1][2])}
+        return {"kind": "networks", "members": network.members, **ends, "hidden_sizes": hidden}
 
     def to_bytes(self) -> bytes:
         """The weights, by safetensors."""
@@ -157,7 +133,8 @@ class NetworkModel(Model):
         members, inputs, outputs = described["members"], described["inputs"], described["outputs"]
         # Sizes are compared with the weights before anything of that size is made.
         sizes = [inputs, *described["hidden_sizes"], outputs]
-        layers = [tuple(w.shape) for key, w in sorted(weights.items(), key=_layer) if key.endswith(".weight")]
+        numbers = sorted(int(key.split(".")[1]) for key in weights if key.endswith(".weight"))
+        layers = [tuple(weights[f"layers.{number}.weight"].shape) for number in numbers]
         if layers != [(members, *pair) for pair in pairwise(sizes)] or min(sizes) < 1:
             raise ValueError(f"{name}: weights of other shapes than the networks that are described")
         if not all(w.dtype == torch.float32 and w.isfinite().all() for w in weights.values()):
@@ -170,20 +147,10 @@ class NetworkModel(Model):
         return model
 
 
-def _layer(item: tuple[str, torch.Tensor]) -> list[int]:
-    return [int(part) for part in item[0].split(".") if part.isdecimal()]
-
-
 def fit_models(models: Sequence[Model], folds: Folds, time_limit: float | None, *, show: bool) -> list[Model]:
-    """Fit one model after another; those that were fitted when the time was over, or at Ctrl-C.
+    """Fit one model after another; those that were fitted when the time, in seconds, was over, or at Ctrl-C.
 
     The first model is fitted whatever the limit, so that there is one.
-
-    Args:
-        models: In the order they are fitted.
-        folds: Rows and folds.
-        time_limit: Seconds; None for no limit.
-        show: Whether to show progress.
     """
     fitted: list[Model] = []
     end = math.inf if time_limit is None else time.monotonic() + time_limit
@@ -202,9 +169,8 @@ def fit_models(models: Sequence[Model], folds: Folds, time_limit: float | None, 
         except KeyboardInterrupt:
             if not fitted:
                 raise
-            kept = f"the {len(fitted)} models before it are kept"
-            told = f"training was interrupted while {model.name} was fitted; {kept}."
-            warnings.warn(told, RuntimeWarning, stacklevel=3)
+            told = f"while {model.name} was fitted; the {len(fitted)} models before it are kept"
+            warnings.warn(f"training was interrupted {told}.", RuntimeWarning, stacklevel=3)
             break
         fitted.append(model)
         if not model.complete:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -18,45 +16,31 @@ import joblib
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from metricfit.files import write_synced, written_whole
 from metricfit.metrics import CallableMetric
 
-__all__ = ["CheckpointFile", "fingerprint", "in_full", "run_identity"]
+__all__ = ["CheckpointFile", "Resumable", "fingerprint", "in_full"]
 
-_FORMAT = "metricfit.checkpoint"
-_VERSION = 2
+_FORMAT, _VERSION = "metricfit.checkpoint", 3
 
 
 def fingerprint(*arrays: NDArray[Any] | None) -> str:
-    """A hash of arrays: their shapes, types and values.
-
-    >>> fingerprint(np.arange(3)) == fingerprint(np.arange(3))
-    True
-    """
+    """A hash of arrays: their shapes, types and values."""
     return str(joblib.hash([None if array is None else np.ascontiguousarray(array) for array in arrays], "sha1"))
-
-
-def run_identity(settings: Mapping[str, Any], arrays: Iterable[NDArray[Any]]) -> dict[str, str]:
-    """What makes a run this run, for :class:`CheckpointFile`: its settings in full and a hash of its data."""
-    return {"settings": json.dumps(settings, sort_keys=True, default=in_full), "data": fingerprint(*arrays)}
 
 
 def in_full(value: Any) -> str:
     """What a setting is, as a text that two settings share only if they do the same.
 
     Functions are told by their code and what they close over: two lambdas have one name.
-
-    >>> in_full(lambda x: x + 1) == in_full(lambda x: x + 2)
-    False
-    >>> in_full(np.float32(0.5))
-    '0.5'
     """
     if isinstance(value, CallableMetric):
         value = value.function
     if isinstance(value, partial):
-        parts = [value.func, *value.args, *sorted(value.keywords.items())]
-        return f"partial({', '.join(map(in_full, parts))})"
+        return f"partial{in_full((value.func, *value.args, *sorted(value.keywords.items())))}"
     if isinstance(value, tuple):
         return f"({', '.join(map(in_full, value))})"
     if isinstance(value, FunctionType):
@@ -64,8 +48,6 @@ def in_full(value: Any) -> str:
         bound = [*(value.__defaults__ or ()), *sorted((value.__kwdefaults__ or {}).items()), *cells]
         told = [_code_in_full(value.__code__), *map(in_full, bound)]
         return f"{value.__qualname__} {hashlib.sha256(';'.join(told).encode()).hexdigest()}"
-    if isinstance(value, np.generic):
-        return str(value)
     # An address in memory says nothing, and differs from run to run.
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 
@@ -73,6 +55,22 @@ def in_full(value: Any) -> str:
 def _code_in_full(code: CodeType) -> str:
     constants = [_code_in_full(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
     return f"{code.co_code.hex()} {code.co_names} {constants}"
+
+
+class Resumable:
+    """What has its state in tensors, or dictionaries of them, that a checkpoint keeps."""
+
+    kept: tuple[str, ...]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The tensors that are kept."""
+        return {name: tree_map(Tensor.detach, getattr(self, name)) for name in self.kept}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put the kept numbers into the tensors that are there."""
+        for name in self.kept:
+            tree_map(Tensor.copy_, getattr(self, name), state[name])
 
 
 class CheckpointFile:
@@ -89,28 +87,21 @@ class CheckpointFile:
         self, directory: str | os.PathLike[str], name: str, identity: dict[str, str], *, every: float = 1.0
     ) -> None:
         self.path = Path(directory) / f"{name}.pt"
-        self.identity = identity
-        self.every = every
-        self._written = -float("inf")
+        self.identity, self.every, self._written = identity, every, -float("inf")
 
     def load(self) -> dict[str, Any] | None:
         """The content of the last complete write, or None; an error if it is of another run."""
-        content = read_checkpoint(self.path)
-        if content is None:
+        if (content := read_checkpoint(self.path)) is None:
             return None
-        differs = [part for part, value in self.identity.items() if content["identity"].get(part) != value]
-        if differs:
-            raise ValueError(
-                f"checkpoint_dir: {self.path} is a checkpoint of another run, with other {' and '.join(differs)}; "
-                "choose an empty directory, or delete that file to start anew."
-            )
-        state: dict[str, Any] = content["state"]
-        return state
+        if differs := [part for part, value in self.identity.items() if content["identity"].get(part) != value]:
+            other = f"{self.path} is a checkpoint of another run, with other {' and '.join(differs)}"
+            instead = "choose an empty directory, or delete that file to start anew"
+            raise ValueError(f"checkpoint_dir: {other}; {instead}.")
+        return dict(content["state"])
 
     def save(self, state: dict[str, Any], *, last: bool = False) -> None:
         """Write, unless a write was only just made."""
-        now = time.monotonic()
-        if not last and now - self._written < self.every:
+        if not last and time.monotonic() - self._written < self.every:
             return
         content = {"format": _FORMAT, "version": _VERSION, "identity": self.identity, "state": state}
         # Into memory first: torch tells a full disk as a broken archive, a plain write as what it is.

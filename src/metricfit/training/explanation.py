@@ -16,12 +16,11 @@ __all__ = ["explain"]
 
 def explain(classifier: Any) -> str:
     """What was trained, on what, what was decided without asking, and what it bought."""
-    recipe: Recipe = classifier.recipe_
     lines = [
         f"Metric: {classifier.metric_}.",
         *(f"  {choice.text[0].upper()}{choice.text[1:]}." for choice in classifier.choices_),
         f"Models: {_models_in_words(classifier)}",
-        *_networks_in_words(recipe, classifier),
+        *(_networks_in_words(classifier.recipe_, classifier) if "network" in classifier.models_ else []),
         f"Decision: {classifier.decision_rule_.in_words('tuned out of fold')}",
         *_report_in_words(classifier),
     ]
@@ -40,13 +39,9 @@ def _models_in_words(classifier: Any) -> str:
 
 
 def _networks_in_words(recipe: Recipe, classifier: Any) -> list[str]:
-    if "network" not in classifier.models_:
-        return []
     members = classifier.network_.members
-    shape = "your own"
-    if isinstance(recipe.network, str):
-        hidden = f"an MLP with hidden layers {'-'.join(map(str, recipe.hidden_sizes))} and dropout {recipe.dropout:g}"
-        shape = hidden if recipe.network == "mlp" else "a linear model"
+    hidden = f"an MLP with hidden layers {'-'.join(map(str, recipe.hidden_sizes))} and dropout {recipe.dropout:g}"
+    shape = {"mlp": hidden, "linear": "a linear model"}.get(str(recipe.network), "your own")
     inputs = f"{classifier.n_network_inputs_} inputs made from {classifier.n_features_in_} columns"
     chosen = {
         "soft": f"the soft metric at T = {recipe.selection_temperature:g}",
@@ -78,10 +73,9 @@ def _loss_in_words(recipe: Recipe, classifier: Any) -> str:
     text = "The loss is the metric's distance from perfect on the soft confusion matrix"
     if recipe.cross_entropy:
         text += f", plus {recipe.cross_entropy:g} times {weighting} cross-entropy"
-    constrained = isinstance(classifier.metric_, Constrained)
-    if constrained:
+    if isinstance(classifier.metric_, Constrained):
         text += ", plus a multiplier of each constraint, which grows while that is missed, times what is missing"
-    if recipe.memory and not constrained:
+    elif recipe.memory:
         text += f", with a memory of {recipe.memory:g} across batches"
     if recipe.annealing != "none":
         text += f"; the temperature starts at {recipe.temperature:g} and is cooled by {recipe.cooling:g}"
@@ -95,11 +89,8 @@ def _report_in_words(classifier: Any) -> list[str]:
     lines = [f"On {int(report['rows'].max())} held-out rows, with 95 % intervals:"]
     row: Any
     for row in report.itertuples():
-        if math.isnan(row.value):
-            lines.append(f"  {row.model}: not measured; {row.note}.")
-        else:
-            note = f", {row.note}" if row.note else ""
-            lines.append(f"  {row.model}: {row.value:.4f} ({row.low:.4f} to {row.high:.4f}){note}")
+        measured = f"{row.value:.4f} ({row.low:.4f} to {row.high:.4f}){', ' if row.note else ''}{row.note}"
+        lines.append(f"  {row.model}: {f'not measured; {row.note}.' if math.isnan(row.value) else measured}")
     if classifier.held_out_ is not None:
         _, verdicts = assess_held_out(classifier.metric_, classifier.held_out_, classifier.classes_.tolist())
         lines += [str(verdict) for verdict in verdicts[-1:]]

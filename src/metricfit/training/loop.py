@@ -20,10 +20,9 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from metricfit.annealing import TemperatureAnnealer
-from metricfit.distributed import group_of
 from metricfit.processes import agreed, average_gradients, is_first_process, share_of_batch
 from metricfit.training import networks
-from metricfit.training.checkpoint import CheckpointFile
+from metricfit.training.checkpoint import CheckpointFile, Resumable
 from metricfit.training.objective import MemberObjective, Scores, Validation
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import BatchOrder, Folds, TrainingData, strata, take_rows
@@ -60,13 +59,7 @@ class EpochRecord(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """What a callback gets.
-
-    Attributes:
-        run: Which network is trained: ``"network"``, or ``"network_ce"`` with cross-entropy.
-        record: The epoch.
-        epochs: Epochs there will be at most.
-    """
+    """What a callback gets: the network ("network" or "network_ce"), its epoch, and how many there are at most."""
 
     run: str
     record: EpochRecord
@@ -78,19 +71,12 @@ Callback = Callable[[EpochEnd], bool | None]
 
 
 def callback_list(callbacks: Any) -> list[Callback]:
-    """One callback, several or None as a list.
-
-    >>> len(callback_list(print))
-    1
-    """
-    if callable(callbacks):
-        return [callbacks]
-    if callbacks is None:
-        return []
-    found = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
-    wrong = [each for each in found if not callable(each)]
-    if wrong:
-        raise TypeError(f"callbacks: expected functions of an EpochEnd, in a list, got {type(wrong[0]).__name__}.")
+    """One callback, several or None as a list."""
+    several = isinstance(callbacks, Iterable) and not callable(callbacks)
+    found = [] if callbacks is None else list(callbacks) if several else [callbacks]
+    for each in found:
+        if not callable(each):
+            raise TypeError(f"callbacks: expected functions of an EpochEnd, in a list, got {type(each).__name__}.")
     return found
 
 
@@ -99,8 +85,7 @@ class TrainingResult(NamedTuple):
 
     Attributes:
         network: With the best weights of each member, in evaluation mode.
-        history: Every epoch.
-        best_epoch: The epoch each member's weights are from.
+        history, best_epoch: Every epoch, and the one each member's weights are from.
         validation: Each member's probabilities of its validation rows, from weights picked without them.
         seconds: Training time, over all starts of a resumed run.
         interrupted: Whether Ctrl-C ended it.
@@ -125,6 +110,8 @@ class Trainer:
         plain: Whether to train on the sample weights alone, without class weights.
     """
 
+    RESUMED = ("average", "optimiser", "objective", "best", "stopping", "validation")
+
     def __init__(
         self, folds: Folds, recipe: Recipe, *, members: int = 1, device: torch.device | str = "cpu", plain: bool = False
     ) -> None:
@@ -141,19 +128,15 @@ class Trainer:
         self.optimiser = networks.make_optimiser(self.network, recipe)
         self.parameters = list(self.network.parameters())
         prior = self.data.shares(folds.task, len(folds.labels)) if folds.shares is None else folds.shares
-        self.objective = MemberObjective(
-            recipe, folds.metric, folds.task, len(splits), prior=prior, labels=folds.labels
-        ).to(device)
+        known = (recipe, folds.metric, folds.task, len(splits))
+        self.objective = MemberObjective(*known, prior=prior, labels=folds.labels).to(device)
         self.average_over(recipe.averaging * self.batches.steps)
-        self.stopping = Stopping(recipe, self.objective)
+        self.stopping, self.stopped = Stopping(recipe, self.objective), False
         self.history: list[EpochRecord] = []
-        self.stopped = False
         lower = recipe.mixed_precision and device.type == "cuda" and torch.cuda.is_bf16_supported()
         self.precision = torch.bfloat16 if lower else torch.float32
-        self.group = group_of("auto", training=True)
+        self.group = self.objective.group
         self.part = share_of_batch(self.batches.batch_size, self.group)
-        if self.group is not None:
-            self.objective.share_with(self.group)
 
     def average_over(self, steps: float) -> None:
         """Average the weights over so many steps, from now on."""
@@ -169,13 +152,10 @@ class Trainer:
     ) -> TrainingResult:
         """Train to the end, from where the checkpoint stopped if there is one; Ctrl-C keeps the best weights so far.
 
-        Args:
-            callbacks: Called after every epoch.
-            name: The run's name, for callbacks.
-            checkpoint: Where to save and resume.
-            until: When to stop after an epoch, by ``time.monotonic()``; a run that is resumed goes on.
+        Callbacks get the run's ``name``. After ``until``, by ``time.monotonic()``, no further epoch is begun.
         """
-        self.resume(checkpoint)
+        if checkpoint is not None and (state := checkpoint.load()) is not None:
+            self.load_state_dict(state)
         interrupted = late = False
         try:
             while not self.finished and not late:
@@ -186,8 +166,7 @@ class Trainer:
                 if checkpoint is not None and is_first_process():
                     checkpoint.save(self.state_dict(), last=self.finished or late)
         except KeyboardInterrupt:
-            interrupted = True
-            after = f"after {len(self.history)} of up to {self.epochs} epochs"
+            interrupted, after = True, f"after {len(self.history)} of up to {self.epochs} epochs"
             told = f"training was interrupted {after}; the best weights so far are kept."
             warnings.warn(told, RuntimeWarning, stacklevel=4)
         return self.result(interrupted)
@@ -205,16 +184,12 @@ class Trainer:
         loss, rate = self._steps(number)
         scores = self._validate(number)
         self.stopping.epoch_ended()
-        values = [torch.tensor(math.nan)] * 4
-        if scores:  # while warming up, cross-entropy is trained
-            trained = scores.log_loss if self.objective.warming else scores.loss
-            values = [scores.soft, scores.hard, scores.log_loss, trained]
-        soft, hard, log_loss, kept = (float(value.mean()) for value in values)
+        soft, hard, log_loss, _, kept = (float(value.mean()) for value in scores)
+        kept = log_loss if self.objective.warming else kept  # while warming up, cross-entropy is trained
         cold, active = float(self.objective.temperature.mean()), int(self.stopping.active.sum())
         seconds = time.perf_counter() - started
-        record = EpochRecord(number, loss, soft, hard, log_loss, cold, rate, active, seconds, kept)
-        self.history.append(record)
-        return record
+        self.history.append(EpochRecord(number, loss, soft, hard, log_loss, cold, rate, active, seconds, kept))
+        return self.history[-1]
 
     def _steps(self, number: int) -> tuple[float, float]:
         """The steps of one epoch: their mean loss, and the last learning rate."""
@@ -246,14 +221,13 @@ class Trainer:
         self.optimiser.step()
         return losses.detach()[self.stopping.active.to(losses.device)].mean()
 
-    def _validate(self, number: int) -> Scores | None:
+    def _validate(self, number: int) -> Scores:
         active, state = self.stopping.active, self.average.averaged
         every = 1 if self.recipe.patience else max(1, self.epochs // self.recipe.checkpoints)
         if not self.validation:
             self.best.update(torch.zeros(self.objective.members), number, state, active)
-            return None
-        if number % every and number != self.epochs:
-            return None
+        if not self.validation or (number % every and number != self.epochs):
+            return Scores(*torch.full((5, 1), math.nan))
         with self.average.lent():
             scores = self.validation.score(self.network, self.objective, active)
         scores = scores._replace(key=agreed(scores.key, self.group), loss=agreed(scores.loss, self.group))
@@ -279,53 +253,37 @@ class Trainer:
                 live.copy_(self.best.state[name])
         if isinstance(self.network, networks.MemberMLP):
             self.network.use_generator(None)
-        network = self.network.eval()
         for parameter in self.parameters:
             parameter.grad = None
-        seconds = sum(record.seconds for record in self.history)
-        found = self.validation.probabilities()
-        return TrainingResult(network, self.history, self.best.epoch.tolist(), found, seconds, interrupted)
+        seconds, found = sum(record.seconds for record in self.history), self.validation.probabilities()
+        epochs = self.best.epoch.tolist()
+        return TrainingResult(self.network.eval(), self.history, epochs, found, seconds, interrupted)
 
     def _keep_what_there_is(self, missing: Tensor) -> None:
         """Members never validated: interrupted too early, or diverged from the start."""
         state = self.average.averaged
         if not all(bool(value.isfinite().all()) for value in state.values()):
-            raise ValueError(
-                f"learning_rate: training diverged, the weights are not finite; lower it (now "
-                f"{self.recipe.learning_rate:g}) or set gradient_clip."
-            )
+            how = f"lower it (now {self.recipe.learning_rate:g}) or set gradient_clip"
+            raise ValueError(f"learning_rate: training diverged, the weights are not finite; {how}.")
         if self.validation:
             with self.average.lent():
                 self.validation.score(self.network, self.objective, missing)
         self.best.update(torch.zeros(len(missing)), len(self.history), state, missing)
 
-    def _parts(self) -> dict[str, Any]:
-        """What has a state; random numbers are drawn from the seed and the epoch alone."""
-        names = ("average", "optimiser", "objective", "best", "stopping", "validation")
-        return {name: getattr(self, name) for name in names}
-
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next epoch depends on."""
-        parts = {name: part.state_dict() for name, part in self._parts().items()}
+        """Everything that the next epoch depends on; random numbers are drawn from the seed and the epoch alone."""
+        parts = {name: getattr(self, name).state_dict() for name in self.RESUMED}
         return {"seed": self.seed, "history": list(map(list, self.history)), "stopped": self.stopped, **parts}
 
-    def resume(self, checkpoint: CheckpointFile | None) -> None:
-        """Go on where the checkpoint stopped, if there is one."""
-        state = None if checkpoint is None else checkpoint.load()
-        if state is None:
-            return
-        for name, part in self._parts().items():
-            part.load_state_dict(state[name])
-        self.history = [EpochRecord(*values) for values in state["history"]]
-        self.stopped = state["stopped"]
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a :meth:`state_dict`."""
+        for name in self.RESUMED:
+            getattr(self, name).load_state_dict(state[name])
+        self.history, self.stopped = [EpochRecord(*values) for values in state["history"]], state["stopped"]
 
 
 def learning_rate_at(step: int, steps: int, recipe: Recipe) -> float:
-    """The learning rate of a step, counted from 0: a linear rise, then the schedule.
-
-    >>> learning_rate_at(0, 100, Recipe(learning_rate=1.0, warm_up_updates=4).complete())
-    0.25
-    """
+    """The learning rate of a step, counted from 0: a linear rise, then the schedule."""
     if step < recipe.warm_up_updates:
         return recipe.learning_rate * (step + 1) / recipe.warm_up_updates
     if recipe.schedule == "constant":
@@ -334,13 +292,14 @@ def learning_rate_at(step: int, steps: int, recipe: Recipe) -> float:
     return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * share))
 
 
-class Stopping:
+class Stopping(Resumable):
     """Annealing and early stopping of each member by itself, as the recipe says."""
+
+    kept = ("active", "waited", "best")
 
     def __init__(self, recipe: Recipe, objective: MemberObjective) -> None:
         self.recipe, members = recipe, objective.members
-        self.active = torch.ones(members, dtype=torch.bool)
-        self.waited = torch.zeros(members, dtype=torch.long)
+        self.active, self.waited = torch.ones(members, dtype=torch.bool), torch.zeros(members, dtype=torch.long)
         self.best = torch.full((members,), -math.inf, dtype=torch.float64)
         options: dict[str, Any] = {"mode": "epoch"}
         if recipe.annealing == "plateau":
@@ -374,13 +333,12 @@ class Stopping:
         self.active &= loss.isfinite().cpu()
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        annealers = [annealer.state_dict() for annealer in self.annealers]
-        return {"active": self.active, "waited": self.waited, "best": self.best, "annealers": annealers}
+        """The tensors that are kept, and the annealers."""
+        return {**super().state_dict(), "annealers": [annealer.state_dict() for annealer in self.annealers]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """From a checkpoint."""
-        self.active, self.waited, self.best = state["active"], state["waited"], state["best"]
+        """Go on from a :meth:`state_dict`."""
+        super().load_state_dict(state)
         for annealer, saved in zip(self.annealers, state["annealers"], strict=True):
             annealer.load_state_dict(saved)
 
@@ -391,22 +349,17 @@ def _epoch_seed(seed: int, epoch: int) -> int:
 
 def as_device(device: str | torch.device) -> torch.device:
     """The device, and for ``"auto"`` the GPU of this process, or the CPU."""
-    if device != "auto":
-        return torch.device(device)
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    # torchrun gives each process of a machine a number: one GPU each.
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    if device == "auto":  # torchrun gives each process of a machine a number: one GPU each
+        device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu"
+    return torch.device(device)
 
 
 def draw_seed(random_state: Any) -> tuple[int, bool]:
     """A seed, and whether it follows from ``random_state`` alone; global generators are left alone."""
-    if random_state is None:
-        return int(np.random.default_rng().integers(2**31)), False
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1)), False
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31)), False
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return int(np.random.default_rng(random_state).integers(2**31)), False
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and 0 <= random_state < 2**32:
         return int(random_state), True
     raise ValueError(f"random_state: expected None, a seed from 0 to 2**32 - 1 or a generator, got {random_state!r}.")
@@ -415,20 +368,15 @@ def draw_seed(random_state: Any) -> tuple[int, bool]:
 Progress = Callable[[int, int, str], None]
 """Called with how much is done, of how much, and the value so far as text."""
 
-
-SECONDS_BETWEEN_LINES = 5.0
-"""How often progress is written where there is no terminal."""
+SECONDS_BETWEEN_LINES = 5.0  # where there is no terminal
 
 
 @contextlib.contextmanager
 def progress_bar(enabled: bool, label: str, console: Console | None = None) -> Iterator[Progress]:
     """A progress bar on stderr, or another console, as a function to call; off a terminal a line every few seconds."""
     console = console or Console(stderr=True)
-    if not enabled:
-        yield lambda done, total, value: None
-        return
-    if not console.is_terminal:
-        due = time.monotonic()
+    if not enabled or not console.is_terminal:
+        due = time.monotonic() if enabled else math.inf
 
         def line(done: int, total: int, value: str) -> None:
             nonlocal due

@@ -16,32 +16,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from metricfit.inputs import Task
+from metricfit.training.checkpoint import Resumable
 from metricfit.training.recipes import Recipe
 
 __all__ = ["MemberLinear", "MemberMLP", "StackedNetworks", "build_network", "mean_probabilities"]
 
-NARROW = 8
-"""Up to so many outputs products are quicker with the transposed matrix, though it has to be copied."""
-
-SHORTEST_MASK = 1 << 18
-"""Numbers that a long mask of dropout has at least."""
-
-BLOCK_CELLS = 1 << 22
-"""Inputs of a block hold about this many numbers: 16 MB."""
-
-PIECE_CELLS = 1 << 18
-"""Inputs and activations of a layer on a CPU: 1 MB, which stay in cache."""
+NARROW = 8  # outputs up to which products are quicker with the transposed matrix, though it has to be copied
+SHORTEST_MASK = 1 << 18  # numbers that a long mask of dropout has at least
+BLOCK_CELLS = 1 << 22  # numbers that the inputs of a block hold, about: 16 MB
+PIECE_CELLS = 1 << 18  # the same on a CPU, for inputs and activations of a layer: 1 MB, which stay in cache
 
 
 class MemberLinear(nn.Module):
-    """One linear layer per member: inputs (members, n, in_features) to (members, n, out_features).
-
-    Started as :class:`torch.nn.Linear`, from a generator of its own.
-
-    >>> layer = MemberLinear(5, 3, 2, generator=torch.Generator().manual_seed(0))
-    >>> layer(torch.zeros(5, 7, 3)).shape
-    torch.Size([5, 7, 2])
-    """
+    """One linear layer per member, (members, n, in_features) to (members, n, out_features), started as torch's."""
 
     def __init__(
         self, members: int, in_features: int, out_features: int, *, generator: torch.Generator | None = None
@@ -65,10 +52,6 @@ class MemberDropout(nn.Module):
     On a CPU, drawing and converting a mask took about a fifth of a step. There the masks are windows, each at a random
     place, of one long mask that is drawn once: as rows are shuffled into other places of the batch every epoch, a row
     meets the same window at the same offset practically never.
-
-    Args:
-        rate: Share of activations dropped.
-        seed: Seed of the long mask.
     """
 
     generator: torch.Generator | None = None
@@ -76,8 +59,7 @@ class MemberDropout(nn.Module):
 
     def __init__(self, rate: float, seed: int = 0) -> None:
         super().__init__()
-        self.rate, self.seed = rate, seed
-        self.long = torch.empty(0)
+        self.rate, self.seed, self.long = rate, seed, torch.empty(0)
 
     def forward(self, input: Tensor) -> Tensor:
         """Activations with a share of ``rate`` dropped, in training only."""
@@ -105,13 +87,7 @@ class MemberDropout(nn.Module):
 class MemberMLP(nn.Module):
     """One multilayer perceptron per member; without hidden sizes a linear model.
 
-    Args:
-        members: Ensemble members.
-        in_features: Inputs.
-        out_features: Logits.
-        hidden_sizes: Widths of the hidden layers, each followed by ReLU and dropout.
-        dropout: Share of activations dropped.
-        generator: Source of the starting weights.
+    Each hidden layer is followed by ReLU and dropout. Starting weights are drawn from the generator.
 
     >>> MemberMLP(5, 10, 3, (32, 16))(torch.zeros(5, 4, 10)).shape
     torch.Size([5, 4, 3])
@@ -128,9 +104,8 @@ class MemberMLP(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.members = members
         layers: list[nn.Module] = []
-        width = in_features
+        self.members, width = members, in_features
         for size in hidden_sizes:
             layers += [MemberLinear(members, width, size, generator=generator), nn.ReLU(inplace=True)]
             if dropout:
@@ -146,10 +121,7 @@ class MemberMLP(nn.Module):
         return output
 
     def use_generator(self, generator: torch.Generator | None, part: tuple[slice, int] | None = None) -> None:
-        """Draw dropout from this generator, for a part of each batch; without one the long masks are let go.
-
-        Where processes share a batch, the part is this process's rows and the size of the whole batch.
-        """
+        """Draw dropout from this generator, for rows of a batch of a size; without one the long masks are let go."""
         for module in self.layers:
             if isinstance(module, MemberDropout):
                 module.generator, module.part = generator, part
@@ -161,8 +133,7 @@ class StackedNetworks(nn.Module):
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
         super().__init__()
-        self.members = len(networks)
-        self.networks = nn.ModuleList(networks)
+        self.members, self.networks = len(networks), nn.ModuleList(networks)
 
     def forward(self, input: Tensor) -> Tensor:
         """Logits (members, n, out_features)."""
@@ -199,10 +170,9 @@ def _one_network(network: Any, in_features: int, out_features: int) -> nn.Module
         try:
             made = copy.deepcopy(network)
         except (RuntimeError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"network: expected a module that can be copied for each member; give a factory (in_features, "
-                f"out_features) -> module instead. The error: {error}"
-            ) from error
+            instead = "give a factory (in_features, out_features) -> module instead"
+            told = f"network: expected a module that can be copied for each member; {instead}. The error: {error}"
+            raise ValueError(told) from error
         for module in made.modules():
             if callable(reset := getattr(module, "reset_parameters", None)):
                 reset()
@@ -241,8 +211,8 @@ def _check_outputs(network: nn.Module, in_features: int, out_features: int) -> N
             f"network: it fails on a batch of shape (2, {in_features}), the number of features after preprocessing; "
             f"a factory (in_features, out_features) -> module is told both. The error: {error}"
         ) from error
-    if not isinstance(output, Tensor) or tuple(output.shape) != (2, out_features):
-        got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+    got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+    if got != (2, out_features):
         raise ValueError(f"network: expected logits of shape (n, {out_features}), got {got} for n = 2.")
 
 
@@ -258,13 +228,15 @@ def lent_seed(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def member_of(name: str) -> int | None:
-    """The member a tensor of a :class:`StackedNetworks` belongs to; ``None`` if its first dimension is the members'.
-
-    >>> member_of("networks.3.0.weight"), member_of("layers.0.weight")
-    (3, None)
-    """
+    """The member a tensor of a :class:`StackedNetworks` belongs to; ``None`` if its first dimension is the members'."""
     parts = name.split(".")
     return int(parts[1]) if parts[0] == "networks" else None
+
+
+def broadcast_members(values: Tensor, name: str, like: Tensor) -> Tensor:
+    """Values (members,) as they broadcast against a tensor of a network, by its name."""
+    member = member_of(name)
+    return values.reshape(-1, *[1] * (like.ndim - 1)) if member is None else values[member]
 
 
 def make_optimiser(network: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
@@ -281,33 +253,29 @@ def make_optimiser(network: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
 
 def clip_gradients(parameters: Iterable[tuple[str, nn.Parameter]], members: int, largest: float) -> None:
     """Scale down the gradient of each member whose norm exceeds ``largest``; members do not affect each other."""
-    found = [(member_of(name), p.grad) for name, p in parameters if p.grad is not None]
+    found = [(name, p.grad) for name, p in parameters if p.grad is not None]
     squares = torch.zeros(members, device=found[0][1].device)
-    for member, gradient in found:
-        if member is None:
+    for name, gradient in found:
+        if (member := member_of(name)) is None:
             squares = squares + gradient.flatten(1).square().sum(dim=1)
         else:
             squares[member] += gradient.square().sum()
     factor = (largest / squares.sqrt().clamp_min(1e-12)).clamp_max(1.0)
-    for member, gradient in found:
-        gradient.mul_(factor.reshape(-1, *[1] * (gradient.ndim - 1)) if member is None else factor[member])
+    for name, gradient in found:
+        gradient.mul_(broadcast_members(factor, name, gradient))
 
 
-class WeightAverage:
-    """An exponential moving average of weights and buffers; the weights themselves if there is no horizon.
+class WeightAverage(Resumable):
+    """A moving average of a network's weights and buffers that reaches back so many steps; of none, the weights."""
 
-    Args:
-        network: Whose weights; they stay its own.
-        horizon: Steps that the average reaches back; 0 for none.
-    """
+    kept = ("live", "averaged")
 
     def __init__(self, network: nn.Module, horizon: float) -> None:
         self.live: dict[str, Tensor] = {**dict(network.named_parameters()), **dict(network.named_buffers())}
         self.decay = 1 - 1 / horizon if horizon > 1 else 0.0
         self.averaged = {name: v.detach().clone() for name, v in self.live.items()} if self.decay else self.live
-        pairs = [(self.averaged[name], live) for name, live in self.live.items()]
-        self._moved = [pair for pair in pairs if pair[1].is_floating_point()]
-        self._copied = [pair for pair in pairs if not pair[1].is_floating_point()]
+        self._pairs = [(self.averaged[name], live) for name, live in self.live.items()]
+        self._moved = [pair for pair in self._pairs if pair[1].is_floating_point()]
 
     @torch.no_grad()
     def update(self, step: int) -> None:
@@ -315,13 +283,14 @@ class WeightAverage:
         if self.decay:
             share = 1 - min(self.decay, (1 + step) / (10 + step))
             torch._foreach_lerp_([kept for kept, _ in self._moved], [live for _, live in self._moved], share)
-            for kept, live in self._copied:
-                kept.copy_(live)
+            for kept, live in self._pairs:
+                if not live.is_floating_point():
+                    kept.copy_(live)
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
         """Give the network the averaged weights, for the length of a ``with`` block."""
-        pairs = [*self._moved, *self._copied] if self.decay else []
+        pairs = self._pairs if self.decay else []
         try:
             for kept, live in pairs:
                 kept.data, live.data = live.data, kept.data
@@ -330,21 +299,11 @@ class WeightAverage:
             for kept, live in pairs:
                 kept.data, live.data = live.data, kept.data
 
-    def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        parts = {"live": self.live, "averaged": self.averaged}
-        return {part: {name: value.detach() for name, value in found.items()} for part, found in parts.items()}
 
-    @torch.no_grad()
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """From a checkpoint."""
-        for name, live in self.live.items():
-            live.copy_(state["live"][name])
-            self.averaged[name].copy_(state["averaged"][name])
-
-
-class BestMembers:
+class BestMembers(Resumable):
     """The best weights of each member so far; of equals the latest. Those to start from are given."""
+
+    kept = ("key", "epoch", "state")
 
     def __init__(self, members: int, state: dict[str, Tensor]) -> None:
         self.key = torch.full((members,), -math.inf, dtype=torch.float64)
@@ -358,22 +317,8 @@ class BestMembers:
         self.key = torch.where(better, key, self.key)
         self.epoch = torch.where(better, torch.full_like(self.epoch, epoch), self.epoch)
         for name, kept in self.state.items():
-            member = member_of(name)
-            if member is None:
-                rows = better.to(kept.device).reshape(-1, *[1] * (kept.ndim - 1))
-                kept.copy_(torch.where(rows, state[name], kept))
-            elif better[member]:
-                kept.copy_(state[name])
-
-    def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return {"key": self.key, "epoch": self.epoch, "state": self.state}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """From a checkpoint."""
-        self.key, self.epoch = state["key"], state["epoch"]
-        for name, kept in self.state.items():
-            kept.copy_(state["state"][name])
+            rows = broadcast_members(better.to(kept.device), name, kept)
+            kept.copy_(torch.where(rows, state[name], kept))
 
 
 def member_probabilities(logits: Tensor, task: Task) -> Tensor:

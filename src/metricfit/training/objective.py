@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from metricfit.confusion import ConfusionMatrix, Grid, as_confusion_matrix, count_samples, hard_matrix
-from metricfit.distributed import sum_over_processes
+from metricfit.distributed import group_of, sum_over_processes
 from metricfit.inputs import Samples, Task, safe_divide
 from metricfit.losses.companions import ConfusionMemory, class_weights, cross_entropy_of_sums, cross_entropy_sums
 from metricfit.losses.metric_loss import MetricLoss
@@ -23,6 +23,7 @@ from metricfit.metrics.base import MatrixSource
 from metricfit.steps import Amplifier, Annealed, Sigmoid, Step
 from metricfit.steps import get as get_step
 from metricfit.training import networks
+from metricfit.training.checkpoint import Resumable
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import TrainingData, strata, take_rows
 
@@ -33,7 +34,8 @@ class MemberObjective(nn.Module):
     """The loss of every member of an ensemble, as the recipe says; its state goes into checkpoints.
 
     A network for two classes has two logits: to :class:`metricfit.MetricLoss` that is a problem of two classes. The
-    prior, for class weights, are class shares (d,), or (L, 2) shares of negatives and positives.
+    prior, for class weights, are class shares (d,), or (L, 2) shares of negatives and positives. Where several
+    processes train together, each gives a part of every batch: their statistics are added up.
     """
 
     class_weights: Tensor | None
@@ -42,21 +44,20 @@ class MemberObjective(nn.Module):
         self, recipe: Recipe, metric: Metric, task: Task, members: int, *, prior: Tensor, labels: tuple[Hashable, ...]
     ) -> None:
         super().__init__()
-        self.recipe, self.members, self.labels = recipe, members, labels
+        self.recipe, self.members, self.labels, self.warming = recipe, members, labels, False
+        self.group = group_of("auto", training=True)
         self.metric = metric.resolve(labels, task)
         self.task: Task = "multilabel" if task == "multilabel" else "multiclass"
-        self.warming = False
-        self.group: Any = None
         step = get_step(recipe.step)
         if isinstance(step, Amplifier) and task != "multilabel":
             if task == "multiclass":
-                raise ValueError(
-                    "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach; use "
-                    "step='sigmoid', or another recipe than 'anyloss'."
-                )
+                fixed = "the amplifier's threshold is fixed at 1/2, which no class of many need reach"
+                raise ValueError(f"step: {fixed}; use step='sigmoid', or another recipe than 'anyloss'.")
             step = Sigmoid(step.sharpness)  # the same at the threshold 1/2, which is that of two classes
         self.multipliers = None
-        judge, names = _with_numbers(self.metric, labels)
+        judge, by_number = self.metric, False
+        if isinstance(judge, ClassMetric) and judge.label in labels:  # by its number a class has a closed form
+            judge, by_number = replace(judge, label=labels.index(judge.label)), True
         if recipe.objective == "metric" and isinstance(self.metric, Constrained):
             self.multipliers = Multipliers(self.metric, members)
             judge = _Lagrangian(self.metric.objective, self.metric.constraints, multipliers=self.multipliers)
@@ -72,8 +73,8 @@ class MemberObjective(nn.Module):
             # cost more precision at a given recall than the memory gained.
             memory=recipe.memory if remembers else 0.0,
             members=members,
-            labels=names,
-            sync=False,
+            labels=None if by_number else labels,
+            sync=False if self.group is None else self.group,
             validate=False,
             **({"temperature": recipe.temperature} if isinstance(step, Annealed) else {"step": step}),
         )
@@ -83,18 +84,14 @@ class MemberObjective(nn.Module):
         self._positive = 1 if getattr(self.metric, "label", None) != labels[0] else 0
         share = prior[:, 1] if task == "multilabel" else prior[self._positive]
         self.surrogate_loss = _surrogate(recipe, self.metric, task, members, share)
+        if self.surrogate_loss is not None:
+            self.surrogate_loss.group = self.group
 
     @property
     def temperature(self) -> Tensor:
         """T of each member, (members,)."""
         found = self.loss.temperature
         return torch.full((self.members,), self.recipe.temperature) if found is None else found
-
-    def share_with(self, group: Any) -> None:
-        """Each process of this group gives a part of every batch: their statistics are added up."""
-        self.group = self.loss.sync = group
-        if self.surrogate_loss is not None:
-            self.surrogate_loss.group = group
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """Losses (members,) of logits (members, n, d), target (members, n) or (members, n, L), weight (members, n)."""
@@ -106,7 +103,7 @@ class MemberObjective(nn.Module):
         losses: Tensor = self.loss(logits, target, weight)
         if self.multipliers is not None and self.training:
             with torch.no_grad():
-                hard = hard_matrix(self.samples(logits.detach(), target, weight), self.task, labels=self.labels)
+                hard = hard_matrix(self.samples(logits.detach(), target, weight), labels=self.labels)
                 (counts,) = sum_over_processes([hard.matrix.float()], self.group)
                 self.multipliers.update(hard.with_matrix(counts))
         return losses
@@ -122,7 +119,7 @@ class MemberObjective(nn.Module):
 
     def cross_entropy_sums(self, samples: Samples) -> Tensor:
         """Weighted sums of the cross-entropies of each member, and sums of the weights, (2, members)."""
-        return cross_entropy_sums(samples, task=self.task, balance=self.recipe.balance, weights=self.class_weights)
+        return cross_entropy_sums(samples, self.recipe.balance, self.class_weights)
 
     def surrogate(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """The surrogate F-beta loss of each member."""
@@ -131,36 +128,32 @@ class MemberObjective(nn.Module):
         else:
             scores = logits[..., self._positive] - logits[..., 1 - self._positive]
             target = (target == self._positive).to(target.dtype)
-        value: Tensor = cast("SurrogateFBetaLoss", self.surrogate_loss)(scores, target, weight)
-        return value
+        return cast("Tensor", cast("SurrogateFBetaLoss", self.surrogate_loss)(scores, target, weight))
+
+
+CEILING = 20.0  # of a multiplier, so that a constraint nobody can meet does not drown the objective
 
 
 class Multipliers(nn.Module):
     """Training under constraints: one multiplier per member and constraint, moved by the exact violation.
 
     The two-player scheme of Cotter et al. (2019): the network sees differentiable (soft) constraint values, the
-    multipliers rise and fall with the hard ones. The update is a projected gradient ascent of three lines on a
-    (members, constraints) tensor; a library that owns one model and one optimiser could not batch the members.
-    Violations are taken from a memory of the hard matrix. Multipliers do not rise above the ceiling, so that a
-    constraint nobody can meet does not drown the objective.
+    multipliers rise and fall with the hard ones, by projected gradient ascent on a (members, constraints) tensor.
+    Violations are taken from a memory of the hard matrix.
     """
 
     value: Tensor
 
-    def __init__(
-        self, metric: Constrained, members: int, memory: float = 0.9, *, rate: float = 0.02, ceiling: float = 20.0
-    ) -> None:
+    def __init__(self, metric: Constrained, members: int, *, rate: float = 0.02) -> None:
         super().__init__()
         if metric.grids() != {None}:
             raise ValueError(f"metric: {metric} needs a sweep of thresholds; constraints are on decisions, not curves.")
-        self.metric, self.rate, self.ceiling = metric, rate, ceiling
-        self.memory = ConfusionMemory(memory)
+        self.metric, self.rate, self.memory = metric, rate, ConfusionMemory(0.9)
         self.register_buffer("value", torch.zeros(members, len(metric.constraints)))
 
     def loss(self, soft: MatrixSource) -> Tensor:
         """Objective plus multipliers times violations (negative where there is room), one loss per member."""
-        objective = self.metric.objective
-        multipliers = self.value.clone()
+        objective, multipliers = self.metric.objective, self.value.clone()
         loss = objective.distance(objective.evaluate(soft)) + (multipliers * self._signed(soft)).sum(dim=-1)
         # As multipliers grow the whole is scaled down, or they would raise the learning rate.
         return loss / (1 + multipliers.sum(dim=-1))
@@ -170,15 +163,12 @@ class Multipliers(nn.Module):
         """Move the multipliers by the violations of the exact matrices of a batch."""
         exact = self.memory(hard)
         risen = self.value + self.rate * self._signed(lambda _: exact)
-        self.value.copy_(risen.clamp(0, self.ceiling))
+        self.value.copy_(risen.clamp(0, CEILING))
 
     def _signed(self, source: MatrixSource) -> Tensor:
         """By how much each constraint is missed, negative where it holds, (members, constraints)."""
-        missed = []
-        for constraint in self.metric.constraints:
-            value = constraint.metric.evaluate(source)
-            missed.append(constraint.bound - value if constraint.operator == ">=" else value - constraint.bound)
-        return torch.stack(missed, dim=-1)
+        pairs = [(one.bound - one.metric.evaluate(source), one.operator) for one in self.metric.constraints]
+        return torch.stack([room if operator == ">=" else -room for room, operator in pairs], dim=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,16 +178,7 @@ class _Lagrangian(Constrained):
     multipliers: Any = None
 
     def loss(self, source: MatrixSource) -> Tensor:
-        """The Lagrangian, one per member."""
-        value: Tensor = self.multipliers.loss(source)
-        return value
-
-
-def _with_numbers(metric: Metric, labels: tuple[Hashable, ...]) -> tuple[Metric, tuple[Hashable, ...] | None]:
-    """A metric of one class with the class's number in place of its name, which has a closed form."""
-    if isinstance(metric, ClassMetric) and metric.label in labels:
-        return replace(metric, label=labels.index(metric.label)), None
-    return metric, labels
+        return cast("Tensor", self.multipliers.loss(source))
 
 
 def _surrogate(
@@ -206,10 +187,8 @@ def _surrogate(
     if recipe.objective != "surrogate_fbeta":
         return None
     if task == "multiclass":
-        raise ValueError(
-            "recipe: 'surrogate_fbeta' is a loss of positives against negatives and y has more than two classes; use "
-            "another recipe, or one label per class."
-        )
+        why = "is a loss of positives against negatives and y has more than two classes"
+        raise ValueError(f"recipe: 'surrogate_fbeta' {why}; use another recipe, or one label per class.")
     beta = metric.beta if isinstance(metric, FBeta) else 1.0
     if not isinstance(beta, int | float):
         raise ValueError(f"recipe: 'surrogate_fbeta' has one beta for all classes, got {metric}; use another recipe.")
@@ -227,23 +206,22 @@ class Scores(NamedTuple):
     loss: Tensor  # as trained, at the current temperature
 
 
-class Validation:
+class Validation(Resumable):
     """The validation rows of every member, padded to one length with rows of weight 0.
 
     Weights that were picked on some rows look better on them than they are. The rows are therefore dealt into two
     halves, and ``held_out`` keeps for each half the probabilities at the checkpoint that the *other* half would pick.
     """
 
+    kept = ("held_out", "half_keys")
+
     def __init__(self, data: TrainingData, rows: Sequence[NDArray[np.intp]], outputs: int) -> None:
         longest = max(len(r) for r in rows)
         padded = np.stack([np.pad(r, (0, longest - len(r))) for r in rows])
         device = data.features.device
-        self.data, self.rows = data, rows
-        self._index = torch.from_numpy(padded).to(device)
-        half = torch.from_numpy(np.stack([_halves(r, data.target, longest) for r in rows])).to(device)
-        weight = data.weight[self._index]
-        self._weights = torch.stack([weight * (half == 0), weight * (half == 1)])
-        self._half = half
+        self.data, self.rows, self._index = data, rows, torch.from_numpy(padded).to(device)
+        self._half = torch.from_numpy(np.stack([_halves(r, data.target, longest) for r in rows])).to(device)
+        self._weights = torch.stack([data.weight[self._index] * (self._half == k) for k in (0, 1)])
         self.held_out = torch.zeros(*padded.shape, outputs)
         self.half_keys = torch.full((2, len(rows)), -torch.inf, dtype=torch.float64)
 
@@ -253,24 +231,20 @@ class Validation:
 
     def score(self, network: nn.Module, objective: MemberObjective, active: Tensor) -> Scores:
         """Evaluate the network, and note the held-out probabilities of the active members."""
-        sums, found = _Sums(objective), []
-        size = networks.rows_at_once(len(self._index), self.data.features.shape[1], networks.BLOCK_CELLS)
+        features, sums, found = self.data.features, dict[Any, Tensor](), []
+        sizes = len(self._index), features.shape[1]
+        block = networks.rows_at_once(*sizes, networks.BLOCK_CELLS)
+        piece = networks.rows_at_once(*sizes, networks.PIECE_CELLS) if features.is_cpu else block
         with networks.evaluating(network):
-            for start in range(0, self._index.shape[1], size):
-                index = self._index[:, start : start + size]
-                logits, target = self._logits(network, index), take_rows(self.data.target, index)
-                for half, weight in enumerate(self._weights[:, :, start : start + size]):
-                    sums.add(half, logits, target, weight)
+            for index, weights in zip(self._index.split(block, 1), self._weights.split(block, 2), strict=True):
+                pieces = [network(take_rows(features, rows)) for rows in index.split(piece, 1)]
+                logits, target = torch.cat(pieces, dim=1).float(), take_rows(self.data.target, index)
+                for name, value in _sums(objective, logits, target, weights).items():
+                    sums[name] = sums[name] + value if name in sums else value
                 found.append(networks.member_probabilities(logits, objective.task))
-            scores = sums.scores()
+            scores = _scores(objective, sums)
             self._note(torch.cat(found, dim=1), scores.key[:2].double().cpu(), active)
         return Scores(*(of_halves_and_all[2] for of_halves_and_all in scores))
-
-    def _logits(self, network: nn.Module, index: Tensor) -> Tensor:
-        features = self.data.features
-        cells = networks.PIECE_CELLS if features.is_cpu else networks.BLOCK_CELLS
-        pieces = index.split(networks.rows_at_once(len(index), features.shape[1], cells), dim=1)
-        return torch.cat([network(take_rows(features, piece)) for piece in pieces], dim=1).float()
 
     def _note(self, p: Tensor, keys: Tensor, active: Tensor) -> None:
         for half in (0, 1):
@@ -284,73 +258,47 @@ class Validation:
         together = self.held_out.double().numpy()
         return [together[k, : len(rows)] for k, rows in enumerate(self.rows)]
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """For a checkpoint."""
-        return {"held_out": self.held_out, "half_keys": self.half_keys}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """From a checkpoint."""
-        self.held_out, self.half_keys = state["held_out"], state["half_keys"]
-
-
-class _Sums:
-    """What the scores of both halves are made of, added up over blocks of rows."""
-
-    def __init__(self, objective: MemberObjective) -> None:
-        self.objective, recipe = objective, objective.recipe
-        now = objective.loss.batch(torch.empty(0)).step
-        soft: Step = Annealed(recipe.selection_temperature) if isinstance(now, Annealed) else now
-        self.steps = {"soft": soft} | ({"loss": now} if recipe.objective == "metric" else {})
-        self.sums: dict[Any, list[Tensor]] = {}
-
-    def add(self, half: int, logits: Tensor, target: Tensor, weight: Tensor) -> None:
-        """Add a block of rows; those of the other half have the weight 0."""
-        objective, task = self.objective, self.objective.task
-        samples = objective.samples(logits, target, weight)
-        found: dict[Any, Tensor] = {}
+def _sums(objective: MemberObjective, logits: Tensor, target: Tensor, weights: Tensor) -> dict[Any, Tensor]:
+    """What the scores of the rows of each half are made of: sums, (2, …), which add up over blocks of rows."""
+    recipe, now = objective.recipe, objective.loss.batch(target).step
+    steps: dict[str, Step] = {"soft": Annealed(recipe.selection_temperature) if isinstance(now, Annealed) else now}
+    steps |= {"loss": now} if recipe.objective == "metric" else {}
+    halves: list[dict[Any, Tensor]] = []
+    for weight in weights:  # rows of the other half have the weight 0
+        samples, found = objective.samples(logits, target, weight), dict[Any, Tensor]()
         for grid in objective.metric.grids():
-            for name, step in self.steps.items():
-                found[name, grid] = count_samples(samples, task, step, threshold=0.5, thresholds=grid)
-            found["hard", grid] = hard_matrix(samples, task, thresholds=grid).matrix
+            for name, step in steps.items():
+                found[name, grid] = count_samples(samples, step, thresholds=grid)
+            found["hard", grid] = hard_matrix(samples, thresholds=grid).matrix
         found["log_loss"], found["mass"] = objective.cross_entropy_sums(samples)
-        if objective.recipe.objective == "surrogate_fbeta":
+        if recipe.objective == "surrogate_fbeta":
             found["surrogate"] = objective.surrogate(logits, target, weight).double() * found["mass"]
-        for name, value in found.items():
-            halves = self.sums.setdefault(name, [torch.zeros_like(value, dtype=torch.float64) for _ in range(2)])
-            halves[half] = halves[half] + value.double()
-
-    def scores(self) -> Scores:
-        """The scores of the first half, the second and all rows, (3, members): a metric is asked once for all three."""
-        sums = {name: torch.stack([a, b, a + b], dim=_leading(name)) for name, (a, b) in self.sums.items()}
-        metric, recipe = self.objective.metric, self.objective.recipe
-        soft, hard, now = (partial(self._matrix, sums, kind) for kind in ("soft", "hard", "loss"))
-        log_loss = safe_divide(sums["log_loss"], sums["mass"])
-        soft_value, hard_value = metric.evaluate(soft), metric.evaluate(hard)
-        if recipe.objective == "metric":
-            loss = metric.loss(now) + recipe.cross_entropy * log_loss
-        else:
-            loss = safe_divide(sums["surrogate"], sums["mass"]) if "surrogate" in sums else log_loss
-        key = {
-            "soft": lambda: -_distance(metric, soft, soft_value),
-            "hard": lambda: -_distance(metric, hard, hard_value),
-            "log_loss": lambda: -log_loss,
-            "objective": lambda: -loss,
-            "last": lambda: torch.zeros_like(loss),
-        }[recipe.selection]()
-        return Scores(soft_value, hard_value, log_loss, key, loss)
-
-    def _matrix(self, sums: Mapping[Any, Tensor], kind: str, grid: Grid) -> ConfusionMatrix:
-        return as_confusion_matrix(sums[kind, grid], self.objective.task, grid, self.objective.labels, "skip")
+        halves.append({name: value.double() for name, value in found.items()})
+    return {name: torch.stack([half[name] for half in halves]) for name in halves[0]}
 
 
-def _leading(name: Any) -> int:
-    """How many dimensions come before the members': one of the thresholds, where a matrix is of many."""
-    return int(isinstance(name, tuple) and name[1] is not None)
+def _scores(objective: MemberObjective, of_halves: Mapping[Any, Tensor]) -> Scores:
+    """The scores of the first half, the second and all rows, (3, members): a metric is asked once for all three."""
+    # A matrix of many thresholds has their dimension before the members'.
+    after = {name: int(isinstance(name, tuple) and name[1] is not None) for name in of_halves}
+    sums = {name: torch.stack([a, b, a + b], dim=after[name]) for name, (a, b) in of_halves.items()}
 
+    def matrix(kind: str, grid: Grid) -> ConfusionMatrix:
+        return as_confusion_matrix(sums[kind, grid], objective.task, grid, objective.labels, "skip")
 
-def _distance(metric: Metric, source: MatrixSource, value: Tensor) -> Tensor:
-    """The metric's loss, from its value where that is enough."""
-    return metric.loss(source) if isinstance(metric, Constrained) else metric.distance(value)
+    metric, recipe = objective.metric, objective.recipe
+    soft, hard, now = (partial(matrix, kind) for kind in ("soft", "hard", "loss"))
+    log_loss = safe_divide(sums["log_loss"], sums["mass"])
+    if recipe.objective == "metric":
+        loss = metric.loss(now) + recipe.cross_entropy * log_loss
+    else:
+        loss = safe_divide(sums["surrogate"], sums["mass"]) if "surrogate" in sums else log_loss
+    if recipe.selection in ("soft", "hard"):
+        key = -metric.loss(soft if recipe.selection == "soft" else hard)
+    else:
+        key = {"log_loss": -log_loss, "objective": -loss, "last": torch.zeros_like(loss)}[recipe.selection]
+    return Scores(metric.evaluate(soft), metric.evaluate(hard), log_loss, key, loss)
 
 
 def _halves(rows: NDArray[np.intp], target: Tensor, length: int) -> NDArray[np.int8]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping
@@ -12,20 +11,14 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 import numpy as np
 from torch import nn
 
+from metricfit.choices import close_to
 from metricfit.losses.companions import Balance
 from metricfit.steps import Annealed, Custom, StepLike, check_temperature
 from metricfit.steps import get as get_step
 
 __all__ = ["RECIPES", "Recipe"]
 
-Objective = Literal["metric", "log_loss", "surrogate_fbeta"]
-Annealing = Literal["none", "plateau", "epoch"]
-Schedule = Literal["cosine", "constant"]
-Selection = Literal["soft", "hard", "log_loss", "objective", "last"]
-Rule = Literal["argmax", "tuned"]
-
-AS_NAMED: Any = None
-"""The default of every part: as the named recipe says."""
+AS_NAMED: Any = None  # the default of every part: as the named recipe says
 
 
 @dataclass(frozen=True)
@@ -35,7 +28,8 @@ class Recipe:
     A part that is ``None`` is as the named recipe says; :meth:`complete` fills it in. Nothing is checked before that.
 
     Args:
-        name: ``"default"``, ``"east"``, ``"log_loss"``, ``"surrogate_fbeta"`` or ``"anyloss"``.
+        name: ``"default"``, ``"btg"``, ``"multiclass_fbeta"``, ``"east"``, ``"log_loss"``, ``"surrogate_fbeta"`` or
+            ``"anyloss"``.
         objective: What is minimised: the ``"metric"`` on the soft confusion matrix, ``"log_loss"`` (cross-entropy) or
             ``"surrogate_fbeta"``.
         cross_entropy: Weight of the cross-entropy that is added to the metric's loss.
@@ -82,14 +76,14 @@ class Recipe:
     """
 
     name: str = "default"
-    objective: Objective = AS_NAMED
+    objective: Literal["metric", "log_loss", "surrogate_fbeta"] = AS_NAMED
     cross_entropy: float = AS_NAMED
     balance: Balance = AS_NAMED
     warm_start_epochs: int = AS_NAMED
     step: StepLike = AS_NAMED
     temperature: float = AS_NAMED
     memory: float = AS_NAMED
-    annealing: Annealing = AS_NAMED
+    annealing: Literal["none", "plateau", "epoch"] = AS_NAMED
     cooling: float = AS_NAMED
     patience: int = AS_NAMED
     min_delta: float = AS_NAMED
@@ -101,17 +95,17 @@ class Recipe:
     max_updates: int = AS_NAMED
     learning_rate: float = AS_NAMED
     warm_up_updates: int = AS_NAMED
-    schedule: Schedule = AS_NAMED
+    schedule: Literal["cosine", "constant"] = AS_NAMED
     weight_decay: float = AS_NAMED
     gradient_clip: float = AS_NAMED
     network: str | nn.Module | Callable[..., nn.Module] = AS_NAMED
     hidden_sizes: tuple[int, ...] = AS_NAMED
     dropout: float = AS_NAMED
     averaging: float = AS_NAMED
-    selection: Selection = AS_NAMED
+    selection: Literal["soft", "hard", "log_loss", "objective", "last"] = AS_NAMED
     selection_temperature: float = AS_NAMED
     checkpoints: int = AS_NAMED
-    rule: Rule = AS_NAMED
+    rule: Literal["argmax", "tuned"] = AS_NAMED
     mixed_precision: bool = AS_NAMED
 
     @classmethod
@@ -128,31 +122,16 @@ class Recipe:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def with_parts(self, parts: Mapping[str, Any]) -> Self:
-        """The same recipe with other parts.
-
-        >>> Recipe("east").with_parts({"patience": 5})
-        Recipe('east', patience=5)
-        """
+        """The same recipe with other parts."""
         if unknown := sorted(set(parts) - set(self.parts())):
             raise ValueError(f"recipe: has no part {unknown[0]!r}; the parts are {', '.join(sorted(self.parts()))}.")
         return replace(self, **parts)
 
     def complete(self) -> Recipe:
-        """The recipe with every part filled in and checked.
-
-        >>> Recipe("log_loss", rule="tuned").complete().selection
-        'log_loss'
-        >>> Recipe("easy").complete()
-        Traceback (most recent call last):
-            ...
-        ValueError: recipe: unknown name 'easy'; did you mean 'east'? The recipes are default, east, log_loss, ...
-        """
+        """The recipe with every part filled in and checked."""
         if self.name not in RECIPES:
-            close = difflib.get_close_matches(str(self.name), RECIPES, n=1, cutoff=0.5)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ValueError(f"recipe: unknown name {self.name!r}; {hint}The recipes are {', '.join(RECIPES)}.")
-        usual = RECIPES["default"] | RECIPES[self.name]
-        given = {part: value for part, value in self.parts().items() if value is not None and part != "name"}
+            raise ValueError(f"recipe: unknown name {self.name!r}; {close_to(str(self.name), RECIPES)}")
+        usual, given = RECIPES["default"] | RECIPES[self.name], self._given()
         filled = {part: _plain(part, value, usual[part]) for part, value in (usual | given).items()}
         step = get_step(filled["step"])
         if isinstance(step, Annealed):  # its temperature has a part of its own, since it is cooled
@@ -173,8 +152,11 @@ class Recipe:
 
     def __repr__(self) -> str:
         """The name and the parts that are given."""
-        given = [f"{part}={value!r}" for part, value in self.parts().items() if value is not None and part != "name"]
+        given = [f"{part}={value!r}" for part, value in self._given().items()]
         return f"Recipe({', '.join([repr(self.name), *given])})"
+
+    def _given(self) -> dict[str, Any]:
+        return {part: value for part, value in self.parts().items() if value is not None and part != "name"}
 
 
 AT_LEAST = {
@@ -198,16 +180,14 @@ def _check(recipe: Recipe) -> None:
         expect(part, 0 <= getattr(recipe, part) < 1, "a number in [0, 1)")
     expect("learning_rate", recipe.learning_rate > 0, "a number > 0")
     expect("cooling", 0 < recipe.cooling < 1, "a factor strictly between 0 and 1")
-    check_temperature(recipe.temperature)
-    check_temperature(recipe.selection_temperature)
+    for temperature in (recipe.temperature, recipe.selection_temperature):
+        check_temperature(temperature)
     if recipe.objective == "log_loss" and not recipe.cross_entropy:
         raise ValueError("cross_entropy: its weight is 0 and objective='log_loss': nothing would be trained.")
     anneals = recipe.objective == "metric" and isinstance(get_step(recipe.step), Annealed)
     if recipe.annealing != "none" and not anneals:
-        raise ValueError(
-            f"annealing: has no effect with objective={recipe.objective!r} and step={recipe.step!r}; only the metric's "
-            "annealed step has a temperature."
-        )
+        given = f"objective={recipe.objective!r} and step={recipe.step!r}"
+        raise ValueError(f"annealing: has no effect with {given}; only the metric's annealed step has a temperature.")
     if recipe.annealing == "plateau" and not recipe.patience:
         raise ValueError("patience: annealing='plateau' needs a patience of at least 1 epoch, got 0.")
 
@@ -224,7 +204,7 @@ def _plain(part: str, value: Any, default: Any) -> Any:
         sizes = tuple(value)
         if any(not _is_number(size) or int(size) != size or size < 1 for size in sizes):
             raise ValueError(f"{part}: expected widths >= 1, whole numbers, got {sizes}.")
-        return tuple(int(size) for size in sizes)
+        return tuple(map(int, sizes))
     if isinstance(default, int | float):
         if not _is_number(value):
             bound = f" >= {AT_LEAST[part]}" if part in AT_LEAST else ""
@@ -240,6 +220,11 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_) and math.isfinite(value)
 
 
+_ALONE: dict[str, Any] = {"cross_entropy": 0.0, "balance": "none", "memory": 0.0}
+_PAPERS: dict[str, Any] = {
+    "min_updates": 0, "learning_rate": 1e-3, "schedule": "constant", "warm_up_updates": 0, "averaging": 0.0,
+    "stratified": False, "selection": "objective",
+}  # fmt: skip
 RECIPES: dict[str, dict[str, Any]] = {
     "default": {
         "objective": "metric", "cross_entropy": 0.5, "balance": "sqrt", "warm_start_epochs": 0,
@@ -250,21 +235,21 @@ RECIPES: dict[str, dict[str, Any]] = {
         "hidden_sizes": (128, 64), "dropout": 0.1, "averaging": 3.0, "selection": "soft",
         "selection_temperature": 0.1, "checkpoints": 50, "rule": "argmax", "mixed_precision": True,
     },
-    "east": {
-        "cross_entropy": 0.0, "balance": "none", "memory": 0.0, "annealing": "plateau", "patience": 10,
-        "min_delta": 1e-4, "max_epochs": 400, "min_updates": 0, "learning_rate": 1e-3, "schedule": "constant",
-        "warm_up_updates": 0, "hidden_sizes": (512, 256, 128), "dropout": 0.25, "averaging": 0.0, "stratified": False,
-        "selection": "objective",
+    "btg": _ALONE | _PAPERS | {
+        "step": "linear:delta=0.1", "patience": 100, "max_epochs": 5000, "max_updates": 10**9, "batch_size": 1024,
+        "weight_decay": 0.0, "hidden_sizes": (32, 16), "dropout": 0.5,
     },
-    "log_loss": {
-        "objective": "log_loss", "cross_entropy": 1.0, "balance": "none", "memory": 0.0, "selection": "log_loss",
+    "multiclass_fbeta": _ALONE | _PAPERS | {
+        "step": "linear:delta=0.2", "patience": 100, "max_epochs": 2000, "max_updates": 10**9, "batch_size": 1024,
+        "hidden_sizes": (512, 256, 128), "dropout": 0.25,
     },
-    "surrogate_fbeta": {
-        "objective": "surrogate_fbeta", "cross_entropy": 0.0, "balance": "none", "memory": 0.0, "selection": "hard",
+    "east": _ALONE | _PAPERS | {
+        "annealing": "plateau", "patience": 10, "min_delta": 1e-4, "max_epochs": 400, "hidden_sizes": (512, 256, 128),
+        "dropout": 0.25,
     },
-    "anyloss": {
-        "cross_entropy": 0.0, "balance": "none", "memory": 0.0, "step": "amplifier", "selection": "hard",
-    },
+    "log_loss": _ALONE | {"objective": "log_loss", "cross_entropy": 1.0, "selection": "log_loss"},
+    "surrogate_fbeta": _ALONE | {"objective": "surrogate_fbeta", "selection": "hard"},
+    "anyloss": _ALONE | {"step": "amplifier", "selection": "hard"},
 }  # fmt: skip
-"""The parts of the default recipe, and what the others have differently: EAST as in the paper, log-loss, surrogate
-F-beta, AnyLoss."""
+"""The parts of the default recipe, and what the others have differently: Bridging the gap, multi-class F-beta and EAST
+as in their papers, log-loss, surrogate F-beta, AnyLoss."""

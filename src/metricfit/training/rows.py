@@ -24,17 +24,10 @@ __all__ = [
 
 Rows = NDArray[np.intp]
 
-PLENTY_OF_ROWS = 100_000
-"""Above this many rows one hold-out takes the place of the five-fold ensemble …"""
-
-FEW_OF_A_CLASS = 1_000
-"""… unless a class is rarer than this, up to three times as many rows."""
-
-TOO_FEW_ROWS = 10
-"""Below this many rows nothing is held out."""
-
-FOLDS = 5
-"""Folds of the ensemble; a hold-out is one of so many parts."""
+PLENTY_OF_ROWS = 100_000  # above this many rows one hold-out takes the place of the five-fold ensemble …
+FEW_OF_A_CLASS = 1_000  # … unless a class is rarer than this, up to three times as many rows
+TOO_FEW_ROWS = 10  # below this many rows nothing is held out
+FOLDS = 5  # of the ensemble; a hold-out is one of so many parts
 
 
 class Split(NamedTuple):
@@ -48,18 +41,11 @@ def choose_cv(cv: Any, rows: int, smallest_class: int, groups: int | None = None
     """The number of folds (``None``: a hold-out, 0: nothing held out) and why.
 
     It depends on the numbers of rows, of rows of the rarest class, and of groups whose rows stay together.
-
-    >>> choose_cv("auto", 5_000, 200)
-    (5, '5-fold ensemble: up to 100,000 rows every row is used for training and for validation')
-    >>> choose_cv("auto", 5_000, 200, groups=3)
-    (3, '3-fold ensemble: there are no more than 3 groups, and the rows of one stay together')
     """
     if cv is not None and not (isinstance(cv, str) and cv == "auto"):
         if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
-            raise ValueError(
-                f"cv: expected 'auto', a number of folds >= 2, None for a hold-out, a splitter or a list of splits, "
-                f"got {cv!r}."
-            )
+            known = "'auto', a number of folds >= 2, None for a hold-out, a splitter or a list of splits"
+            raise ValueError(f"cv: expected {known}, got {cv!r}.")
         if rows < 2 * cv:
             raise ValueError(f"cv: {cv} folds need at least {2 * cv} rows, got {rows}.")
         _check_groups(groups, int(cv))
@@ -84,49 +70,29 @@ def choose_cv(cv: Any, rows: int, smallest_class: int, groups: int | None = None
 
 
 def strata(y: NDArray[Any]) -> NDArray[np.intp]:
-    """What splits and batches are balanced over: the class; for (n, L) indicators a row's rarest label, or none.
-
-    >>> strata(np.array([[1, 0], [1, 1], [0, 0], [1, 0]]))
-    array([1, 2, 0, 1])
-    """
+    """What splits and batches are balanced over: the class; for (n, L) indicators a row's rarest label, or none."""
     if y.ndim == 1:
         return y.astype(np.intp)
-    counts = y.sum(axis=0)
-    rarity = np.where(y > 0, -counts.astype(np.float64), -np.inf)
+    rarity = np.where(y > 0, -y.sum(axis=0).astype(np.float64), -np.inf)
     return np.where(y.any(axis=1), rarity.argmax(axis=1) + 1, 0).astype(np.intp)
 
 
 def group_codes(groups: ArrayLike, rows: int) -> Rows:
-    """The group of each row as a number from 0, in the order of the groups' names.
-
-    >>> group_codes(["b", "a", "b"], 3)
-    array([1, 0, 1])
-    """
+    """The group of each row as a number from 0, in the order of the groups' names."""
     names = np.asarray(groups)
     if names.shape != (rows,):
         raise ValueError(f"groups: expected one group per row, shape ({rows},), got {names.shape}.")
     if missing := int(pd.isna(names).sum()):
         without = f"{missing} of {rows} without one (None or NaN); drop these rows or name a group for each"
         raise ValueError(f"groups: expected a group for every row, got {without}.")
-    codes, _ = pd.factorize(names, sort=True)
-    return codes.astype(np.intp)
+    return pd.factorize(names, sort=True)[0].astype(np.intp)
 
 
 def given_splits(cv: Any, y: NDArray[Any], groups: ArrayLike | None) -> list[Split] | None:
-    """Splits of a scikit-learn splitter or an iterable of (training rows, validation rows); None if cv is neither.
-
-    Rows are numbers, also negative ones, which count from the end, or masks.
-
-    >>> (split,) = given_splits([([True, True, False], [-1])], np.array([0, 1, 0]), None)
-    >>> split.train, split.validation
-    (array([0, 1]), array([2]))
-    """
-    if hasattr(cv, "split") and not isinstance(cv, str):
-        pairs = list(cv.split(np.zeros((len(y), 1)), y, groups))
-    elif isinstance(cv, Iterable) and not isinstance(cv, str):
-        pairs = list(cv)
-    else:
+    """Splits of a scikit-learn splitter or an iterable of (training rows, validation rows); None if cv is neither."""
+    if isinstance(cv, str) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
         return None
+    pairs = cv.split(np.zeros((len(y), 1)), y, groups) if hasattr(cv, "split") else cv
     splits = [_given_split(pair, len(y)) for pair in pairs]
     if not splits or any(not len(split.train) for split in splits):
         raise ValueError("cv: expected at least one split, each with training rows.")
@@ -137,26 +103,19 @@ def _given_split(pair: Any, rows: int) -> Split:
     try:
         train, validation = pair
     except (TypeError, ValueError):
-        raise ValueError(
-            f"cv: expected pairs (training rows, validation rows), got {reprlib.repr(pair)} for one; give a list "
-            "such as [(training rows, validation rows)]."
-        ) from None
+        wanted, got = "pairs (training rows, validation rows)", reprlib.repr(pair)
+        raise ValueError(f"cv: expected {wanted}, got {got} for one; give a list of pairs.") from None
     split = Split(_given_rows(train, rows, "training"), _given_rows(validation, rows, "validation"))
-    shared = len(np.intersect1d(split.train, split.validation))
-    if shared:
-        raise ValueError(
-            f"cv: expected validation rows that are held out, got {shared} that are training rows of the same split; "
-            "take them out of one of the two."
-        )
+    if shared := len(np.intersect1d(split.train, split.validation)):
+        twice = f"got {shared} that are training rows of the same split; take them out of one of the two"
+        raise ValueError(f"cv: expected validation rows that are held out, {twice}.")
     return split
 
 
 def _given_rows(values: Any, count: int, kind: str) -> Rows:
-    """Row numbers from row numbers or a mask."""
+    """Row numbers from row numbers, of which negative ones count from the end, or from a mask."""
     try:
-        array = np.asarray(values)
-        if array.dtype == object:
-            array = np.array(array.tolist())
+        array = np.array(np.asarray(values).tolist())  # objects too have a type then
     except ValueError:
         array = np.empty((0, 0))
     if array.shape == (0,):
@@ -164,24 +123,17 @@ def _given_rows(values: Any, count: int, kind: str) -> Rows:
     if array.dtype == bool and array.shape == (count,):
         return np.flatnonzero(array)
     if array.dtype.kind not in "iu" or array.ndim != 1:
-        raise ValueError(
-            f"cv: expected {kind} rows as whole numbers or as a mask of {count} rows, got {reprlib.repr(values)} "
-            f"of type {array.dtype} and shape {array.shape}."
-        )
-    wrong = array[(array < -count) | (array >= count)]
-    if len(wrong):
+        got = f"{reprlib.repr(values)} of type {array.dtype} and shape {array.shape}"
+        raise ValueError(f"cv: expected {kind} rows as whole numbers or as a mask of {count} rows, got {got}.")
+    if len(wrong := array[(array < -count) | (array >= count)]):
         raise ValueError(f"cv: expected {kind} rows from {-count} to {count - 1}, got {wrong[0]}.")
-    array = array.astype(np.intp)
-    return np.where(array < 0, array + count, array)
+    return np.where(array < 0, array + count, array).astype(np.intp)
 
 
 def split_rows(
     y: NDArray[Any], folds: int | None, *, groups: ArrayLike | None, random: np.random.Generator
 ) -> list[Split]:
-    """One split per fold, of class codes (n,) or indicators (n, L); rows of one group stay together.
-
-    ``folds`` is ``None`` for one hold-out, 0 to hold out nothing.
-    """
+    """One split per fold, or ``None`` for one hold-out, 0 to hold out nothing; rows of one group stay together."""
     every = np.arange(len(y))
     if folds == 0:
         return [Split(every, every[:0])]
@@ -200,10 +152,8 @@ def _check_groups(found: int | None, folds: int | None) -> None:
     if found is None or found >= (folds or 2):
         return
     if folds is None:
-        raise ValueError(
-            f"groups: expected at least 2 groups, so that one can be held out, got {found}; leave groups out, or give "
-            "cv a list of splits."
-        )
+        told = f"so that one can be held out, got {found}; leave groups out, or give cv a list of splits"
+        raise ValueError(f"groups: expected at least 2 groups, {told}.")
     raise ValueError(f"groups: {folds} folds need at least as many groups, got {found}; lower cv.")
 
 
@@ -272,9 +222,7 @@ class Folds:
         weight: Weights for training (n,): sample weights times class weights.
         plain_weight: Sample weights alone (n,).
         splits: Training and validation rows of each fold; without validation rows nothing is held out.
-        metric: The metric.
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
-        labels: Class (or label) names.
+        metric, task, labels: What the models are judged by, the kind of target, and class (or label) names.
         seed: Seed of everything random; no global seed is changed.
         shares: Class shares (d,), where they are not those of the rows at hand.
     """
@@ -319,57 +267,42 @@ def take_rows(rows: Tensor, index: Tensor) -> Tensor:
 
 
 class BatchOrder:
-    """Row indices of the batches of every member.
+    """Row indices of the batches of every member, given its training rows.
 
     All members get batches of one size, so that they can be stacked. An epoch has ``ceil(n / batch_size)`` steps of
-    equal size, n the most rows of a member: no short last batch; a member with fewer rows starts over from its
-    first. Stratified orders spread the rows of each class evenly over the epoch.
-
-    Args:
-        rows: Training rows of each member.
-        batch_size: Rows in a batch, at most.
-        stratum: Class of every row of the data, for a stratified order; ``None`` for a plain shuffle.
-
-    >>> order = BatchOrder([np.arange(10)], 4, stratum=np.array([0] * 8 + [1] * 2))
-    >>> [len(batch[0]) for batch in order.epoch(torch.Generator().manual_seed(0))]
-    [4, 4, 4]
+    equal size, n the most rows of a member: no short last batch; a member with fewer rows starts over from its first.
+    With the class of every row of the data, the rows of each class are spread evenly over the epoch.
     """
 
     def __init__(self, rows: Sequence[Rows], batch_size: int, *, stratum: Rows | None = None) -> None:
         longest = max(len(r) for r in rows)
         self.steps = -(-longest // batch_size)
         self.batch_size = -(-longest // self.steps)
-        self._members = [_MemberOrder(r, None if stratum is None else stratum[r]) for r in rows]
+        self._stratified = stratum is not None
+        self._members = [_interleaved(r, np.zeros_like(r) if stratum is None else stratum[r]) for r in rows]
 
     def epoch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Index tensors (members, batch_size), one per step."""
         length = self.steps * self.batch_size
-        orders = [member.draw(generator) for member in self._members]
+        orders = [self._drawn(*member, generator) for member in self._members]
         filled = [o if len(o) == length else o.repeat(-(-length // len(o)))[:length] for o in orders]
         return torch.stack(filled).reshape(-1, self.steps, self.batch_size).unbind(dim=1)
 
-
-class _MemberOrder:
-    """The rows of one member, and how their classes interleave."""
-
-    def __init__(self, rows: Rows, stratum: Rows | None) -> None:
-        if stratum is None:
-            self.blocks, self.slots = [torch.from_numpy(rows)], None
-            return
-        counts = np.bincount(stratum)
-        by_class = np.argsort(stratum, kind="stable")
-        starts = np.cumsum(counts) - counts
-        of_row = stratum[by_class]
-        # The r-th of m rows of a class sits at (r + 1/2) / m of the epoch.
-        place = (np.arange(len(rows)) - starts[of_row] + 0.5) / counts[of_row]
-        self.slots = torch.from_numpy(np.argsort(place, kind="stable"))
-        blocks = torch.from_numpy(rows[by_class]).split(counts.tolist())
-        self.blocks = [block for block in blocks if len(block)]
-
-    def draw(self, generator: torch.Generator) -> Tensor:
-        shuffled = [block[torch.randperm(len(block), generator=generator)] for block in self.blocks]
-        if self.slots is None:
-            return shuffled[0]
+    def _drawn(self, blocks: list[Tensor], slots: Tensor, generator: torch.Generator) -> Tensor:
+        shuffled = torch.cat([block[torch.randperm(len(block), generator=generator)] for block in blocks])
+        if not self._stratified:
+            return shuffled
         # The turn changes which rows meet in a batch, and where in the epoch a rare class appears.
-        turn = int(torch.randint(len(self.slots), (), generator=generator))
-        return torch.cat(shuffled)[self.slots].roll(turn)
+        turn = int(torch.randint(len(slots), (), generator=generator))
+        return shuffled[slots].roll(turn)
+
+
+def _interleaved(rows: Rows, stratum: Rows) -> tuple[list[Tensor], Tensor]:
+    """The rows of each class, and where all of them one after the other go in an epoch."""
+    counts = np.bincount(stratum)
+    by_class = np.argsort(stratum, kind="stable")
+    of_row = stratum[by_class]
+    # The r-th of m rows of a class sits at (r + 1/2) / m of the epoch.
+    place = (np.arange(len(rows)) - (np.cumsum(counts) - counts)[of_row] + 0.5) / counts[of_row]
+    blocks = torch.from_numpy(rows[by_class]).split(counts.tolist())
+    return [block for block in blocks if len(block)], torch.from_numpy(np.argsort(place, kind="stable"))

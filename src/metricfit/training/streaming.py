@@ -1,8 +1,4 @@
-"""Train and evaluate on tables that do not fit into memory.
-
-What is held at any time are a shuffling buffer, the validation rows and a sample that the preprocessing is learned
-from; none of them grows with the table.
-"""
+"""Train and evaluate on tables that do not fit into memory: a buffer, validation rows and a sample are all it holds."""
 
 from __future__ import annotations
 
@@ -23,6 +19,7 @@ from metricfit.data.preprocessing import column_choices
 from metricfit.data.shards import OPEN_PIECES, ROWS_AT_ONCE, Shards, share_of_rows
 from metricfit.inputs import Task
 from metricfit.metrics import resolve
+from metricfit.models import NetworkModel
 from metricfit.processes import agreed, is_first_process, join_processes
 from metricfit.training import loop
 from metricfit.training.rows import BatchOrder, Folds, Split, Table, TrainingData
@@ -54,8 +51,10 @@ def fit_shards(
     So an "epoch" of ``history_`` is one buffer. The recipe's ``max_epochs``, ``min_updates`` and ``max_updates`` have
     no effect, and neither have ``cv``, ``n_members``, ``baseline``, ``class_weight`` and ``checkpoint_dir``.
 
+    Under ``torchrun`` every process reads all rows and trains on its part of each batch.
+
     Args:
-        classifier: Its metric, recipe, network and seed are used; fitted in place.
+        classifier: Its metric, recipe, network and seed are used; fitted in place, and returned.
         source: A folder, a file or files, as for :class:`metricfit.data.shards.Shards`.
         target: The column with the labels, two classes or more.
         columns: Columns to learn from; all others by default.
@@ -63,14 +62,9 @@ def fit_shards(
         buffer_rows: Rows in the shuffling buffer.
         validation_rows: Rows held out, at most (and at most a fifth).
         sample_rows: Rows that the preprocessing is learned from, at most.
-
-    Under ``torchrun`` every process reads all rows and trains on its part of each batch.
-
-    Returns:
-        The classifier.
     """
-    numbers = {"buffer_rows": buffer_rows, "validation_rows": validation_rows, "sample_rows": sample_rows}
-    for name, value in {**numbers, "passes": passes}.items():
+    names = ("buffer_rows", "validation_rows", "sample_rows", "passes")
+    for name, value in zip(names, (buffer_rows, validation_rows, sample_rows, passes), strict=True):
         if not value > 0:
             raise ValueError(f"{name}: expected a number > 0, got {value}.")
     if classifier.models not in ("auto", "network"):
@@ -92,19 +86,15 @@ def fit_shards(
     dense, codes, weight = (part.numpy() for part in _joined(stream.tensors(held), next(buffers)))
     split = Split(np.arange(len(held), len(held) + rows), np.arange(len(held)))
     counts = torch.tensor(list(stream.counts.values()), dtype=torch.float64)
-    shares, table = (counts / counts.sum()).float(), Table.of_numbers(dense)
-    known = ([split], classifier.metric_, stream.task, stream.labels, seed, shares)
-    folds = Folds(table, codes, weight, weight, *known)
-    trainer = _StreamTrainer(folds, recipe, device=loop.as_device(classifier.device))
+    known = ([split], classifier.metric_, stream.task, stream.labels, seed, (counts / counts.sum()).float())
+    folds = Folds(Table.of_numbers(dense), codes, weight, weight, *known)
+    device = loop.as_device(classifier.device)
+    trainer = _StreamTrainer(folds, recipe, device=device)
     trainer.take(buffers, max(1, round(passes * (stream.rows - len(held)) / rows)), len(held))
-    shown = classifier.verbose and is_first_process()
-    with loop.progress_bar(shown, f"{recipe.name} ({classifier.metric_})") as bar:
-
-        def show(event: loop.EpochEnd) -> None:
-            bar(event.record.epoch, event.epochs, f"{event.record.hard_metric:.3f}")
-
-        result = trainer.run([show, *loop.callback_list(classifier.callbacks)])
-    classifier._keep_network(folds, result)
+    model = NetworkModel("network", recipe, device=device, callbacks=loop.callback_list(classifier.callbacks))
+    with loop.progress_bar(classifier.verbose and is_first_process(), f"{recipe.name} ({classifier.metric_})") as bar:
+        model.held_out = model.train(trainer, bar, stream.task)
+    classifier._keep(folds, [model], ["network"])
     return classifier
 
 
@@ -119,7 +109,7 @@ def confusion_of_shards(
         classifier: Fitted, for one target column.
         source: As for :func:`fit_shards`.
         target: The column with the labels.
-        rows_at_once: Rows that are predicted together.
+        rows_at_once: Rows that are predicted together, at most.
     """
     check_is_fitted(classifier, "models_")
     shards, classes = _shards(source), classifier.classes_
@@ -128,9 +118,9 @@ def confusion_of_shards(
     task: Task = "binary" if len(classes) == 2 else "multiclass"
     labels = tuple(classes.tolist())
     matrix = ConfusionMatrix(torch.zeros(len(classes), len(classes), dtype=torch.float64), task, labels)
-    for frame in _frames(shards, wanted, rows_at_once):
-        true = torch.from_numpy(_codes(frame[target], classes, target))
-        predicted = torch.from_numpy(classifier.predict_proba(frame.drop(columns=target)).argmax(axis=1))
+    for chunk in shards.chunks(columns=wanted, target=target, rows=rows_at_once):
+        true = torch.from_numpy(_codes(chunk.rows[target], classes, target))
+        predicted = torch.from_numpy(classifier.predict_proba(chunk.rows.drop(columns=target)).argmax(axis=1))
         matrix += ConfusionMatrix.from_codes(true, predicted, len(classes), task=task, labels=labels)
     return matrix
 
@@ -156,8 +146,7 @@ class _Stream:
         """Validation rows; in the same pass a sample of the others, from which the preprocessing is learned."""
         self.held_out = min(0.2, validation_rows / self.rows)
         share = min(1.0, sample_rows / self.rows)
-        held: list[pd.DataFrame] = []
-        sampled: list[pd.DataFrame] = []
+        held, sampled = list[pd.DataFrame](), list[pd.DataFrame]()
         for chunk in self.shards.chunks(columns=[*self.columns, self.target], target=self.target):
             out = share_of_rows(chunk, self.held_out, self.seed)
             held.append(chunk.rows[out])
@@ -165,10 +154,8 @@ class _Stream:
         rows, sample = pd.concat(held, ignore_index=True), pd.concat(sampled, ignore_index=True)
         if absent := set(self.counts) - set(rows[self.target].unique()):
             rare = min(absent, key=lambda label: self.counts[label])
-            raise ValueError(
-                f"validation_rows: none of {len(rows):,} random rows is of class {rare!r}, {self.counts[rare]:,} in "
-                "all; take more, or join rare classes."
-            )
+            told = f"none of {len(rows):,} random rows is of class {rare!r}, {self.counts[rare]:,} in all"
+            raise ValueError(f"validation_rows: {told}; take more, or join rare classes.")
         # Rates of classes in a category, learned from rows that are trained on afterwards, say too much about them
         # unless they are a small part.
         small_part = self.rows >= 10 * len(sample)
@@ -179,23 +166,22 @@ class _Stream:
         """Training rows in random order of pieces, again and again, for buffers of so many rows."""
         random = np.random.default_rng(self.seed)
         few = min(ROWS_AT_ONCE, max(1, buffer // (4 * OPEN_PIECES)))  # so that every buffer meets all open pieces
+        how: dict[str, Any] = {"target": self.target, "open_pieces": OPEN_PIECES, "rows": few}
         while True:
             order = random.permutation(len(self.shards.pieces)).tolist()
-            which: dict[str, Any] = {"columns": [*self.columns, self.target], "target": self.target, "order": order}
-            for chunk in self.shards.chunks(**which, open_pieces=OPEN_PIECES, rows=few):
+            for chunk in self.shards.chunks(columns=[*self.columns, self.target], order=order, **how):
                 kept = chunk.rows[~share_of_rows(chunk, self.held_out, self.seed)]
                 if len(kept):
                     yield kept
 
     def buffers(self, rows: int) -> Iterator[TrainingData]:
         """Buffers of exactly so many training rows, without end."""
-        waiting: list[TrainingData] = []
-        number = 0
+        waiting, number = list[TrainingData](), 0
         for frame in self.frames(rows):
             waiting.append(self.tensors(frame))
             number += len(frame)
             while number >= rows:
-                whole = waiting[0] if len(waiting) == 1 else _joined(*waiting)
+                whole = _joined(*waiting)
                 yield TrainingData(*(part[:rows] for part in whole))
                 waiting = [TrainingData(*(part[rows:].clone() for part in whole))]
                 del whole
@@ -243,19 +229,6 @@ def _codes(values: pd.Series[Any], classes: NDArray[Any], name: str) -> NDArray[
     return codes
 
 
-def _frames(shards: Shards, columns: list[str], rows: int) -> Iterator[pd.DataFrame]:
-    """All rows in order, about so many at a time; the last column is the target."""
-    waiting: list[pd.DataFrame] = []
-    for chunk in shards.chunks(columns=columns, target=columns[-1]):
-        waiting.append(chunk.rows)
-        if sum(map(len, waiting)) >= rows:
-            yield pd.concat(waiting, ignore_index=True)
-            waiting = []
-    if waiting:
-        yield pd.concat(waiting, ignore_index=True)
-
-
 def _check_columns(shards: Shards, names: Sequence[str]) -> None:
-    missing = [name for name in names if name not in shards.columns]
-    if missing:
+    if missing := [name for name in names if name not in shards.columns]:
         raise ValueError(f"target, columns: no column {missing[0]!r}; the table has {shards.columns[:20]}.")

@@ -5,24 +5,29 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from benchmarks.papers.results import RESULTS, read
-from benchmarks.papers.verdicts import CLAIMS, Found, compared, verdict, verdicts
+from benchmarks.papers.verdicts import CLAIMS, Figure, Found, compared, followed, verdict, verdicts
 
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.fixture(scope="module")
+def rows() -> pd.DataFrame:
+    return read("scores", RESULTS)
+
+
 def test_the_page_has_the_table_of_the_committed_rows() -> None:
-    page = (ROOT / "docs" / "papers.md").read_text()
-    assert verdicts(RESULTS) in page
-    assert verdicts(RESULTS) in (RESULTS / "verdicts.md").read_text()
+    table = verdicts(RESULTS)
+    assert table in (ROOT / "docs" / "papers.md").read_text()
+    assert table in (RESULTS / "verdicts.md").read_text()
 
 
-def test_a_paired_difference_equals_a_plain_loop() -> None:
+def test_a_paired_difference_equals_a_plain_loop(rows: pd.DataFrame) -> None:
     claim = next(claim for claim in CLAIMS if claim.says.startswith("F1 as a loss does about as well"))
-    rows = read("scores", RESULTS)
     found = {each.dataset: each for each in compared(rows, claim.ours, claim.other, claim)}["adult"]
     table = pd.read_csv(RESULTS / "scores" / "east-tabular--adult.csv")
     by_trial: dict[int, dict[str, float]] = {}
@@ -38,9 +43,33 @@ def test_a_paired_difference_equals_a_plain_loop() -> None:
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.paper}: {claim.says}")
-def test_every_claim_finds_its_rows(claim) -> None:
-    found = compared(read("scores", RESULTS), claim.ours, claim.other, claim)
+def test_every_claim_finds_its_rows(claim, rows: pd.DataFrame) -> None:
+    found = compared(rows, claim.ours, claim.other, claim)
     assert [each.dataset for each in found] == list(claim.datasets)
+
+
+def curve(method: str, trial: int, losses: list[float], scores: list[float]) -> pd.DataFrame:
+    rows = [("train_loss", e, v) for e, v in enumerate(losses, 1)] + [
+        ("train_f2", e, v) for e, v in enumerate(scores, 1)
+    ]
+    frame = pd.DataFrame(rows, columns=["metric", "epoch", "value"])
+    return frame.assign(dataset="cifar10_class0", method=method, trial=trial)
+
+
+def test_a_loss_follows_its_score_as_far_as_they_correlate() -> None:
+    curves = pd.concat([
+        curve("soft_fbeta@2", 0, [3.0, 2.0, 1.0], [0.1, 0.2, 0.3]),
+        curve("soft_fbeta@2", 1, [3.0, 2.0, 1.0], [0.3, 0.1, 0.5]),
+        curve("soft_fbeta@2", 2, [3.0, 2.0, 1.0], [0.3, 0.3, 0.3]),
+    ])  # fmt: skip
+    found = followed(curves, "cifar10_class0", "soft_fbeta", "2")
+    assert found.tolist() == pytest.approx([1, -np.corrcoef([3, 2, 1], [0.3, 0.1, 0.5])[0, 1], 0])
+
+
+def test_a_claim_on_curves_takes_the_difference_over_repetitions() -> None:
+    figure = Figure("says", lambda curves: [("a", pd.Series([0.1, 0.3])), ("not run", pd.Series([], dtype=float))])
+    (found,) = figure.found(pd.DataFrame())
+    assert (found.mean, found.error, found.trials) == pytest.approx((0.2, 0.1, 2))
 
 
 def test_verdicts_follow_two_standard_errors() -> None:

@@ -1,0 +1,56 @@
+"""The notebooks of examples/papers run and print what they show."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.test_docs import check_output
+
+FOLDER = Path(__file__).parents[1] / "examples" / "papers"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def code_cells(path: Path) -> list[dict[str, Any]]:
+    return [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+
+
+def printed_in(cell: dict[str, Any]) -> str:
+    return "".join("".join(one["text"]) for one in cell["outputs"] if one["output_type"] == "stream")
+
+
+def test_the_readme_lists_every_notebook() -> None:
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert len(NOTEBOOKS) == 5
+    assert all(f"({path.name})" in text for path in NOTEBOOKS)
+
+
+@each_notebook
+def test_a_notebook_is_small_was_run_in_order_and_ends_in_a_figure(path: Path) -> None:
+    cells = code_cells(path)
+    assert path.stat().st_size < 100_000
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    assert any("image/png" in one.get("data", {}) for one in cells[-1]["outputs"])
+    assert any(printed_in(cell) for cell in cells)
+
+
+@pytest.mark.slow
+@each_notebook
+def test_a_notebook_prints_what_it_shows_in_less_than_two_minutes(path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    namespace: dict[str, Any] = {"__name__": "__notebook__"}
+    start = time.process_time()
+    for cell in code_cells(path):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile("".join(cell["source"]), path.name, "exec"), namespace)
+        check_output(printed.getvalue(), printed_in(cell))
+    plt.close("all")
+    assert time.process_time() - start < 120
