@@ -116,9 +116,6 @@ def get(spec: MetricLike) -> Metric:
     F1(average='macro', label=None, zero_division=0.0)
     >>> print(get("fbeta:beta=2,average=macro"), get("recall[fraud]"), sep="; ")
     fbeta:beta=2,average=macro; recall[fraud]
-    from metricfit.choices import close_to
-
-    raise ValueError(f"metric: unknown name {name!r}; {close_to(name.lower(), [*NAMES, *averages])}")
     """
     if isinstance(spec, Metric):
         return spec
