@@ -173,7 +173,8 @@ def _resolve(name: str) -> tuple[Any, dict[str, Any]]:
         return averages[name]
     from metricfit.choices import close_to
 
-    raise ValueError(f"metric: unknown name {name!r}; {close_to(name.lower(), [*NAMES, *averages])}")
+    every = f"the names are {', '.join(available())}."
+    raise ValueError(f"metric: unknown name {name!r}; {close_to(name.lower(), [*NAMES, *averages], every)}")
 
 
 def build(name: str, parameters: dict[str, Any]) -> Metric:
