@@ -22,9 +22,9 @@ class Choice:
         return self.text
 
 
-def close_to(name: str, known: Iterable[str]) -> str:
-    """The known names that resemble one, or the first of them, for the end of a message."""
+def close_to(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The known names that resemble one, or (``otherwise``) the first of them, for the end of a message."""
     names = list(known)
     if close := difflib.get_close_matches(name, names, n=3, cutoff=0.5):
         return f"did you mean {' or '.join(map(repr, close))}?"
-    return f"there are {', '.join(map(repr, names[:20]))}{' and more' if len(names) > 20 else ''}."
+    return otherwise or f"there are {', '.join(map(repr, names[:20]))}{' and more' if len(names) > 20 else ''}."

@@ -69,6 +69,11 @@ def loss(seed: int) -> str:
                 return f"one way raises {error}, another gives {run(dtype, plain)[0]}"
         return ""
     sooner, its_gradient = run(torch.float64, plain=False)
+    # The precision of a class that is predicted by less than rounding is 0/0 to one way and not to another.
+    predicted = MetricLoss(spec, **options).double().confusion(logits, target, sample_weight).predicted
+    faint = spec == "precision" and bool(((predicted > 0) & (predicted < 1e-15 * predicted.sum())).any())
+    if faint and not abs(value - sooner) <= 1e-9:
+        return ""
     size = max(1e-3, float(gradient.abs().max()))
     apart = (gradient - its_gradient).abs()
     if not abs(value - sooner) <= 1e-9 or not (ties or apart.max() <= 1e-8 * size):
@@ -85,7 +90,7 @@ def loss(seed: int) -> str:
             return f"plain and fast gradients {answers} at {place}, slopes from {low} to {high}"
     for plain in (True, False):
         single, its_gradient = run(torch.float32, plain)
-        if not abs(single - value) <= 2e-4 * max(1.0, scale) or not its_gradient.isfinite().all():
+        if not (faint or abs(single - value) <= 2e-4 * max(1.0, scale)) or not its_gradient.isfinite().all():
             return f"float64 {value}, float32 {single} ({'plain' if plain else 'fast'})"
     return ""
 

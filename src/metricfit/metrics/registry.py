@@ -116,9 +116,6 @@ def get(spec: MetricLike) -> Metric:
     F1(average='macro', label=None, zero_division=0.0)
     >>> print(get("fbeta:beta=2,average=macro"), get("recall[fraud]"), sep="; ")
     fbeta:beta=2,average=macro; recall[fraud]
-    from metricfit.choices import close_to
-
-    raise ValueError(f"metric: unknown name {name!r}; {close_to(name.lower(), [*NAMES, *averages])}")
     """
     if isinstance(spec, Metric):
         return spec
@@ -176,7 +173,8 @@ def _resolve(name: str) -> tuple[Any, dict[str, Any]]:
         return averages[name]
     from metricfit.choices import close_to
 
-    raise ValueError(f"metric: unknown name {name!r}; {close_to(name.lower(), [*NAMES, *averages])}")
+    every = f"the names are {', '.join(available())}."
+    raise ValueError(f"metric: unknown name {name!r}; {close_to(name.lower(), [*NAMES, *averages], every)}")
 
 
 def build(name: str, parameters: dict[str, Any]) -> Metric:
