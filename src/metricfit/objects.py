@@ -76,8 +76,7 @@ def _packed(members: dict[str, bytes], compression: int) -> bytes:
         for name, content in members.items():
             place = zipfile.ZipInfo(name)  # of 1980, not of now
             # A large member is tried on its first part: numbers with all their digits take long and hardly shrink.
-            start = content[:_TRIED]
-            shrinks = len(content) <= _TRIED or len(zlib.compress(start, 1)) < 0.8 * len(start)
+            shrinks = len(content) <= _TRIED or len(zlib.compress(content[:_TRIED], 1)) < 0.8 * _TRIED
             place.compress_type = compression if shrinks else zipfile.ZIP_STORED
             archive.writestr(place, content)
     return packed.getvalue()
