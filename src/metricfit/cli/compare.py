@@ -33,7 +33,7 @@ class Compare(opt.Training):
     splits: int = option("Random splits into 80 % to train on and 20 % to test.", "N", default=5, min=2)
     jobs: int = option("Fits at the same time; -1 for one per core.", "N", default=1)
     backend: str | None = option("loky, threading, or for several machines dask, ray.", "NAME", shown="joblib's")
-    out: Path | None = option("Where results are kept, one JSON line each.", "FILE", shown="DATA.compare.jsonl")
+    out: Path | None = opt.an_out("Where results are kept, one JSON line each.", "FILE", shown="DATA.compare.jsonl")
     overwrite: bool = opt.to_overwrite()
 
     def run(self) -> None:

@@ -25,6 +25,7 @@ _SWITCHES = ("config", "debug", "help")
 
 a_table = partial(argument, "DATA", "A CSV, JSON Lines, Parquet or Excel file; - for standard input.")
 a_model = partial(argument, "MODEL", "A model folder that 'metricfit train' wrote.")
+an_out = partial(option, names=("--out", "-o"))
 a_seed = partial(option, "Seed of everything random.", "N", default=0, min=0)
 to_overwrite = partial(switch, "--overwrite", "Replace what is there.")
 """Fields of several commands."""

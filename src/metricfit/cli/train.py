@@ -47,7 +47,7 @@ class Train(opt.Training):
         "What the model is judged by: a name, 'f1\\[yes]', an expression, also 'precision\\[yes] subject to "
         "recall\\[yes] >= 0.9'; see 'metricfit metrics'.", "M", default=REQUIRED,
     )  # fmt: skip
-    out: Path = option("The model folder to write.", "DIR", default=REQUIRED)
+    out: Path = opt.an_out("The model folder to write.", "DIR", default=REQUIRED)
     validation: str | None = option("Measure on this file's rows.", "FILE", opt.SPLITS)
     time: str | None = option("Hold out the latest fifth of the rows; validate on spans of time.", "COL", opt.SPLITS)
     folds: int | None = option("Members of the ensemble.", "N", opt.SPLITS, shown="by size", min=2)

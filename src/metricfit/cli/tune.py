@@ -32,7 +32,7 @@ class Tune(opt.Labels):
     metric: str | None = option("What to decide for, e.g. 'precision\\[yes] subject to recall\\[yes] >= 0.9'.", "M")
     threshold: float | None = option("Take this threshold of the second class instead, without DATA.", "P")
     rule: str | None = option("Take this rule instead, without DATA: JSON text, or a file with it.", "JSON")
-    out: Path | None = option("Write the changed model here.", "DIR", shown="MODEL itself")
+    out: Path | None = opt.an_out("Write the changed model here.", "DIR", shown="MODEL itself")
     confidence: float | None = option("Meet the constraints on new data with this probability.", "P", min=0.0, max=1.0)
     overwrite: bool = opt.to_overwrite()
 
