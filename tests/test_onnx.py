@@ -1,5 +1,7 @@
 """ONNX export: onnxruntime decides as the classifier does, whatever the columns and the rule."""
 
+import json
+
 import numpy as np
 import onnxruntime
 import pandas as pd
@@ -171,6 +173,9 @@ def test_the_command(capsys, monkeypatch, tmp_path, fitted, table):
     program("export", model, "--format", "onnx")
     assert "<b>größe</b>" in program.out
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    about = session.get_modelmeta().custom_metadata_map
+    assert json.loads(about["inputs"])["when"] == "date"
+    assert DecisionRule.from_json(about["decision_rule"]) == fitted.decision_rule_
     label, _ = session.run(["label", "probabilities"], onnx_inputs(fitted, table))
     assert (label == fitted.predict(table)).mean() > 0.99
     program("export", model, "--format", "onnx", code=2)

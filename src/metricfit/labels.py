@@ -16,14 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 if TYPE_CHECKING:
     from metricfit.inputs import Task
 
-__all__ = [
-    "Target", "as_label_array", "as_numpy", "checked_weights", "class_labels", "codes_of_labels", "combined_weights",
-    "encode_labels", "read_target", "read_truth", "repeated", "row_count", "score_array", "sweep_of_scores",
-]  # fmt: skip
+Labels = Sequence[Hashable] | None
+Weights = ArrayLike | None
 
 
 def codes_of_labels(
-    y_true: ArrayLike, y_pred: ArrayLike, labels: Sequence[Hashable] | None, sample_weight: ArrayLike | None
+    y_true: ArrayLike, y_pred: ArrayLike, labels: Labels, sample_weight: Weights
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None, tuple[Any, ...] | None, Task]:
     """Codes of true and predicted labels (or 0/1 indicators), weights, class names and task."""
     true, pred = as_label_array(y_true, "y_true"), as_label_array(y_pred, "y_pred")
@@ -38,11 +36,7 @@ def codes_of_labels(
 
 
 def sweep_of_scores(
-    y_true: ArrayLike,
-    score: ArrayLike,
-    thresholds: Sequence[float] | None,
-    labels: Sequence[Hashable] | None,
-    sample_weight: ArrayLike | None,
+    y_true: ArrayLike, score: ArrayLike, thresholds: Sequence[float] | None, labels: Labels, sample_weight: Weights
 ) -> tuple[NDArray[np.float64], Task, tuple[Any, ...] | None]:
     """Counts at every cut-off; see :meth:`metricfit.ConfusionMatrix.from_scores`."""
     true = as_label_array(y_true, "y_true")
@@ -61,10 +55,9 @@ def sweep_of_scores(
             return _sweep(encoded == 1, column, weight, thresholds), "binary", names
         indicator = encoded[:, None] == np.arange(len(names))
     if indicator.shape != scores.shape:
-        raise ValueError(
-            f"y_pred: expected scores of shape {indicator.shape}, one column for each of {indicator.shape[1]} classes, "
-            f"got {scores.shape}; name classes that do not occur with labels=[…]."
-        )
+        expected = f"{indicator.shape}, one column for each of {indicator.shape[1]} classes"
+        advice = "name classes that do not occur with labels=[…]"
+        raise ValueError(f"y_pred: expected scores of shape {expected}, got {scores.shape}; {advice}.")
     sweeps = [_sweep(indicator[:, k], scores[:, k], weight, thresholds) for k in range(scores.shape[1])]
     longest = max(len(s) for s in sweeps)
     padded = [np.concatenate([s, np.repeat(s[-1:], longest - len(s), axis=0)]) for s in sweeps]
@@ -88,9 +81,9 @@ def _sweep(
 
 def as_numpy(values: Any) -> Any:
     """A tensor as an array; other values as they are."""
-    if not isinstance(values, torch.Tensor):
-        return values
-    return (values.float() if values.dtype == torch.bfloat16 else values).detach().cpu().numpy()
+    if isinstance(values, torch.Tensor):
+        values = (values.float() if values.dtype == torch.bfloat16 else values).detach().cpu().numpy()
+    return values
 
 
 def score_array(values: ArrayLike, name: str) -> NDArray[Any]:
@@ -105,24 +98,21 @@ def score_array(values: ArrayLike, name: str) -> NDArray[Any]:
     if array.ndim == 0 or len(array) == 0:
         raise ValueError(f"{name}: expected scores of at least one sample, got {array.shape}.")
     if not np.isfinite(array).all():
-        raise ValueError(
-            f"{name}: expected finite numbers, got NaN or infinity in {int((~np.isfinite(array)).sum())} places; drop "
-            "those samples or mend the model."
-        )
+        places = f"{int((~np.isfinite(array)).sum())} places; drop those samples or mend the model"
+        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity in {places}.")
     return array
 
 
 def _indicators(array: NDArray[Any], name: str) -> NDArray[np.int64]:
     """0/1 indicators (n, labels), checked."""
     if not np.isin(array, (0, 1)).all():
-        raise ValueError(
-            f"{name}: expected labels of shape (n,) or 0/1 indicators of shape (n, labels), got an array of shape "
-            f"{array.shape} with the values {np.unique(array).tolist()[:10]}; several columns must hold 0 and 1 only."
-        )
+        expected = "labels of shape (n,) or 0/1 indicators of shape (n, labels)"
+        got = f"an array of shape {array.shape} with the values {np.unique(array).tolist()[:10]}"
+        raise ValueError(f"{name}: expected {expected}, got {got}; several columns must hold 0 and 1 only.")
     return array.astype(np.int64)
 
 
-def _given_labels(labels: Sequence[Hashable] | None) -> tuple[Any, ...] | None:
+def _given_labels(labels: Labels) -> tuple[Any, ...] | None:
     """The labels as plain Python values."""
     return None if labels is None else tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
 
@@ -158,7 +148,7 @@ def as_label_array(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def class_labels(*arrays: NDArray[Any], labels: Sequence[Hashable] | None = None) -> tuple[Any, ...]:
+def class_labels(*arrays: NDArray[Any], labels: Labels = None) -> tuple[Any, ...]:
     """The classes that occur (or those given), plain Python values in sorted order."""
     if labels is not None:
         classes = _given_labels(labels) or ()
@@ -178,10 +168,9 @@ def class_labels(*arrays: NDArray[Any], labels: Sequence[Hashable] | None = None
 def encode_labels(values: NDArray[Any], classes: tuple[Any, ...], name: str) -> NDArray[np.intp]:
     """Positions of labels among the classes."""
     known = np.asarray(classes)
-    text, other = (array.dtype.kind in "US" for array in (known, values))
-    if text != other:
-        kinds = ("text", "numbers") if text else ("numbers", "text")
-        raise TypeError(f"{name}: the classes {list(classes)[:20]} are {kinds[0]}, the labels are {kinds[1]}.")
+    expected, got = ("text" if array.dtype.kind in "US" else "numbers" for array in (known, values))
+    if expected != got:
+        raise TypeError(f"{name}: the classes {list(classes)[:20]} are {expected}, the labels are {got}.")
     order = np.argsort(known, kind="stable")
     places: NDArray[np.intp] = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
     for example in values[known[places] != values].tolist()[:1]:
@@ -189,7 +178,7 @@ def encode_labels(values: NDArray[Any], classes: tuple[Any, ...], name: str) -> 
     return places
 
 
-def checked_weights(sample_weight: ArrayLike | None, n: int, *, all_zero: bool = False) -> NDArray[np.float64] | None:
+def checked_weights(sample_weight: Weights, n: int, *, all_zero: bool = False) -> NDArray[np.float64] | None:
     """Sample weights as an array of finite numbers >= 0 that are not all zero, unless they are a part that may be."""
     if sample_weight is None:
         return None
@@ -208,7 +197,7 @@ def checked_weights(sample_weight: ArrayLike | None, n: int, *, all_zero: bool =
 
 
 def combined_weights(
-    target: Target, sample_weight: ArrayLike | None, class_weight: Any
+    target: Target, sample_weight: Weights, class_weight: Any
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Weights for training (sample times class weights) and for the metric (sample weights), both (n,) of mean 1."""
     from sklearn.utils.class_weight import compute_sample_weight
@@ -317,13 +306,11 @@ def _column_order(names: list[Any] | None, classes: list[Any]) -> list[int]:
     places = list(range(len(classes)))
     if names is not None and set(names) == set(classes):
         return [names.index(label) for label in classes]
-    if names in (None, places) or (classes == places and not set(names or ()) & set(classes)):
+    if names is None or names == places or (classes == places and not set(names) & set(classes)):
         return places
-    other = next(name for name in names or () if name not in classes)
-    raise ValueError(
-        f"y: expected the columns {classes[:20]}, as at fit, got {(names or [])[:20]}: {other!r} is not among them; "
-        "rename the columns, or give an array with the columns in that order."
-    )
+    got = f"got {names[:20]}: {next(name for name in names if name not in classes)!r} is not among them"
+    advice = "rename the columns, or give an array with the columns in that order"
+    raise ValueError(f"y: expected the columns {classes[:20]}, as at fit, {got}; {advice}.")
 
 
 def repeated(names: Iterable[Any]) -> list[Any]:

@@ -113,14 +113,15 @@ def test_quantiles_of_a_column_of_gaps_use_the_few_values() -> None:
 
 
 def folds_for(y: np.ndarray, parts: int = 3) -> Folds:
-    return Folds(y[:, None] == 1, ["1"], (np.arange(len(y)) % parts).astype(np.int8), parts)
+    return Folds(y[:, None] == 1, ["1"], (np.arange(len(y)) % parts).astype(np.int8))
 
 
 def test_target_scores_are_shrunk_log_odds() -> None:
-    scores = target_scores(np.array([[3.0], [0.0]]), np.array([5.0, 0.0]), np.array([0.2]))
+    level, indicator = np.array([0, 0, 0, 0, 0, -1, -2]), np.array([1, 1, 1, 0, 0, 1, 1], dtype=bool)[:, None]
+    scores = target_scores(level, 2, indicator, np.array([0.2]))
     rate = (3 + 10 * 0.2) / 15
     expected = math.log(rate / (1 - rate)) - math.log(0.2 / 0.8)
-    np.testing.assert_allclose(scores, [[expected], [0.0]])
+    np.testing.assert_allclose(scores, [[expected], [0.0], [0.0]], atol=1e-15)
 
 
 @settings(max_examples=25)

@@ -46,7 +46,7 @@ def from_file(context: typer.Context, path: Path | None) -> Path | None:
     values = {key.replace("-", "_"): value for key, value in found.items()}
     for key, value in values.items():
         if key not in known:
-            from metricfit.data.reader import close_to
+            from metricfit.choices import close_to
 
             raise typer.BadParameter(f"{path}: this command has no option {key!r}; {close_to(key, known)}")
         if getattr(known[key], "multiple", False) and isinstance(value, str):

@@ -53,9 +53,13 @@ class Train(opt.Training):
     folds: int | None = option("Members of the ensemble.", "N", opt.SPLITS, shown="by size", min=2)
     baseline: bool = switch("--baseline/--no-baseline", "Train with cross-entropy too, to compare.", opt.SPLITS, True)
     task: str = option("auto, binary, multiclass or multilabel.", "TASK", opt.COLUMNS, "auto")
-    recipe: str = option("default, east, log_loss, surrogate_fbeta or anyloss.", "NAME", opt.RUN, "default")
+    recipe: str = option(
+        "default, btg, multiclass_fbeta, east, log_loss, surrogate_fbeta or anyloss.", "NAME", opt.RUN, "default"
+    )
     step: str | None = option("The loss's step: linear:delta=0.1, sigmoid:k=10, …", "STEP", opt.RUN, shown="by recipe")
-    models: str = option("auto for the portfolio, or names such as network,boosting.", "NAMES", opt.RUN, "auto")
+    models: str = option(
+        "auto for the portfolio, or names: network,boosting or auto,catboost.", "NAMES", opt.RUN, "auto"
+    )
     quick: bool = switch("--quick", "A first answer: trees alone, not compared with cross-entropy.", opt.RUN)
     time_limit: str | None = option("Stop training after 90s, 15m or 2h and keep the best so far.", "TIME", opt.RUN)
     resume: bool = switch("--resume", "Go on with a run that was stopped.", opt.RUN)

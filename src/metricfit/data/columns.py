@@ -18,11 +18,6 @@ from sklearn.utils.validation import check_array
 
 from metricfit.labels import repeated
 
-__all__ = [
-    "GAPS", "LABEL_GAPS", "BadValueError", "ColumnFormat", "Keyed", "Kind", "columns_of", "find_format",
-    "identifier_reason", "is_frame", "labels_of", "read_column", "refuse", "typed",
-]  # fmt: skip
-
 Keyed = tuple[NDArray[np.intp], NDArray[Any]]
 """Categories: the place of each row's key, -1 for a gap, and the distinct keys."""
 
@@ -55,8 +50,8 @@ _POINT_OR_DECIMAL = r"^[+-]?[1-9]\d{0,2}(\.\d{3})?$"
 _CODE = r"^0\d+$"
 _FLAG = r"(?i)^(true|false)$"
 _LENIENT_SHARE, _LENIENT_DISTINCT = 0.9, 20
-_DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
-_TIMES = ("", " %H:%M", " %H:%M:%S")
+_DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
+_DATES = [day + time for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S")]
 _LOOKED_AT = 1000
 _DAY = datetime.timedelta(days=1)
 _ID_NAME = re.compile(r"(^|[\W_])(id|index|uuid|rownum|row_number)$|^unnamed|[a-z]I[Dd]$|^column_1$", re.IGNORECASE)
@@ -92,9 +87,8 @@ def columns_of(X: Any, names: Sequence[str] | None = None) -> list[Any]:
         return list(found)
     by_name = dict(zip(X.columns, found, strict=True))
     if missing := [repr(name) for name in names if name not in by_name]:
-        more = " and more" if len(missing) > 10 else ""
-        shown = f"{', '.join(missing[:10])}{more}; got {list(by_name)[:20]}"
-        raise ValueError(f"X: columns seen in fit are missing: {shown}.")
+        shown = ", ".join(missing[:10]) + (" and more" if len(missing) > 10 else "")
+        raise ValueError(f"X: columns seen in fit are missing: {shown}; got {list(by_name)[:20]}.")
     return [by_name[name] for name in names]
 
 
@@ -252,8 +246,7 @@ def _plain(values: Any, gaps: Sequence[str]) -> Any:
     elif isinstance(dtype, pd.ArrowDtype) and dtype.type is datetime.date:
         values = values.astype("datetime64[us]")
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
-        zoned = getattr(values.dt, "tz", None) is not None
-        return (values.dt.tz_localize(None) if zoned else values).to_numpy().astype("datetime64[us]")
+        return values.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
     if pd.api.types.infer_dtype(values, skipna=True) != "string":
         return values
     try:
@@ -305,24 +298,23 @@ def _text_format(present: pa.ChunkedArray) -> tuple[Kind, str, str]:
     if not len(present):
         return "empty", "", "no value at all"
     if _cast(present) is not None:
-        if _any(pc.match_substring_regex(present, _CODE)):
+        if _match(present, _CODE, pc.any):
             return "category", "code", "digits with leading zeros, taken as codes"
-        if _any(pc.match_substring(present, ".")) and _all_match(present, _POINT_OR_DECIMAL):
+        if _match(present, r"\.", pc.any) and _match(present, _POINT_OR_DECIMAL):
             first = present.filter(pc.match_substring(present, "."))[0].as_py()
             advice = "remove the points if they separate thousands"
             return "number", "point", f"{first} is read as the number {float(first):g}; {advice}"
         return "number", "", "text in which every value is a number"
-    if _all_match(present, _FLAG):
+    if _match(present, _FLAG):
         return "flag", "", "truth values"
-    comma = _any(pc.match_substring(present, ","))
+    comma = _match(present, ",", pc.any)
     for style, (pattern, reason) in _NUMBERS.items():
-        if (comma or style == "points") and _all_match(present, pattern):
+        if (comma or style == "points") and _match(present, pattern):
             return "number", style, reason
-    if _all_match(present, _ISO_DATE) and not np.isnat(_text_dates(present, "")).any():
+    if _match(present, _ISO_DATE) and not np.isnat(_text_dates(present, "")).any():
         return "date", "", "text in which every value is an ISO date"
     first = present[0].as_py()
-    styles = (date + time for date in _DATE_FORMATS for time in _TIMES)
-    for date in styles if first[0].isdigit() and any(mark in first for mark in "./-") else ():
+    for date in _DATES if first[0].isdigit() and any(mark in first for mark in "./-") else ():
         # The first values settle nearly every column; only what looks like dates is read in full.
         if not any(np.isnat(_text_dates(part, date)).any() for part in (present.slice(0, _LOOKED_AT), present)):
             return "date", date, f"dates written as {date}"
@@ -350,7 +342,7 @@ def _text_numbers(clean: pa.ChunkedArray, style: str) -> NDArray[np.float64]:
 
 def _cast(text: pa.ChunkedArray) -> NDArray[np.float64] | None:
     """Text as numbers, null as NaN, or None unless all of it is."""
-    if _any(pc.starts_with(text, "+")):
+    if _match(text, r"^\+", pc.any):
         text = pc.replace_substring_regex(text, r"^\+(\d|\.)", r"\1")
     try:
         return np.array(pc.cast(text, pa.float64()).to_pandas(), dtype=np.float64)
@@ -366,9 +358,5 @@ def _text_dates(clean: pa.ChunkedArray, style: str) -> NDArray[np.datetime64]:
     return np.asarray(dates, dtype="datetime64[us]")
 
 
-def _all_match(text: pa.ChunkedArray, pattern: str) -> bool:
-    return bool(pc.all(pc.match_substring_regex(text, pattern)).as_py())
-
-
-def _any(flags: Any) -> bool:
-    return bool(pc.any(flags).as_py())
+def _match(text: pa.ChunkedArray, pattern: str, count: Any = pc.all) -> bool:
+    return bool(count(pc.match_substring_regex(text, pattern)).as_py())

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +15,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit.choices import Choice
-from metricfit.data.columns import GAPS, LABEL_GAPS, ColumnFormat, identifier_reason
+from metricfit.choices import Choice, close_to
+from metricfit.data.columns import GAPS, LABEL_GAPS, ColumnFormat, identifier_reason, read_column
 from metricfit.data.preprocessing import TablePreprocessor
-from metricfit.data.reader import BadArgumentError, BadDataError, Formats, Rows, TableFile, close_to
+from metricfit.data.reader import BadArgumentError, BadDataError, Formats, Rows, TableFile
 from metricfit.inputs import Task
 from metricfit.labels import as_label_array, repeated
 
-__all__ = [
-    "LabelledTable", "NotEnoughMemoryError", "Roles", "check_memory", "matched_labels", "positive_class",
-    "read_labelled", "read_labelled_like",
-]  # fmt: skip
-
 _MANY_CLASSES = 100
 _MANY_NUMBERS = 30
-_INDICATORS = {"0": 0, "false": 0, "no": 0, "1": 1, "true": 1, "yes": 1}
+_INDICATORS = {"0": 0, "0.0": 0, "false": 0, "no": 0, "1": 1, "1.0": 1, "true": 1, "yes": 1}
 _HELD_OUT_SHARE = 0.2
 _FOLDS = 5
-_PROGRAM = 7.2e8
-"""Bytes of the libraries and the network: what a training on 2,000 rows takes."""
-_SMALL = 2_000_000
-"""Fewer values than this need too little memory to be worth a look at the first rows."""
+_PROGRAM = 7.2e8  # bytes of the libraries and the network: what a training on 2,000 rows takes
+_SMALL = 2_000_000  # fewer values than this need too little memory to be worth a look at the first rows
 _SAMPLE_ROWS, _SAMPLE_COLUMNS = 4096, 200
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
@@ -219,10 +213,9 @@ def read_labelled(
 
 def read_labelled_like(file: TableFile, roles: Roles, formats: Formats, classes: NDArray[Any]) -> LabelledTable:
     """Read a table with the columns, types and classes (or labels) of a model; group, time, weight may be missing."""
-    file.check_model_columns(formats)
+    file.check_columns(formats)
     file.check_columns(roles.target, "target")
-    known = set(file.columns)
-    absent: dict[str, Any] = {n: None for n in ("group", "time", "weight") if getattr(roles, n) not in known}
+    absent: dict[str, Any] = {n: None for n in ("group", "time", "weight") if getattr(roles, n) not in file.columns}
     roles = replace(roles, **absent)
     rows = file.read(roles.columns(formats))
     several = len(roles.target) > 1
@@ -256,10 +249,9 @@ def _times(rows: Rows, name: str) -> NDArray[np.float64]:
     else:
         # Only ISO 8601 has time zones, which the features of a date leave out; for the order they count.
         values = rows.column(name).to_pandas() if how.text and not how.style else rows.frame({name: how})[name]
-        plain = values.dtype.kind == "M"
-        parsed = pd.to_datetime(values, errors="coerce", format=None if plain else "ISO8601", utc=True)
-        times = np.array(parsed.astype("datetime64[us, UTC]").astype("int64"), dtype=np.float64)
-        times[parsed.isna().to_numpy()] = np.nan
+        written = None if values.dtype.kind == "M" else "ISO8601"
+        parsed = pd.to_datetime(values, errors="coerce", format=written, utc=True).astype("datetime64[us, UTC]")
+        times = np.where(parsed.isna(), np.nan, parsed.astype("int64"))
     rows.refuse(name, np.isnan(times), "a number or a date in every row")
     return times
 
@@ -316,12 +308,12 @@ def _checked_classes(y: NDArray[Any], file: str, names: list[str], task: str, ch
     if task not in ("auto", kind):
         raise BadArgumentError("task", f"the column {name!r} has {len(classes)} classes, which is {kind}, not {task}.")
     values = {"i": "whole numbers", "b": "truth values"}.get(y.dtype.kind, "text")
-    shares = _shares(classes, counts / len(y))
-    held = f"task {kind}: {name!r} holds {len(classes)} classes ({values}): {shares}"
+    held = f"task {kind}: {name!r} holds {len(classes)} classes ({values}): {_shares(classes, counts / len(y))}"
     choices.append(Choice("target", held, ("target", "task")))
     if rare := [repr(c) for c, n in zip(classes, counts, strict=True) if n < 5]:
-        few = f"classes with fewer than 5 rows can hardly be learned: {', '.join(rare[:10])}"
-        choices.append(Choice("target", few))
+        choices.append(
+            Choice("target", f"classes with fewer than 5 rows can hardly be learned: {', '.join(rare[:10])}")
+        )
     return y
 
 
@@ -346,40 +338,28 @@ def _shares(names: Sequence[Any], shares: NDArray[np.float64]) -> str:
 def _indicators(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """0/1 columns of the rows that have a value in each of them (present, columns), and which rows these are."""
     expected = "0 or 1, as one of several target columns (or false and true, no and yes)"
-    columns = np.stack([_matched(rows, name, _INDICATORS, expected) for name in names], axis=1)
+    columns = np.stack([_matched(rows, name, _INDICATORS, str.lower, expected) for name in names], axis=1)
     present = np.asarray(~pd.isna(columns).any(axis=1))
     return columns[present].astype(np.int64), present
 
 
 def matched_labels(rows: Rows, name: str, classes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """The target's labels among a model's classes, of the rows that have one, and which rows these are."""
-    known = {_label_text(label): label for label in classes.tolist()}
+    kind = classes.dtype.kind
+    plain: Any = partial(pd.to_numeric, errors="coerce") if kind in "iuf" else str.lower if kind == "b" else str
+    known = {plain(str(label)): label for label in classes.tolist()}
     expected = f"one of the model's classes ({', '.join(repr(c) for c in classes.tolist()[:10])})"
-    labels = _matched(rows, name, known, expected, exact=classes.dtype.kind not in "iufb")
+    labels = _matched(rows, name, known, plain, expected)
     present = ~pd.isna(labels)
     return np.array(labels[present].tolist(), dtype=classes.dtype), present
 
 
-def _matched(rows: Rows, name: str, known: dict[str, Any], expected: str, exact: bool = False) -> NDArray[Any]:
-    """What the values of a column stand for, None for gaps; unless exact, 1.0 is 1 and TRUE is true."""
-    codes, values = pd.factorize(pd.Series(rows.column(name).to_pylist(), dtype=object))
-    texts = [_label_text(value) for value in values]
-    found = [known.get(text, None if exact else known.get(_label_text(text, numbers=True))) for text in texts]
-    wrong = np.array(
-        [label is None and text not in LABEL_GAPS for label, text in zip(found, texts, strict=True)] + [False]
-    )
-    rows.refuse(name, wrong[codes], expected)
-    return np.array([*found, None], dtype=object)[codes]
-
-
-def _label_text(value: Any, numbers: bool = False) -> str:
-    """A label as text: 1, 1.0 and " 1" are the same, and so are True and true; with ``numbers`` "1.0", "TRUE" too."""
-    if isinstance(value, bool | np.bool_) or numbers:
-        value = str(value).lower()
-    if numbers:
-        with suppress(ValueError):
-            value = float(value)
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+def _matched(rows: Rows, name: str, known: dict[Any, Any], plain: Any, expected: str) -> NDArray[Any]:
+    """What the values of a column stand for, None for gaps; ``plain`` makes the keys of ``known`` of their text."""
+    codes, keys = read_column(rows.column(name), ColumnFormat("category"), LABEL_GAPS)
+    found: NDArray[Any] = np.array([*(known.get(plain(key)) for key in keys), None], dtype=object)[codes]
+    rows.refuse(name, (codes >= 0) & pd.isna(found), expected)
+    return found
 
 
 def positive_class(task: str, classes: list[Any], given: str | None) -> Any:

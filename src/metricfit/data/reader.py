@@ -6,7 +6,6 @@ import atexit
 import bz2
 import codecs
 import csv
-import difflib
 import gzip
 import io
 import lzma
@@ -31,14 +30,9 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from metricfit.choices import Choice
+from metricfit.choices import Choice, close_to
 from metricfit.data.columns import GAPS, BadValueError, ColumnFormat, find_format, labels_of, read_column, refuse, typed
 from metricfit.labels import repeated
-
-__all__ = [
-    "BadArgumentError", "BadDataError", "Rows", "TableFile", "close_to", "describe_table", "joined", "open_table",
-    "read_table",
-]  # fmt: skip
 
 Formats = dict[str, ColumnFormat]
 _SAMPLE_BYTES = 1 << 18
@@ -60,14 +54,6 @@ class BadArgumentError(ValueError):
     def __init__(self, argument: str, problem: str) -> None:
         super().__init__(f"{argument}: {problem}")
         self.argument, self.problem = argument, problem
-
-
-def close_to(name: str, known: Iterable[str]) -> str:
-    """The known names that resemble one, or the first of them, for the end of a message."""
-    names = list(known)
-    if close := difflib.get_close_matches(name, names, n=3, cutoff=0.5):
-        return f"did you mean {' or '.join(map(repr, close))}?"
-    return f"there are {', '.join(map(repr, names[:20]))}{' and more' if len(names) > 20 else ''}."
 
 
 @dataclass
@@ -126,24 +112,21 @@ class TableFile:
         self, formats: Formats, more: Sequence[str] = (), gaps: Sequence[str] = GAPS, group: int | None = None
     ) -> Iterator[tuple[pd.DataFrame, Rows]]:
         """Batches of rows as values, read as the formats say, with the rows they come from and ``more`` columns."""
-        self.check_model_columns(formats)
+        self.check_columns(formats)
         for rows in self.batches(list(dict.fromkeys([*formats, *more])), group):
             yield rows.frame(formats, gaps), rows
 
-    def check_columns(self, names: Iterable[str], argument: str) -> None:
-        """Raise an error, with what is close, for a name that is no column."""
+    def check_columns(self, names: Iterable[str], argument: str | None = None) -> None:
+        """Raise an error for names that are no columns: those of an argument, or else those that a model needs."""
         known = set(self.columns)
-        for name in names:
-            if name not in known:
-                raise BadArgumentError(argument, f"{self.name} has no column {name!r}; {close_to(name, self.columns)}")
-
-    def check_model_columns(self, names: Iterable[str]) -> None:
-        """Raise an error that names the columns of a model that the file does not have."""
-        known = set(self.columns)
-        if missing := [repr(name) for name in names if name not in known]:
+        missing = [name for name in names if name not in known]
+        if missing and argument is not None:
+            what = f"{self.name} has no column {missing[0]!r}; {close_to(missing[0], self.columns)}"
+            raise BadArgumentError(argument, what)
+        if missing:
             what = f"{len(missing)} column{'s' if len(missing) > 1 else ''} that the model was trained on"
-            more = " and more" if len(missing) > 10 else ""
-            raise BadDataError(f"{self.name}: lacks {what}: {', '.join(missing[:10])}{more}.")
+            shown = ", ".join(map(repr, missing[:10])) + (" and more" if len(missing) > 10 else "")
+            raise BadDataError(f"{self.name}: lacks {what}: {shown}.")
 
     def line_of(self, record: int) -> int:
         """The line on which a data record (from 0) starts, header and quoted line breaks counted."""
@@ -225,9 +208,7 @@ class Rows:
         """Some of the rows."""
         return Rows(self.file, self.table.filter(pa.array(keep)), self.records[keep])
 
-    def formats(
-        self, columns: Iterable[str], *, categorical: Iterable[str] = (), gaps: Sequence[str] = GAPS
-    ) -> Formats:
+    def formats(self, columns: Iterable[str], categorical: Iterable[str] = (), gaps: Sequence[str] = GAPS) -> Formats:
         """What the columns hold; those named as categories are taken as such though they may hold numbers."""
         named = set(categorical)
         given = ColumnFormat("category", reason="named as a category")
@@ -329,22 +310,22 @@ def describe_table(table: pd.DataFrame) -> dict[str, Any]:
     >>> describe_table(pd.DataFrame({"age": [20.0, 40.0, None], "plan": ["a", "b", "a"]}))["columns"]["plan"]
     {'gaps': 0, 'values': '2 distinct; a 67 %, b 33 %'}
     """
-    shown = table[table.columns[:500]].items()
-    columns = {str(name): {"gaps": int(c.isna().sum()), "values": _in_words(c.dropna())} for name, c in shown}
+    columns = {}
+    for name, column in table[table.columns[:500]].items():
+        known = column.dropna()
+        if not len(known):
+            words = "nothing but gaps"
+        elif known.dtype.kind in "iuf":
+            low, middle, high = np.quantile(known.to_numpy(dtype=np.float64), [0, 0.5, 1])
+            words = f"{low:.4g} to {high:.4g}, median {middle:.4g}"
+        elif known.dtype.kind == "M":
+            words = f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
+        else:
+            counts = known.astype(str).value_counts()
+            top = (f"{str(level)[:40]} {100 * count / len(known):.0f} %" for level, count in counts[:3].items())
+            words = f"{len(counts):,} distinct; {', '.join(top)}"
+        columns[str(name)] = {"gaps": len(column) - len(known), "values": words}
     return {"rows": len(table), "columns": columns}
-
-
-def _in_words(known: pd.Series[Any]) -> str:
-    if not len(known):
-        return "nothing but gaps"
-    if known.dtype.kind in "iuf":
-        low, middle, high = np.quantile(known.to_numpy(dtype=np.float64), [0, 0.5, 1])
-        return f"{low:.4g} to {high:.4g}, median {middle:.4g}"
-    if known.dtype.kind == "M":
-        return f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
-    counts = known.astype(str).value_counts()
-    top = ", ".join(f"{str(name)[:40]} {100 * count / len(known):.0f} %" for name, count in counts[:3].items())
-    return f"{len(counts):,} distinct; {top}"
 
 
 def open_table(path: str | os.PathLike[str], *, separator: str | None = None, encoding: str | None = None) -> TableFile:
@@ -446,8 +427,7 @@ def _opened(path: Path, name: str = "") -> Any:
         if len(members) != 1:
             raise BadDataError(f"{name}: a zip archive of {len(members)} files, expected one; unpack it, and name one.")
         return archive.open(members[0])
-    packed = next((unpack for mark, unpack in _PACKED.items() if magic.startswith(mark)), None)
-    return path.open("rb") if packed is None else packed(path, "rb")
+    return next((unpack for mark, unpack in _PACKED.items() if magic.startswith(mark)), open)(path, "rb")
 
 
 def _text(raw: Any, encoding: str, errors: str) -> io.TextIOWrapper:

@@ -23,7 +23,7 @@ from metricfit.decisions.threshold import Sweep
 from metricfit.inputs import Task
 from metricfit.metrics import AUPRC, AUROC, ClassMetric, Combination, Constant, Constrained, FormulaMetric, Metric
 from metricfit.metrics.algebra import named_class
-from metricfit.metrics.catalogue import javascript
+from metricfit.metrics.formula import javascript
 
 _CUT_OFFS, _CUT_OFFS_OF_A_CLASS = 2000, 60
 _BYTES_OF_ROWS = 1_300_000

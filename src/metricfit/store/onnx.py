@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from importlib import import_module
@@ -25,7 +26,7 @@ from metricfit.training.networks import MemberLinear, MemberMLP
 __all__ = ["onnx_inputs", "to_onnx"]
 
 _OPSETS, _IR_VERSION = {"": 17, "ai.onnx.ml": 2}, 8
-_TYPES = {"float": 1, "int64": 7, "text": 8, "bool": 9, "double": 11}
+_TYPES = {"float": 1, "int64": 7, "text": 8, "bool": 9, "double": 11, "date": 11}
 """The numbers of ONNX's TensorProto.DataType."""
 _FLOAT_LIMIT = float(np.finfo(np.float32).max)
 _JUST_OVER_HALF = float(np.nextafter(0.5, 1))
@@ -64,12 +65,13 @@ class _Graph:
         self.parts[0].append(self.onnx.helper.make_node(operator, names, [name], **attributes))
         return _Value(self, name)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Check the graph and write it in one step."""
+    def save(self, path: str | os.PathLike[str], **about: str) -> None:
+        """Check the graph and write it in one step, with texts about it."""
         helper, (nodes, *parts) = self.onnx.helper, self.parts
         graph = helper.make_graph(nodes, "metricfit", *parts)
         opsets = [helper.make_opsetid(*pair) for pair in _OPSETS.items()]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="metricfit", ir_version=_IR_VERSION)
+        helper.set_model_props(model, about)
         self.onnx.checker.check_model(model)
         with written_whole(path) as file:
             file.write_bytes(model.SerializeToString())
@@ -132,7 +134,8 @@ def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[
     Every column that is used is an input (rows, 1): numbers and truth values as double, NaN for a gap; categories as
     text, the empty text for a gap; dates as days since 2000-01-01, double. Outputs are ``label`` (rows,), or 0/1 (rows,
     labels) for several labels, and ``probabilities`` (rows, classes or labels) with the decision rule folded in.
-    :func:`onnx_inputs` makes the inputs of a frame.
+    The metadata of the file hold ``inputs`` and ``decision_rule``, with the classes, as JSON. :func:`onnx_inputs` makes
+    the inputs of a frame.
 
     Trees give the same probabilities as in Python to about 1e-14: splits are exact, and leaves are added up in double.
     Networks compute in float32, there and here, and agree to about 1e-6; a label may differ only where its
@@ -143,7 +146,7 @@ def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[
         path: The file.
 
     Returns:
-        The inputs: name and type.
+        The inputs: name and type, "double", "text", "date", or "float" for an array without names.
     """
     graph, classes = _Graph(), classifier.classes_
     several = classifier.task_ == "multilabel"
@@ -158,7 +161,7 @@ def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[
         kind, dtype = kinds.get(classes.dtype.kind, ("int64", np.int64))
         label = folded.to("ArgMax", axis=1, keepdims=0).row_of(classes.astype(dtype))
         graph.output("label", label, kind, ["rows"])
-    graph.save(path)
+    graph.save(path, inputs=json.dumps(graph.inputs), decision_rule=classifier.decision_rule_.to_json())
     return graph.inputs
 
 
@@ -193,7 +196,7 @@ def _features(graph: _Graph, classifier: MetricClassifier) -> dict[str, _Value]:
         encoder = column.encoder
         if not column.features:
             continue
-        x = graph.input(column.name, "text" if isinstance(encoder, CategoryEncoder) else "double")
+        x = graph.input(column.name, {CategoryEncoder: "text", DateEncoder: "date"}.get(type(encoder), "double"))
         if isinstance(encoder, CategoryEncoder):
             features, code = _category(x, column)
             dense.append(features)

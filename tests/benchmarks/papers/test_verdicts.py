@@ -10,20 +10,25 @@ import pandas as pd
 import pytest
 
 from benchmarks.papers.results import RESULTS, read
-from benchmarks.papers.verdicts import CLAIMS, Figure, Found, compared, followed, verdict, verdicts
+from benchmarks.papers.verdicts import CLAIMS, Figure, Found, compared, followed, page_tables, verdict
 
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_page_has_the_table_of_the_committed_rows() -> None:
+@pytest.fixture(scope="module")
+def rows() -> pd.DataFrame:
+    return read("scores", RESULTS)
+
+
+def test_the_page_has_the_tables_of_the_committed_rows() -> None:
     page = (ROOT / "docs" / "papers.md").read_text()
-    assert verdicts(RESULTS) in page
-    assert verdicts(RESULTS) in (RESULTS / "verdicts.md").read_text()
+    for name, table in page_tables(RESULTS).items():
+        assert f"<!-- table: {name} -->\n\n{table}\n\n<!-- end of table: {name} -->" in page
+    assert page_tables(RESULTS)["verdicts"] in (RESULTS / "verdicts.md").read_text()
 
 
-def test_a_paired_difference_equals_a_plain_loop() -> None:
+def test_a_paired_difference_equals_a_plain_loop(rows: pd.DataFrame) -> None:
     claim = next(claim for claim in CLAIMS if claim.says.startswith("F1 as a loss does about as well"))
-    rows = read("scores", RESULTS)
     found = {each.dataset: each for each in compared(rows, claim.ours, claim.other, claim)}["adult"]
     table = pd.read_csv(RESULTS / "scores" / "east-tabular--adult.csv")
     by_trial: dict[int, dict[str, float]] = {}
@@ -39,8 +44,8 @@ def test_a_paired_difference_equals_a_plain_loop() -> None:
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.paper}: {claim.says}")
-def test_every_claim_finds_its_rows(claim) -> None:
-    found = compared(read("scores", RESULTS), claim.ours, claim.other, claim)
+def test_every_claim_finds_its_rows(claim, rows: pd.DataFrame) -> None:
+    found = compared(rows, claim.ours, claim.other, claim)
     assert [each.dataset for each in found] == list(claim.datasets)
 
 
