@@ -84,12 +84,11 @@ class Compare(opt.Training):
                  "seconds"]  # fmt: skip
         self.table(f"{rows:,} rows, {comparison.splits} random splits, best first", heads, cells)
         best = board[0]
-        if best["method"] == reference or not reference:
-            self.line(f"{best['method']} came first.")
-        else:
+        ahead = ""
+        if reference and best["method"] != reference:
             sure = best["difference_low"] > 0 or best["difference_high"] < 0
             doubt = "" if sure else "; the difference is within the noise"
-            self.line(f"{best['method']} came first, {abs(best['difference']):.4f} ahead of {reference}{doubt}.")
-        self.line(f"Results: {path}")
+            ahead = f", {abs(best['difference']):.4f} ahead of {reference}{doubt}"
+        self.line(f"{best['method']} came first{ahead}.\nResults: {path}")
         self.result({"metric": str(metric), "rows": rows, "splits": comparison.splits, "leaderboard": board,
                      "results": str(path)})  # fmt: skip

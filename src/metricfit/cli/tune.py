@@ -52,11 +52,9 @@ class Tune(opt.Labels):
             raise UsageError("give DATA and --metric to choose a rule, or the rule itself with --threshold or --rule.")
         asked = None if self.metric is None else opt.checked_metric(self.metric)
         loaded = open_model(self.model)
-        result = {}
         if given:
             loaded.change_rule(self._given(loaded), Choice("rule", "the decision rule was given by hand"))
-        else:
-            result = self._choose(loaded, asked)
+        result = {} if given else self._choose(loaded, asked)
         chosen = loaded.classifier.decision_rule_
         folder = save(loaded.classifier, self.out or self.model, overwrite=self.out is None or self.overwrite,
                       notes=loaded.notes, files=loaded.files)  # fmt: skip
