@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import tempfile
 import time
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -177,7 +179,8 @@ class EstimatorModel(Model):
 
     def to_bytes(self) -> bytes:
         """The fitted estimators as a skops file, which holds no code; a ValueError where that cannot be."""
-        return objects.to_bytes(self.fits, TRUSTED, f"models: {self.name}")
+        plain = [[e.to_plain() if isinstance(e, LibraryFit) else e for e in fold] for fold in self.fits]
+        return objects.to_bytes(plain, TRUSTED, f"models: {self.name}")
 
     def described(self) -> dict[str, Any]:
         """The form of table that it takes."""
@@ -196,7 +199,8 @@ class EstimatorModel(Model):
         return model
 
     def _read(self, content: bytes) -> None:
-        self.fits = objects.from_bytes(content, TRUSTED, self.name)
+        plain = objects.from_bytes(content, TRUSTED, self.name)
+        self.fits = [[LibraryFit.of_plain(e) if isinstance(e, dict) else e for e in fold] for fold in plain]
 
     def _parallel(self, work: int) -> Parallel:
         jobs = 1 if work < SMALL_WORK else effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)
@@ -238,11 +242,13 @@ class EstimatorModel(Model):
         if self.estimator is not None or self.name in ("forest", "extra_trees"):
             return estimator.fit(X, y, **fit_options)
         held = split.validation[(folds.weight[split.validation] > 0) & np.isin(codes[split.validation], seen)]
-        y_held, renamed = codes[held], self.name == "xgboost" and len(seen) <= seen[-1]
-        if renamed:  # xgboost takes no other classes than 0, 1, …
+        y_held = codes[held]
+        if self.name in BOOSTING_LIBRARIES:  # xgboost takes no other classes than 0, 1, …
             y, y_held = np.searchsorted(seen, y), np.searchsorted(seen, y_held)
         estimator.fit(X, y, **fit_options, **self._stopping(estimator, folds, held, y_held))
-        return _SomeClasses(estimator, seen) if renamed else estimator
+        if self.name == "boosting":
+            return estimator
+        return LibraryFit(self.name, estimator.booster_ if self.name == "lightgbm" else estimator, seen)
 
     def _stopping(self, estimator: Any, folds: Folds, rows: NDArray[np.intp], y: NDArray[Any]) -> dict[str, Any]:
         """What a boosting model needs to stop on validation rows."""
@@ -281,14 +287,46 @@ class EstimatorModel(Model):
         return np.stack([_all_classes(*one, 2)[:, 1] for one in found], axis=1)
 
 
-class _SomeClasses(NamedTuple):
-    """A classifier of 0, 1, … as one of the classes that its rows have."""
+class LibraryFit(NamedTuple):
+    """A fit of a boosting library, kept in the library's own format, and the classes of its rows."""
 
-    estimator: Any
+    library: str
+    model: Any
     classes_: NDArray[np.int64]
 
     def predict_proba(self, X: Any) -> Array:
-        return np.asarray(self.estimator.predict_proba(X))
+        """Probabilities of the classes of its rows."""
+        if self.library != "lightgbm":
+            return np.asarray(self.model.predict_proba(X))
+        found = np.asarray(self.model.predict(X))
+        return np.stack([1 - found, found], axis=1) if found.ndim == 1 else found
+
+    def to_plain(self) -> dict[str, Any]:
+        """What a file keeps: bytes that hold no code."""
+        if self.library == "catboost":
+            with tempfile.TemporaryDirectory() as folder:
+                self.model.save_model(place := f"{folder}/model.cbm")
+                content = Path(place).read_bytes()
+        elif self.library == "xgboost":
+            content = bytes(self.model.get_booster().save_raw())
+        else:
+            content = self.model.model_to_string().encode()
+        return {"library": self.library, "model": content, "classes": self.classes_}
+
+    @classmethod
+    def of_plain(cls, kept: dict[str, Any]) -> LibraryFit:
+        """The fit again."""
+        name, content = kept["library"], kept["model"]
+        if name not in BOOSTING_LIBRARIES:
+            raise ValueError(f"a fit of the library {name!r}")
+        library = importlib.import_module(name)
+        if name == "lightgbm":
+            model = library.Booster(model_str=content.decode())
+        elif name == "xgboost":
+            (model := library.XGBClassifier()).load_model(bytearray(content))
+        else:
+            model = library.CatBoostClassifier().load_model(blob=content)
+        return cls(name, model, kept["classes"])
 
 
 def _all_classes(found: Array, classes: Any, outputs: int) -> Array:
