@@ -1,5 +1,7 @@
 """ONNX export: onnxruntime decides as the classifier does, whatever the columns and the rule."""
 
+import json
+
 import numpy as np
 import onnxruntime
 import pandas as pd
@@ -118,6 +120,26 @@ def test_calendar_of_every_day_of_four_centuries(tmp_path):
         np.testing.assert_array_equal(values[:, 0], expected[output.name.removeprefix("out ")], output.name)
 
 
+@pytest.mark.parametrize("knots", [[3.0], [3.0, 5.0], [-1e308, -2.0, 0.0, 0.5, 1e308], []])
+def test_numbers_of_any_size_with_any_number_of_knots(tmp_path, knots):
+    from metricfit.data import ColumnFormat, FittedColumn
+    from metricfit.data.encoders import NumberEncoder
+    from metricfit.store.onnx import _Graph, _number
+
+    scores = np.linspace(-3.0, 3.0, len(knots)) if len(knots) > 1 else np.zeros(len(knots))
+    encoder = NumberEncoder("both", 1.0, 2.0, 0.25, np.array(knots), scores, np.array([0.0, 3.0]), True)
+    x = np.array([np.nan, -1.7e308, -7.0, -2.0, 0.0, 0.25, 3.0, 4.9, 5.0, 1e40, 1.7e308])
+    column = FittedColumn("x", ColumnFormat("number"), encoder=encoder)
+    expected = np.empty((len(x), len(column.features)), dtype=np.float32)
+    column.write(x, expected)
+    graph = _Graph()
+    first, *others = _number(graph.input("x", "double"), encoder)
+    graph.output("features", first.beside(*others), "float", ["rows", expected.shape[1]])
+    graph.save(tmp_path / "n.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "n.onnx", providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(session.run(None, {"x": x[:, None]})[0], expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("thresholds", [None, [0.2, 0.7, 0.45]])
 def test_several_labels_with_a_threshold_each(table, tmp_path, thresholds):
     labels = pd.DataFrame({"old": table["age"] > 45, "paid late": table["paid"], "big": table["rooms"] > 3}).astype(int)
@@ -151,6 +173,9 @@ def test_the_command(capsys, monkeypatch, tmp_path, fitted, table):
     program("export", model, "--format", "onnx")
     assert "<b>größe</b>" in program.out
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    about = session.get_modelmeta().custom_metadata_map
+    assert json.loads(about["inputs"])["when"] == "date"
+    assert DecisionRule.from_json(about["decision_rule"]) == fitted.decision_rule_
     label, _ = session.run(["label", "probabilities"], onnx_inputs(fitted, table))
     assert (label == fitted.predict(table)).mean() > 0.99
     program("export", model, "--format", "onnx", code=2)

@@ -147,7 +147,7 @@ def test_step_is_the_losss_own(fitted):
     expected = Annealed(0.05)(torch.from_numpy(np.asarray(p)), torch.tensor(0.3, dtype=torch.float64))
     np.testing.assert_allclose(heights, expected.numpy())
     last = plots.StepDisplay.from_estimator(fitted[0])
-    assert f"temperature={fitted[0].history_['temperature'].iloc[-1]:.3g}" in last.name
+    assert f"temperature={fitted[0].history_['temperature'].iloc[-1]:.3g}" in last.line_.get_label()
 
 
 def test_importing_metricfit_does_not_import_matplotlib():

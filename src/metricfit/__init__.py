@@ -59,11 +59,10 @@ def save(
     """
     from pathlib import Path
 
-    from metricfit.store import contents
-    from metricfit.store.folder import check_replaceable
+    from metricfit import store
 
-    check_replaceable(Path(folder), overwrite=overwrite)
-    description = contents.description_of(classifier, notes)
+    store.check_replaceable(Path(folder), overwrite=overwrite)
+    description = store.description_of(classifier, notes)
     from metricfit import report
 
     settings = (files or {}).get("train.toml", b"").decode()
@@ -71,7 +70,7 @@ def save(
         "report.html": report.render(classifier, description, settings=settings or None).encode(),
         "README.md": report.model_card(description, report.warnings_of(classifier)).encode(),
     }
-    return contents.save(classifier, folder, overwrite=overwrite, notes=notes, files={**(files or {}), **pages})
+    return store.save(classifier, folder, overwrite=overwrite, notes=notes, files={**(files or {}), **pages})
 
 
 def __getattr__(name: str) -> Any:

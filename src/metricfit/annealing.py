@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
+
+from metricfit.inputs import expect
 
 __all__ = ["TemperatureAnnealer"]
 
 Mode = Literal["plateau", "epoch"]
-
-
-class HasTemperature(Protocol):
-    """Anything whose temperature can be read and set, such as :class:`metricfit.MetricLoss`."""
-
-    temperature: Any
-
-    def set_temperature(self, temperature: float) -> None:
-        """Change the temperature."""
 
 
 class TemperatureAnnealer:
@@ -28,7 +21,7 @@ class TemperatureAnnealer:
     loss of all earlier temperatures. ``mode="epoch"`` cools every ``every`` calls of :meth:`step`.
 
     Args:
-        loss: A :class:`metricfit.MetricLoss`, or several that share the temperature.
+        loss: A :class:`metricfit.MetricLoss` (or anything with a ``temperature`` and ``set_temperature``), or several.
         factor: r, in (0, 1); the paper searches {0.8, 0.9}.
         mode: "plateau" or "epoch".
         patience: Steps without a decrease that make a plateau (mode "plateau").
@@ -47,23 +40,18 @@ class TemperatureAnnealer:
     """
 
     def __init__(
-        self, loss: HasTemperature | Iterable[HasTemperature], *, factor: float = 0.9, mode: Mode = "plateau",
-        patience: int = 10, min_delta: float = 0.0, max_fruitless: int = 3, every: int = 1, minimum: float = 1e-3,
+        self, loss: Any, *, factor: float = 0.9, mode: Mode = "plateau", patience: int = 10, min_delta: float = 0.0,
+        max_fruitless: int = 3, every: int = 1, minimum: float = 1e-3,
     ) -> None:  # fmt: skip
         self.losses = list(loss) if isinstance(loss, Iterable) else [loss]
         if not self.losses or any(getattr(one, "temperature", None) is None for one in self.losses):
             raise ValueError("loss: expected a MetricLoss with a temperature, that is step='annealed'.")
-        if mode not in get_args(Mode):
-            raise ValueError(f"mode: expected 'plateau' or 'epoch', got {mode!r}.")
-        if not 0 < factor < 1:
-            raise ValueError(f"factor: expected a number strictly between 0 and 1, got {factor}.")
+        expect(mode in get_args(Mode), "mode", "'plateau' or 'epoch'", mode)
+        expect(0 < factor < 1, "factor", "a number strictly between 0 and 1", factor)
         for name, value in (("patience", patience), ("max_fruitless", max_fruitless), ("every", every)):
-            if value < 1:
-                raise ValueError(f"{name}: expected at least 1, got {value}.")
-        if min_delta < 0:
-            raise ValueError(f"min_delta: expected a number >= 0, got {min_delta}.")
-        if not minimum > 0:
-            raise ValueError(f"minimum: expected a temperature > 0, got {minimum}.")
+            expect(value >= 1, name, "at least 1", value)
+        expect(min_delta >= 0, "min_delta", "a number >= 0", min_delta)
+        expect(minimum > 0, "minimum", "a temperature > 0", minimum)
         self.factor, self.mode, self.patience, self.min_delta = factor, mode, patience, min_delta
         self.max_fruitless, self.every, self.minimum = max_fruitless, every, minimum
         # Python floats, so that the schedule T_0 r^k does not collect float32 rounding.
@@ -85,8 +73,7 @@ class TemperatureAnnealer:
     def step(self, validation_loss: float | None = None) -> bool:
         """Count one epoch (or step), cool when it is time, and say whether the temperature was lowered.
 
-        Args:
-            validation_loss: The loss on validation data at the current temperature; needed in mode "plateau".
+        Mode "plateau" needs the loss on validation data at the current temperature.
         """
         self.steps += 1
         if self.mode == "epoch":

@@ -62,8 +62,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             arg max; or a list of ``"network"``, ``"network_ce"``, ``"forest"``, ``"extra_trees"``, ``"boosting"``,
             ``"lightgbm"``, ``"xgboost"``, ``"catboost"`` and scikit-learn classifiers with ``predict_proba``. A
             pipeline gets the table as given, other classifiers get numbers without gaps.
-        recipe: ``"default"``, ``"east"``, ``"log_loss"``, ``"surrogate_fbeta"``, ``"anyloss"``, or a
-            :class:`metricfit.training.Recipe`, for the networks.
+        recipe: For the networks, a name (``"default"``, ``"log_loss"``, ``"east"`` and others) or a
+            :class:`metricfit.training.Recipe`.
         cv: Folds; ``None`` for one stratified hold-out of 20 %; ``"auto"`` decides by size; or a scikit-learn
             splitter or a list of (training rows, validation rows).
         n_members: Networks that share a fold, started from different weights.

@@ -33,6 +33,7 @@ from metricfit.data.reader import BadArgumentError, close_to
 from metricfit.decisions.rules import argmax_rule
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, MetricLike, resolve
+from metricfit.models.estimators import BOOSTING_LIBRARIES
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, split_rows
 
@@ -41,21 +42,17 @@ __all__ = ["METHODS", "Comparison", "Method", "available_methods"]
 
 @dataclass(frozen=True)
 class Method:
-    """A way to fit and decide.
+    """A way to fit and decide: models of the portfolio, the recipe of its networks, and whether the rule is tuned.
 
-    Attributes:
-        models: Models of the portfolio, as in :class:`metricfit.MetricClassifier`.
-        recipe: How its networks are trained.
-        tuned: Whether a decision rule is tuned for the metric; else trees decide by arg max.
-        package: The package it needs beside metricfit, if any.
+    Without a tuned rule trees decide by arg max; networks decide as their recipe says.
     """
 
     models: str = "auto"
     recipe: Recipe = field(default_factory=Recipe)
     tuned: bool = True
-    package: str = ""
 
 
+_TREES = {"random-forest": "forest", "boosting": "boosting", "xgboost": "xgboost", "lightgbm": "lightgbm"}
 METHODS = {
     "metricfit": Method(),
     "network": Method("network"),
@@ -63,21 +60,14 @@ METHODS = {
     "cross-entropy": Method("network", Recipe("log_loss")),
     "cross-entropy-weighted": Method("network", Recipe("log_loss", balance="full")),
     "cross-entropy-tuned": Method("network", Recipe("log_loss", rule="tuned")),
-    "random-forest": Method("forest", tuned=False),
-    "random-forest-tuned": Method("forest"),
-    "boosting": Method("boosting", tuned=False),
-    "boosting-tuned": Method("boosting"),
-    "xgboost": Method("xgboost", tuned=False, package="xgboost"),
-    "xgboost-tuned": Method("xgboost", package="xgboost"),
-    "lightgbm": Method("lightgbm", tuned=False, package="lightgbm"),
-    "lightgbm-tuned": Method("lightgbm", package="lightgbm"),
+    **{f"{name}{end}": Method(kind, tuned=bool(end)) for name, kind in _TREES.items() for end in ("", "-tuned")},
 }
 """What can be compared, by name."""
 
 
 def available_methods() -> list[str]:
     """The names of the methods whose packages are installed."""
-    return [name for name, method in METHODS.items() if not method.package or find_spec(method.package) is not None]
+    return [n for n, method in METHODS.items() if method.models not in BOOSTING_LIBRARIES or find_spec(method.models)]
 
 
 class Comparison:
@@ -104,25 +94,15 @@ class Comparison:
     """
 
     def __init__(
-        self,
-        X: pd.DataFrame,
-        y: Any,
-        metric: MetricLike = "f1",
-        *,
-        methods: Sequence[str] | None = None,
-        splits: int = 5,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        max_epochs: int | None = None,
-        out: str | Path | None = None,
-        overwrite: bool = False,
-        random_state: int = 0,
-    ) -> None:
+        self, X: pd.DataFrame, y: Any, metric: MetricLike = "f1", *, methods: Sequence[str] | None = None,
+        splits: int = 5, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None,
+        max_epochs: int | None = None, out: str | Path | None = None, overwrite: bool = False, random_state: int = 0,
+    ) -> None:  # fmt: skip
         self.methods = _known_methods(methods)
-        labels = y.columns.to_numpy(dtype=object) if isinstance(y, pd.DataFrame) else None
+        several = isinstance(y, pd.DataFrame)
         self.X, self.y = X, np.asarray(y)
-        self.classes = np.unique(self.y) if labels is None else labels
-        self.task: Task = "multilabel" if labels is not None else "binary" if len(self.classes) == 2 else "multiclass"
+        self.classes = y.columns.to_numpy(dtype=object) if several else np.unique(self.y)
+        self.task: Task = "multilabel" if several else "binary" if len(self.classes) == 2 else "multiclass"
         self.metric = resolve(metric, tuple(self.classes.tolist()), self.task)[0]
         self.weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         self.groups = None if groups is None else np.asarray(groups)
@@ -147,14 +127,13 @@ class Comparison:
         Returns:
             The leaderboard; see :meth:`leaderboard`.
         """
-        with _joblib_backend(backend), ExitStack() as stack:
-            log = None if self.path is None else stack.enter_context(self.path.open("a", encoding="utf-8"))
+        with _joblib_backend(backend):
             for row in _run_all(self._result, list(self.todo), jobs):
                 self.results.append(row)
                 self.todo.remove((row["split"], row["method"]))
-                if log is not None:
-                    log.write(json.dumps({**row, "run": self._identity}) + "\n")
-                    log.flush()
+                if self.path is not None:
+                    with self.path.open("a", encoding="utf-8") as log:
+                        log.write(json.dumps({**row, "run": self._identity}) + "\n")
                 if progress is not None:
                     progress(row)
         return self.leaderboard()
@@ -223,15 +202,18 @@ def _joblib_backend(name: str | None) -> Iterator[None]:
     Dask's cluster is the one that ``DASK_SCHEDULER_ADDRESS`` names, or one on this machine; Ray's likewise.
     """
     with ExitStack() as stack:
-        if name == "dask":
-            stack.enter_context(_needed("distributed").Client())
-        elif name == "ray":
-            _needed("ray.util.joblib").register_ray()
-        if name is not None:
-            try:
+        try:
+            if name == "dask":
+                stack.enter_context(import_module("distributed").Client())
+            elif name == "ray":
+                import_module("ray.util.joblib").register_ray()
+            if name is not None:
                 stack.enter_context(joblib.parallel_config(backend=name))
-            except ValueError as error:
-                raise BadArgumentError("backend", str(error)) from None
+        except ImportError as error:
+            package = str(error.name).split(".")[0]
+            raise ImportError(f"backend: needs the package {package}: pip install {package}.") from None
+        except ValueError as error:
+            raise BadArgumentError("backend", str(error)) from None
         yield
 
 
@@ -247,22 +229,14 @@ def _run_all(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]],
         yield from joblib.Parallel(n_jobs=jobs)(calls[start : start + size])
 
 
-def _needed(module: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError:
-        package = module.split(".")[0]
-        raise ImportError(f"backend: needs the package {package}: pip install {package}.") from None
-
-
 def _known_methods(given: Sequence[str] | None) -> list[str]:
     installed = available_methods()
     for name in given or ():
         if name not in METHODS:
             raise BadArgumentError("methods", f"no method {name!r}; {close_to(name, METHODS)}")
         if name not in installed:
-            needs = f"{name!r} needs the package {METHODS[name].package}: pip install 'metricfit[boost]'."
-            raise BadArgumentError("methods", needs)
+            package = METHODS[name].models
+            raise BadArgumentError("methods", f"{name!r} needs the package {package}: pip install 'metricfit[boost]'.")
     return list(dict.fromkeys(given or installed))
 
 

@@ -1,20 +1,17 @@
-"""The confusion matrix: one value object for soft counts, hard counts and whole sweeps of cut-offs.
-
-Rows are true classes, columns predicted ones. Leading dimensions hold thresholds and ensemble members.
-"""
+"""The confusion matrix: soft counts, hard counts and whole sweeps of cut-offs; rows are true classes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from metricfit.inputs import InputOptions, Samples, Task, check_task, flatten_inputs, safe_divide
+from metricfit.inputs import InputOptions, Samples, Task, check_task, check_tensor, expect, flatten_inputs, safe_divide
 from metricfit.inputs import values_can_be_inspected as can_look
 from metricfit.membership import dynamic_membership, threshold_membership
 from metricfit.steps import Annealed, Heaviside, Step
@@ -22,7 +19,7 @@ from metricfit.steps import Annealed, Heaviside, Step
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["ConfusionMatrix", "Counts", "hard_confusion_matrix", "soft_confusion_matrix"]
+__all__ = ["ConfusionMatrix", "hard_confusion_matrix", "soft_confusion_matrix"]
 
 Absent = Literal["count", "skip"]
 
@@ -33,22 +30,13 @@ WHOLE_ELEMENTS = 2**25
 """Up to this many memberships are counted at once."""
 
 BLOCK_ELEMENTS = 2**22
-"""More are counted in blocks of rows of about this size. Each block's backward pass recomputes what it needs, so
-that the extra memory stays a few times the logits', for about half as much time again."""
-
-
-class Counts(NamedTuple):
-    """One-versus-rest counts, each of shape (…, classes)."""
-
-    tp: Tensor
-    fp: Tensor
-    fn: Tensor
-    tn: Tensor
+"""More are counted in blocks of rows of about this size, which the backward pass recomputes, for half as much time
+again: so that the extra memory stays a few times the logits'."""
 
 
 @dataclass(frozen=True, eq=False)
 class ConfusionMatrix:
-    """Counts of true against predicted classes, soft or hard; with any leading dimensions.
+    """Counts of true (rows) against predicted classes; thresholds and ensemble members may lead.
 
     Attributes:
         matrix: Shape (…, d, d) for binary (d = 2) and multiclass, (…, L, 2, 2) for multi-label tasks; integer
@@ -70,23 +58,17 @@ class ConfusionMatrix:
     absent: Absent = "count"
 
     def __post_init__(self) -> None:
-        """Check the shape against the task."""
         check_task(self.task)
-        if self.absent not in get_args(Absent):
-            raise ValueError(f"absent: expected 'count' or 'skip', got {self.absent!r}.")
-        if not isinstance(self.matrix, Tensor):
-            kind = type(self.matrix).__name__
-            raise TypeError(f"matrix: expected a torch.Tensor, got {kind}; convert it with torch.as_tensor.")
+        expect(self.absent in get_args(Absent), "absent", "'count' or 'skip'", self.absent)
+        check_tensor("matrix", self.matrix)
         if not self.matrix.is_floating_point():
             object.__setattr__(self, "matrix", self.matrix.double())
-        shape = tuple(self.matrix.shape)
-        if self.task == "multilabel":
-            if len(shape) < 3 or shape[-2:] != (2, 2):
-                raise ValueError(f"matrix: a multilabel task expects shape (…, labels, 2, 2), got {shape}.")
-        elif len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 1:
-            raise ValueError(f"matrix: expected a square matrix of shape (…, d, d), got {shape}.")
-        elif self.task == "binary" and shape[-1] != 2:
-            raise ValueError(f"matrix: a binary task expects shape (…, 2, 2), got {shape}.")
+        shape, several = tuple(self.matrix.shape), self.task == "multilabel"
+        is_square = len(shape) >= 2 + several and shape[-1] == shape[-2] >= 1
+        if not is_square or (self.task != "multiclass" and shape[-1] != 2):
+            layout = {"multilabel": "shape (…, labels, 2, 2)", "binary": "shape (…, 2, 2)"}.get(self.task)
+            wanted = layout or "a square matrix, shape (…, d, d)"
+            raise ValueError(f"matrix: a {self.task} task expects {wanted}, got {shape}.")
         if self.labels is not None and len(self.labels) != self.num_classes:
             raise ValueError(f"labels: expected {self.num_classes} of them, got {len(self.labels)}: {self.labels}.")
 
@@ -103,17 +85,17 @@ class ConfusionMatrix:
     @property
     def tp(self) -> Tensor:
         """True positives of each class, shape (…, classes)."""
-        return self.matrix[..., 1, 1] if self.task == "multilabel" else self._diagonal
+        return self.matrix[..., 1, 1] if self.task == "multilabel" else self.matrix.diagonal(dim1=-2, dim2=-1)
 
     @property
     def fp(self) -> Tensor:
         """False positives of each class, shape (…, classes)."""
-        return self.matrix[..., 0, 1] if self.task == "multilabel" else self._off_diagonal.sum(dim=-2)
+        return self.matrix[..., 0, 1] if self.task == "multilabel" else (self.matrix * self._others).sum(dim=-2)
 
     @property
     def fn(self) -> Tensor:
         """False negatives of each class, shape (…, classes)."""
-        return self.matrix[..., 1, 0] if self.task == "multilabel" else self._off_diagonal.sum(dim=-1)
+        return self.matrix[..., 1, 0] if self.task == "multilabel" else (self.matrix * self._others).sum(dim=-1)
 
     @property
     def tn(self) -> Tensor:
@@ -121,12 +103,12 @@ class ConfusionMatrix:
         if self.task == "multilabel":
             return self.matrix[..., 0, 0]
         if self.num_classes == 2:
-            return self._diagonal.flip(-1)
+            return self.tp.flip(-1)
         # Of the two ways to count what is neither of class k nor predicted so, the one that subtracts less: a small
         # count must not drown in the rounding of a large one, and exact zeros must stay zero.
         fp, fn = self.fp, self.fn
-        tn = torch.where(fp < fn, self._of_others(self.support) - fp, self._of_others(self.predicted) - fn)
-        return tn.clamp_min(0)
+        support, predicted = ((n[..., None, :] * self._others).sum(dim=-1) for n in (self.support, self.predicted))
+        return torch.where(fp < fn, support - fp, predicted - fn).clamp_min(0)
 
     @property
     def support(self) -> Tensor:
@@ -141,14 +123,13 @@ class ConfusionMatrix:
     @property
     def total(self) -> Tensor:
         """Weight of all samples, shape (…): of one label's in a multi-label task."""
-        if self.task == "multilabel":
-            return self.matrix.sum(dim=(-1, -2)).amax(dim=-1)
-        return self.matrix.sum(dim=(-1, -2))
+        sums = self.matrix.sum(dim=(-1, -2))
+        return sums.amax(dim=-1) if self.task == "multilabel" else sums
 
     @property
-    def counts(self) -> Counts:
-        """The four one-versus-rest counts together."""
-        return Counts(self.tp, self.fp, self.fn, self.tn)
+    def counts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The four one-versus-rest counts together: tp, fp, fn and tn."""
+        return self.tp, self.fp, self.fn, self.tn
 
     @property
     def averaged(self) -> Tensor:
@@ -157,35 +138,20 @@ class ConfusionMatrix:
         return present if self.absent == "skip" else torch.ones_like(present)
 
     @property
-    def _diagonal(self) -> Tensor:
-        return self.matrix.diagonal(dim1=-2, dim2=-1)
-
-    def _of_others(self, count: Tensor) -> Tensor:
-        """For each class the sum of a count over all the other classes."""
-        others = 1 - torch.eye(self.num_classes, dtype=count.dtype, device=count.device)
-        return (count[..., None, :] * others).sum(dim=-1)
-
-    @property
-    def _off_diagonal(self) -> Tensor:
-        return self.matrix * (1 - torch.eye(self.num_classes, dtype=self.matrix.dtype, device=self.matrix.device))
+    def _others(self) -> Tensor:
+        return 1 - torch.eye(self.num_classes, dtype=self.matrix.dtype, device=self.matrix.device)
 
     def class_index(self, label: Hashable) -> int:
-        """The position of a class named by its label or, where no label is a number, by its index.
-
-        >>> cm = ConfusionMatrix(torch.eye(2), labels=("ok", "fraud"))
-        >>> cm.class_index("fraud"), cm.class_index(0)
-        (1, 0)
-        """
+        """The position of a class named by its label or, where no label is a number, by its index."""
         names: Sequence[Any] = range(self.num_classes) if self.labels is None else self.labels
         if label in names:
             return names.index(label)
-        # A spec holds text: '1.0' means the class 1.0.
-        for index, name in enumerate(names):
-            if str(name) == str(label):
-                return index
+        texts = [str(name) for name in names]
+        if str(label) in texts:  # a spec holds text: '1.0' means the class 1.0
+            return texts.index(str(label))
         if isinstance(label, int) and 0 <= label < len(names) and all(isinstance(name, str) for name in names):
             return label
-        shown = ", ".join(str(name) for name in names[:20]) + (", …" if self.num_classes > 20 else "")
+        shown = ", ".join(texts[:20]) + (", …" if self.num_classes > 20 else "")
         hint = "" if self.labels is not None else "; to name classes pass labels=[…]"
         raise ValueError(f"class {label!r}: no such class; the classes are {shown}{hint}.")
 
@@ -205,21 +171,16 @@ class ConfusionMatrix:
             task: By default binary for two classes, else multiclass; by the shape alone multi-label is never assumed.
             labels: Class names, passed on.
             absent: Passed on.
-
-        >>> ConfusionMatrix.from_codes([0, 1, 1], [0, 1, 0], 2).matrix
-        tensor([[1., 0.],
-                [1., 1.]], dtype=torch.float64)
         """
         task = task or ("binary" if classes == 2 else "multiclass")
         several = task == "multilabel"
         sides = 2 if several else classes
         first, second = torch.broadcast_tensors(torch.as_tensor(true).long(), torch.as_tensor(predicted).long())
         cells = (first * sides + second).mT if several else first * sides + second
-        weights = None
+        lead, weights = cells.shape[:-1], None
         if weight is not None:
             weights = torch.as_tensor(weight, device=cells.device).double()
             weights = (weights[..., None, :] if several else weights).expand(cells.shape).reshape(-1)
-        lead = cells.shape[:-1]
         rows = torch.arange(lead.numel(), device=cells.device).reshape(*lead, 1)
         flat = (cells + rows * sides**2).reshape(-1)
         counts = torch.bincount(flat, weights, minlength=lead.numel() * sides**2).double()
@@ -306,12 +267,9 @@ def soft_confusion_matrix(
             [0., 1., 0.],
             [0., 1., 0.]])
     """
-    samples, task = _checked_samples(input, target, sample_weight, threshold, thresholds, options)
-    matrix = count_samples(
-        samples, task, step or Annealed(), threshold=threshold, thresholds=thresholds,
-        from_probabilities=options.get("from_probabilities", False),
-    )  # fmt: skip
-    return as_confusion_matrix(matrix, task, thresholds, labels, absent)
+    samples = _checked_samples(input, target, sample_weight, threshold, thresholds, options)
+    matrix = count_samples(samples, step or Annealed(), threshold=threshold, thresholds=thresholds)
+    return as_confusion_matrix(matrix, samples.task, thresholds, labels, absent)
 
 
 def hard_confusion_matrix(
@@ -327,33 +285,27 @@ def hard_confusion_matrix(
     tensor([[1., 1.],
             [0., 1.]], dtype=torch.float64)
     """
-    samples, task = _checked_samples(input, target, sample_weight, threshold, thresholds, options)
-    return hard_matrix(
-        samples, task, threshold=threshold, thresholds=thresholds, labels=labels, absent=absent,
-        from_probabilities=options.get("from_probabilities", False),
-    )  # fmt: skip
+    samples = _checked_samples(input, target, sample_weight, threshold, thresholds, options)
+    return hard_matrix(samples, threshold=threshold, thresholds=thresholds, labels=labels, absent=absent)
 
 
 def hard_matrix(
-    samples: Samples, task: Task, *, threshold: Tensor | float = 0.5, thresholds: Sequence[float] | None = None,
-    from_probabilities: bool = False, labels: tuple[Hashable, ...] | None = None, absent: Absent = "count",
+    samples: Samples, *, threshold: Tensor | float = 0.5, thresholds: Sequence[float] | None = None,
+    labels: tuple[Hashable, ...] | None = None, absent: Absent = "count",
 ) -> ConfusionMatrix:  # fmt: skip
     """The exact matrix of samples that are flattened already; arguments as in :func:`soft_confusion_matrix`."""
-    scores = samples.scores.detach()
+    scores, task = samples.scores.detach(), samples.task
     target = samples.target.double() if samples.target.is_floating_point() else samples.target
     if task == "multiclass" and thresholds is None:
         predicted, classes = scores.argmax(dim=-1), scores.shape[-1]
+        how: Any = {"task": task, "labels": labels, "absent": absent}
         if not target.is_floating_point():
-            return ConfusionMatrix.from_codes(
-                target, predicted, classes, samples.weight, task=task, labels=labels, absent=absent
-            )
-        rows = indicator(predicted, target) * samples.weight.double()[..., None]
-        return ConfusionMatrix(target.mT @ rows, task, labels, absent)
+            return ConfusionMatrix.from_codes(target, predicted, classes, samples.weight, **how)
+        return ConfusionMatrix(target.mT @ (indicator(predicted, target) * samples.weight.double()[..., None]), **how)
     # Compared in its own dtype, so that a float32 probability of 0.7 reaches a threshold of 0.7; counted in float64.
-    p = probabilities(scores, task, from_probabilities)
-    exact = Samples(p, target, samples.weight.double(), samples.ignored)
-    grid: Any = {"threshold": threshold, "thresholds": thresholds}
-    matrix = count_samples(exact, task, Heaviside(), from_probabilities=True, **grid)
+    p = replace(samples, scores=scores).probabilities
+    exact = Samples(p, target, samples.weight.double(), samples.ignored, task, from_probabilities=True)
+    matrix = count_samples(exact, Heaviside(), threshold=threshold, thresholds=thresholds)
     return as_confusion_matrix(matrix, task, thresholds, labels, absent)
 
 
@@ -369,49 +321,34 @@ def as_confusion_matrix(
 def _checked_samples(
     input: Tensor, target: Tensor, sample_weight: Tensor | None, threshold: Tensor | float,
     thresholds: Sequence[float] | None, options: InputOptions,
-) -> tuple[Samples, Task]:  # fmt: skip
-    """The flattened samples and their task; raise an error for thresholds that do not fit."""
-    task = options.setdefault("task", "multiclass")
-    check_task(task)
+) -> Samples:  # fmt: skip
+    """The flattened samples; raise an error for thresholds that do not fit."""
     samples = flatten_inputs(input, target, sample_weight, **options)
-    columns = samples.scores.shape[-1]
+    columns, looks = samples.scores.shape[-1], can_look()
     values, grid = torch.as_tensor(threshold), torch.as_tensor([0.5] if thresholds is None else thresholds)
-    if grid.ndim != 1 or not len(grid) or (can_look() and not bool(((grid >= 0) & (grid <= 1)).all())):
-        raise ValueError(f"thresholds: expected a list of numbers in [0, 1], got {thresholds}.")
-    if values.ndim > 1 or (values.ndim == 1 and len(values) != columns):
-        shape = tuple(values.shape)
-        raise ValueError(f"threshold: expected one number or {columns}, one per label, got shape {shape}.")
-    if can_look() and not bool(((values >= 0) & (values <= 1)).all()):
-        raise ValueError(f"threshold: expected numbers in [0, 1], got {threshold}.")
-    if can_look() and task == "multiclass" and not bool((values == 0.5).all()):
+    inside = [not looks or bool(((found >= 0) & (found <= 1)).all()) for found in (values, grid)]
+    expect(grid.ndim == 1 and len(grid) > 0 and inside[1], "thresholds", "a list of numbers in [0, 1]", thresholds)
+    expect(inside[0], "threshold", "numbers in [0, 1]", threshold)
+    fits, shape = values.shape in ((), (columns,)), tuple(values.shape)
+    expect(fits, "threshold", f"one number or {columns}, one per label", shape)
+    if looks and samples.task == "multiclass" and not bool((values == 0.5).all()):
         raise ValueError("threshold: has no effect with a multiclass task, whose threshold is dynamic.")
-    return samples, task
-
-
-def probabilities(scores: Tensor, task: Task, from_probabilities: bool = False) -> Tensor:
-    """Softmax for a multiclass task, sigmoid for the others."""
-    if from_probabilities:
-        return scores
-    return scores.softmax(dim=-1) if task == "multiclass" else scores.sigmoid()
+    return samples
 
 
 def count_samples(
-    samples: Samples, task: Task, step: Step, *, threshold: Tensor | float = 0.5,
-    thresholds: Sequence[float] | None = None, from_probabilities: bool = False, each_class: bool = False,
+    samples: Samples, step: Step, *, threshold: Tensor | float = 0.5, thresholds: Sequence[float] | None = None,
+    each_class: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The soft counts (…, d, d) at a dynamic threshold, else (…, L, 2, 2); a grid of thresholds leads all.
-
-    ``each_class`` gives (d, 2, 2) counts of each class against the rest at the dynamic threshold, for class indices as
-    targets: 4 d numbers instead of d², which are enough for averages over classes.
-    """
+    """The soft counts (…, d, d) at a dynamic threshold, or (d, 2, 2) of ``each_class``; else ([grid,] …, L, 2, 2)."""
 
     def count(scores: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-        p = probabilities(scores, task, from_probabilities)
-        if task == "multiclass" and thresholds is None:
+        p, several = replace(samples, scores=scores).probabilities, samples.task == "multiclass"
+        if several and thresholds is None:
             return (_count_classes if each_class else _add_rows)(dynamic_membership(p, step), target, weight)
-        if task == "multiclass":
+        if several:
             target, weight = one_against_rest(target, weight, p)
-        grid: Any = threshold
+        grid = threshold
         if thresholds is not None:
             grid = torch.as_tensor(thresholds, dtype=p.dtype, device=p.device).reshape(-1, *(1,) * p.ndim)
         return count_labels(threshold_membership(p, grid, step), target, weight)
@@ -440,20 +377,18 @@ def _count_classes(membership: Tensor, target: Tensor, weight: Tensor) -> Tensor
 
 
 def _add_rows(membership: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """Add each membership row to the row of its true class: O(n·d) for indices, one product for probabilities."""
     weighted = membership * weight[..., None]
     if target.is_floating_point():
         return target.mT @ weighted
     *lead, _, classes = membership.shape
     if lead:  # the matrices of all members stand below one another
-        members = torch.arange(lead[0], device=target.device)[:, None]
-        target = target + classes * members
+        target = target + classes * torch.arange(lead[0], device=target.device)[:, None]
     rows = membership.new_zeros(*lead, classes, classes).flatten(0, -2)
     return rows.index_add(0, target.flatten(), weighted.flatten(0, -2)).reshape(*lead, classes, classes)
 
 
 def indicator(target: Tensor, like: Tensor) -> Tensor:
-    """1 at the target's class, else 0, in the shape (…, n, d) and dtype of ``like``; no int64 one-hot rows."""
+    """1 at the target's class, else 0, in the shape (…, n, d) and dtype of ``like``."""
     return (target[..., None] == torch.arange(like.shape[-1], device=like.device)).to(like.dtype)
 
 

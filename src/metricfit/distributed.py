@@ -1,11 +1,9 @@
 """Several processes as one: their statistics are added up, so that a loss is that of all their samples together.
 
-A metric of a matrix is not a mean over samples, so averaging the losses of processes (or their gradients) optimises
-something else. What can be added are the counts S = Σᵣ Sᵣ. With the loss L(S), the gradient of one process on all
-samples is Σᵣ (∂Sᵣ/∂θ)ᵀ ∂L/∂S. Every process knows S and hence ∂L/∂S, so the backward pass needs no message: process r
-pulls ∂L/∂S back through its own samples. What gathers gradients (DistributedDataParallel, FSDP, Lightning, Accelerate)
-takes their *mean* over the R processes, not the sum, so ∂L/∂S is multiplied by R here, which also is the derivative of
-the sum of all processes' (equal) losses. After the mean the gradient is that of one process with the whole batch.
+A metric of a matrix is no mean over samples: the mean of the processes' losses is something else. What can be added
+are the counts S = Σᵣ Sᵣ. The gradient of L(S) on all samples is Σᵣ (∂Sᵣ/∂θ)ᵀ ∂L/∂S. Every process knows ∂L/∂S, so the
+backward pass needs no message: process r pulls it back through its own samples. What gathers gradients
+(DistributedDataParallel, FSDP, Lightning, Accelerate) takes their *mean* over R processes; so ∂L/∂S is multiplied by R.
 """
 
 from __future__ import annotations
@@ -17,6 +15,8 @@ import torch
 from torch import Tensor, distributed
 from torch.autograd.function import once_differentiable
 
+from metricfit.inputs import expect
+
 __all__ = ["Sync", "add_up", "check_sync", "group_of", "sum_over_processes"]
 
 Sync = Literal["auto", False] | Any
@@ -24,25 +24,18 @@ Sync = Literal["auto", False] | Any
 
 
 def check_sync(sync: Sync) -> Sync:
-    """The option, if it is one.
-
-    >>> check_sync("always")
-    Traceback (most recent call last):
-        ...
-    ValueError: sync: expected 'auto', False or a torch.distributed.ProcessGroup, got 'always'.
-    """
-    if sync is False or sync == "auto":
-        return sync
-    if not distributed.is_available() or not isinstance(sync, distributed.ProcessGroup):
-        raise ValueError(f"sync: expected 'auto', False or a torch.distributed.ProcessGroup, got {sync!r}.")
+    """The option, if it is one."""
+    is_group = distributed.is_available() and isinstance(sync, distributed.ProcessGroup)
+    known = sync is False or sync == "auto" or is_group
+    expect(known, "sync", "'auto', False or a torch.distributed.ProcessGroup", sync)
     return sync
 
 
 def group_of(sync: Sync, training: bool) -> Any:
     """The group whose statistics are added up, or None where this process is on its own.
 
-    ``"auto"`` is all processes while training. In evaluation mode they may see different numbers of batches, so they do
-    not wait for each other; ``SyncBatchNorm`` draws the same line. A group is always used, ``False`` never.
+    ``"auto"`` is all processes while training: in evaluation mode they may see different numbers of batches. A group
+    is always used, ``False`` never.
     """
     if sync is False or not distributed.is_available() or not distributed.is_initialized():
         return None
@@ -54,8 +47,7 @@ def group_of(sync: Sync, training: bool) -> Any:
 def sum_over_processes(tensors: Sequence[Tensor], group: Any) -> list[Tensor]:
     """The sums of several tensors over a group, in one message; without a group the tensors as they are.
 
-    All processes have to call this with the same shapes. Sums are taken in float64: they do not depend on the order of
-    the processes beyond its rounding. See the module for the gradient.
+    All processes have to call this with the same shapes. Sums are taken in float64. See the module for the gradient.
     """
     return list(tensors) if group is None else list(_Sum.apply(group, *tensors))  # type: ignore[no-untyped-call]
 

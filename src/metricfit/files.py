@@ -14,8 +14,6 @@ try:
 except ImportError:  # Windows: two runs are not kept apart
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["BusyError", "locked", "names_the_file", "write_synced", "written_whole"]
-
 
 class BusyError(OSError):
     """Another process is writing to the same place."""

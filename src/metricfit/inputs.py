@@ -4,38 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Literal, TypedDict, Unpack, get_args
+from typing import Literal, TypedDict, get_args
 
 import torch
 from torch import Tensor
 
 __all__ = [
-    "WEIGHTS_FROM_TO", "InputOptions", "Samples", "Task", "accumulation_dtype", "check_task", "expect",
+    "WEIGHTS_FROM_TO", "InputOptions", "Samples", "Task", "accumulation_dtype", "check_task", "check_tensor", "expect",
     "flatten_inputs", "safe_divide", "values_can_be_inspected",
 ]  # fmt: skip
 
 Task = Literal["multiclass", "binary", "multilabel"]
 """One of several classes, one of two, or any of several labels."""
 
-
 WEIGHTS_FROM_TO = 1e-18, 1e18
 """What the weights of a batch may sum to: metrics multiply two such sums, in single precision."""
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which counts are summed: float64 stays, everything else becomes float32.
-
-    >>> accumulation_dtype(torch.float16)
-    torch.float32
-    """
+    """The dtype in which counts are summed: float64 stays, everything else becomes float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def safe_divide(numerator: Tensor, denominator: Tensor, undefined: float = 0.0) -> Tensor:
     """``numerator / denominator``, and ``undefined`` (with a zero gradient) where the denominator vanishes.
 
-    A single ``torch.where`` would give the right value and a NaN gradient at 0/0; the denominator is
-    therefore replaced *before* the division as well.
+    A single ``torch.where`` after the division would have a NaN gradient at 0/0: the denominator is replaced before.
 
     >>> safe_divide(torch.tensor([1.0, 0.0]), torch.tensor([4.0, 0.0]), undefined=1.0)
     tensor([0.2500, 1.0000])
@@ -46,15 +40,16 @@ def safe_divide(numerator: Tensor, denominator: Tensor, undefined: float = 0.0) 
 
 
 def expect(holds: bool, name: str, wanted: str, got: object) -> None:
-    """Raise an error that names an argument, what was wanted and what came, unless it ``holds``.
-
-    >>> expect(0 < 2 < 1, "share", "a number strictly between 0 and 1", 2)
-    Traceback (most recent call last):
-        ...
-    ValueError: share: expected a number strictly between 0 and 1, got 2.
-    """
+    """Raise an error that names an argument, what was wanted and what came, unless it ``holds``."""
     if not holds:
         raise ValueError(f"{name}: expected {wanted}, got {got!r}.")
+
+
+def check_tensor(name: str, value: object) -> None:
+    """Raise an error unless the value is a tensor."""
+    if not isinstance(value, Tensor):
+        kind = type(value).__name__
+        raise TypeError(f"{name}: expected a torch.Tensor, got {kind}; convert it with torch.as_tensor.")
 
 
 def check_task(task: str, ignore_index: int = -100) -> None:
@@ -77,7 +72,7 @@ class InputOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Samples:
-    """Flattened samples, ready for the next room; with ensemble members their dimension leads everywhere.
+    """Flattened samples; with ensemble members their dimension leads everywhere.
 
     Attributes:
         scores: Logits (or probabilities), shape (…, n, d); d = 1 for a binary task.
@@ -91,11 +86,20 @@ class Samples:
     target: Tensor
     weight: Tensor
     ignored: bool
+    task: Task = "multiclass"
+    from_probabilities: bool = False
 
     @property
     def total(self) -> Tensor:
         """The sum of the weights, shape (…)."""
         return self.weight.flatten(self.scores.ndim - 2).sum(dim=-1)
+
+    @property
+    def probabilities(self) -> Tensor:
+        """Softmax for a multiclass task, sigmoid for the others, (…, n, d)."""
+        if self.from_probabilities:
+            return self.scores
+        return self.scores.softmax(dim=-1) if self.task == "multiclass" else self.scores.sigmoid()
 
 
 def values_can_be_inspected() -> bool:
@@ -104,25 +108,21 @@ def values_can_be_inspected() -> bool:
 
 
 def flatten_inputs(
-    input: Tensor, target: Tensor, sample_weight: Tensor | None = None, *, allow_empty: bool = False,
-    **options: Unpack[InputOptions],
+    input: Tensor, target: Tensor, sample_weight: Tensor | None = None, *, task: Task = "multiclass",
+    weight: Tensor | None = None, ignore_index: int = -100, from_probabilities: bool = False, validate: bool = True,
+    members: int | None = None, allow_empty: bool = False,
 ) -> Samples:  # fmt: skip
     """Check shapes, dtypes and values, then flatten; ignored positions get a weight of zero.
 
-    Shapes are as in :class:`metricfit.MetricLoss`, with members (M, N, …). A batch may have no samples, where other
-    processes have some (``allow_empty``).
+    Arguments are as in :class:`metricfit.MetricLoss`. With ``allow_empty`` a batch may have no samples.
     """
-    task, members = options.get("task", "multiclass"), options.get("members")
-    ignore_index, lead = options.get("ignore_index", -100), 0 if members is None else 1
-    for name, value in (("input", input), ("target", target)):
-        if not isinstance(value, Tensor):
-            kind = type(value).__name__
-            raise TypeError(f"{name}: expected a torch.Tensor, got {kind}; convert it with torch.as_tensor.")
+    check_tensor("input", input)
+    check_tensor("target", target)
     if not input.is_floating_point():
         raise TypeError(f"input: expected floating-point logits, got {input.dtype}; call .float() first.")
     check_task(task, ignore_index)
-    inspected = values_can_be_inspected()
-    validate = options.get("validate", True) and inspected
+    lead, inspected = 0 if members is None else 1, values_can_be_inspected()
+    validate = validate and inspected
     looks = validate or (inspected and input.is_cpu)  # elsewhere a look waits for the device
     input, target = _without_channel(input, target, task, lead)
     _check_input_shape(input, task, allow_empty, members)
@@ -135,39 +135,35 @@ def flatten_inputs(
         labels = target.flatten(lead).long()
     else:
         raise _target_error(input, target, positions, task)
-    weight = _flat_weight(sample_weight, positions, input.shape if task == "multilabel" else positions, scores, lead)
+    decisions = input.shape if task == "multilabel" else positions
+    mass = _flat_weight(sample_weight, positions, decisions, scores, lead)
     keep = labels != ignore_index
     if task == "multiclass":
         keep = keep if labels.ndim < scores.ndim else keep.any(dim=-1)
     else:
-        weight = weight if weight.ndim == scores.ndim else weight[..., None].expand_as(scores)
+        mass = mass if mass.ndim == scores.ndim else mass[..., None].expand_as(scores)
     ignored = not looks or not bool(keep.all())
     if ignored:
         rows = keep if keep.ndim == scores.ndim else keep[..., None]
         scores = torch.where(rows, scores, torch.zeros_like(scores))
         labels = torch.where(rows if labels.ndim == scores.ndim else keep, labels, torch.zeros_like(labels))
-        weight = torch.where(keep, weight, torch.zeros_like(weight))
-    samples = Samples(scores, labels, weight, ignored)
+        mass = torch.where(keep, mass, torch.zeros_like(mass))
+    samples = Samples(scores, labels, mass, ignored, task, from_probabilities)
     if validate:
         slack = max(1e-3, *(torch.finfo(t.dtype).eps for t in (input, target) if t.is_floating_point()))
-        _check_values(samples, task, options.get("from_probabilities", False), slack)
-    given = options.get("weight")
-    weighed = samples if given is None else _weigh_classes(samples, given, task, validate)
-    if validate and (given is not None or sample_weight is not None):
-        least, most = weighed.total.detach().aminmax()
-        shares = given is not None and task == "multiclass" and labels.is_floating_point()
-        if shares or not (least.item() >= WEIGHTS_FROM_TO[0] and most.item() <= WEIGHTS_FROM_TO[1]):
-            _check_sum_of_weights(samples, sample_weight, given, task)
+        _check_values(samples, slack)
+    weighed = samples if weight is None else _weigh_classes(samples, weight, validate)
+    if validate and (weight is not None or sample_weight is not None):
+        _check_sum_of_weights(samples, sample_weight, weight)
     return weighed
 
 
 def _rows(values: Tensor, task: Task, lead: int) -> Tensor:
-    """(…, N, C, …) to (…, N·…, C); a binary task has one column."""
     return (values.unsqueeze(-1) if task == "binary" else values.movedim(lead + 1, -1)).flatten(lead, -2)
 
 
 def _without_channel(input: Tensor, target: Tensor, task: Task, lead: int) -> tuple[Tensor, Tensor]:
-    """Masks (N, 1, …) beside (N, …) can only be read in one way: drop the channel."""
+    """Drop the channel of masks (N, 1, …) beside (N, …), which can only be read in one way."""
     if task == "binary" and input.ndim == target.ndim + 1 and input.shape[lead + 1] == 1:
         input = input.squeeze(lead + 1)
     extra = target.ndim - input.ndim + (task == "multiclass")
@@ -198,28 +194,20 @@ def _target_error(input: Tensor, target: Tensor, positions: torch.Size, task: Ta
         hint = "; for class indices beside one logit per class use task='multiclass'" if fits else ""
         return ValueError(f"target: a {task} task expects the shape of input, {shape}, got {got}{hint}.")
     if target.shape == positions:
-        return TypeError(
-            f"target: expected integer class indices of shape {got}, got {target.dtype}; call .long(), or use "
-            "task='binary' for 0/1 floats."
-        )
+        advice = "call .long(), or use task='binary' for 0/1 floats"
+        return TypeError(f"target: expected integer class indices, got {target.dtype}; {advice}.")
     if target.shape == input.shape:
-        return TypeError(
-            f"target: one value per class (shape {got}) must be floating-point class probabilities, got "
-            f"{target.dtype}; call .float(), or .argmax(1) for class indices; for several labels per sample use "
-            "task='multilabel'."
-        )
-    return ValueError(
-        f"target: for input of shape {shape} expected class indices of shape {tuple(positions)} or class "
-        f"probabilities of shape {shape}, got {got}."
-    )
+        advice = "call .float(), or .argmax(1) for class indices; for several labels per sample use task='multilabel'"
+        wanted = "one value per class must be floating-point class probabilities"
+        return TypeError(f"target: {wanted}, got {target.dtype}; {advice}.")
+    wanted = f"class indices of shape {tuple(positions)} or class probabilities of shape {shape}"
+    return ValueError(f"target: for input of shape {shape} expected {wanted}, got {got}.")
 
 
 def _flat_weight(given: Tensor | None, positions: torch.Size, decisions: torch.Size, like: Tensor, lead: int) -> Tensor:
-    """The weights (…, n), or (…, n, L) where there is one for each of a multi-label task's decisions."""
     if given is None:
         return like.new_ones(like.shape[:-1])
-    if not isinstance(given, Tensor):
-        raise TypeError(f"sample_weight: expected a torch.Tensor, got {type(given).__name__}.")
+    check_tensor("sample_weight", given)
     weight, samples = given.to(device=like.device, dtype=like.dtype), positions[: lead + 1]
     if weight.shape == decisions != positions:
         return _rows(weight, "multilabel", lead)
@@ -231,7 +219,8 @@ def _flat_weight(given: Tensor | None, positions: torch.Size, decisions: torch.S
     return weight.flatten(lead)
 
 
-def _weigh_classes(samples: Samples, weight: Tensor, task: Task, validate: bool) -> Samples:
+def _weigh_classes(samples: Samples, weight: Tensor, validate: bool) -> Samples:
+    task = samples.task
     size = 2 if task == "binary" else samples.scores.shape[-1]
     meaning = {"multiclass": "one per class", "binary": "negative then positive", "multilabel": "one per label"}[task]
     if not isinstance(weight, Tensor):
@@ -253,40 +242,37 @@ def _weigh_classes(samples: Samples, weight: Tensor, task: Task, validate: bool)
     return replace(samples, target=safe_divide(positive, both), weight=samples.weight * both)
 
 
-def _check_sum_of_weights(samples: Samples, sample_weight: Tensor | None, weight: Tensor | None, task: Task) -> None:
-    """Raise an error if the weights sum to more, or to less, than single precision can square."""
+def _check_sum_of_weights(samples: Samples, sample_weight: Tensor | None, weight: Tensor | None) -> None:
     target = samples.target.double() if samples.target.is_floating_point() else samples.target
     none = samples.scores.new_empty((), dtype=torch.float64).expand(samples.scores.shape)  # takes no memory
-    exact = Samples(none, target, samples.weight.detach().double(), samples.ignored)
-    exact = exact if weight is None else _weigh_classes(exact, weight, task, True)
-    if task == "multiclass" and target.is_floating_point():
+    exact = replace(samples, scores=none, target=target, weight=samples.weight.detach().double())
+    exact = exact if weight is None else _weigh_classes(exact, weight, True)
+    if samples.task == "multiclass" and target.is_floating_point():
         exact = replace(exact, weight=exact.weight * exact.target.sum(dim=-1))
-    total = exact.total
-    least, most = WEIGHTS_FROM_TO
+    total, (least, most) = exact.total, WEIGHTS_FROM_TO
     if bool((wrong := (total != 0) & ~((total >= least) & (total <= most))).any()):
         given = {"sample_weight": sample_weight, "weight": weight}
         names = " · ".join(name for name, value in given.items() if value is not None)
-        raise ValueError(
-            f"{names}: expected weights with a sum between {least:g} and {most:g}, got {total[wrong].flatten()[0]:g}; "
-            "divide them by their mean."
-        )
+        wanted, got = f"weights with a sum between {least:g} and {most:g}", f"{total[wrong].flatten()[0]:g}"
+        raise ValueError(f"{names}: expected {wanted}, got {got}; divide them by their mean.")
 
 
-def _check_values(samples: Samples, task: Task, from_probabilities: bool, slack: float) -> None:
+def _check_values(samples: Samples, slack: float) -> None:
     scores, target, weight = samples.scores.detach(), samples.target, samples.weight.detach()
+    task, from_probabilities = samples.task, samples.from_probabilities
     if bool((weight < 0).any()) or not bool(weight.isfinite().all()):
         raise ValueError("sample_weight: expected finite weights >= 0, got negative or non-finite ones.")
     # A row's softmax is NaN as well where its largest entry is infinite; -inf beside a finite one rules a class out.
     bad = ~(scores.amax(dim=-1).isfinite() if task == "multiclass" else scores.isfinite().all(dim=-1))
     if bool(bad.any()):
-        has_nan = bool(scores.isnan().any())
-        kind, name = "NaN" if has_nan else "infinite", "probabilities" if from_probabilities else "logits"
-        cause = "the network has diverged or its input has gaps. Pass validate=False to let NaN propagate"
-        if not has_nan:
-            cause = (
-                "float16 overflows beyond 65,504: compute the last layer in float32, outside of autocast "
-                "(logits.float() comes too late), use bfloat16, or lower the learning rate"
-            )
+        kind, name = "infinite", "probabilities" if from_probabilities else "logits"
+        cause = (
+            "float16 overflows beyond 65,504: compute the last layer in float32, outside of autocast (logits.float() "
+            "comes too late), use bfloat16, or lower the learning rate"
+        )
+        if bool(scores.isnan().any()):
+            kind = "NaN"
+            cause = "the network has diverged or its input has gaps. Pass validate=False to let NaN propagate"
         raise ValueError(f"input: {kind} {name} in {int(bad.sum())} of {bad.numel()} samples; {cause}.")
     if from_probabilities:
         _check_probabilities("input", scores, weight, task, slack)

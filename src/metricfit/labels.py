@@ -16,14 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 if TYPE_CHECKING:
     from metricfit.inputs import Task
 
-__all__ = [
-    "Target", "as_label_array", "as_numpy", "checked_weights", "class_labels", "codes_of_labels", "combined_weights",
-    "encode_labels", "read_target", "read_truth", "repeated", "row_count", "score_array", "sweep_of_scores",
-]  # fmt: skip
+Labels = Sequence[Hashable] | None
+Weights = ArrayLike | None
 
 
 def codes_of_labels(
-    y_true: ArrayLike, y_pred: ArrayLike, labels: Sequence[Hashable] | None, sample_weight: ArrayLike | None
+    y_true: ArrayLike, y_pred: ArrayLike, labels: Labels, sample_weight: Weights
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None, tuple[Any, ...] | None, Task]:
     """Codes of true and predicted labels (or 0/1 indicators), weights, class names and task."""
     true, pred = as_label_array(y_true, "y_true"), as_label_array(y_pred, "y_pred")
@@ -38,11 +36,7 @@ def codes_of_labels(
 
 
 def sweep_of_scores(
-    y_true: ArrayLike,
-    score: ArrayLike,
-    thresholds: Sequence[float] | None,
-    labels: Sequence[Hashable] | None,
-    sample_weight: ArrayLike | None,
+    y_true: ArrayLike, score: ArrayLike, thresholds: Sequence[float] | None, labels: Labels, sample_weight: Weights
 ) -> tuple[NDArray[np.float64], Task, tuple[Any, ...] | None]:
     """Counts at every cut-off; see :meth:`metricfit.ConfusionMatrix.from_scores`."""
     true = as_label_array(y_true, "y_true")
@@ -122,7 +116,7 @@ def _indicators(array: NDArray[Any], name: str) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def _given_labels(labels: Sequence[Hashable] | None) -> tuple[Any, ...] | None:
+def _given_labels(labels: Labels) -> tuple[Any, ...] | None:
     """The labels as plain Python values."""
     return None if labels is None else tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
 
@@ -158,7 +152,7 @@ def as_label_array(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def class_labels(*arrays: NDArray[Any], labels: Sequence[Hashable] | None = None) -> tuple[Any, ...]:
+def class_labels(*arrays: NDArray[Any], labels: Labels = None) -> tuple[Any, ...]:
     """The classes that occur (or those given), plain Python values in sorted order."""
     if labels is not None:
         classes = _given_labels(labels) or ()
@@ -178,10 +172,9 @@ def class_labels(*arrays: NDArray[Any], labels: Sequence[Hashable] | None = None
 def encode_labels(values: NDArray[Any], classes: tuple[Any, ...], name: str) -> NDArray[np.intp]:
     """Positions of labels among the classes."""
     known = np.asarray(classes)
-    text, other = (array.dtype.kind in "US" for array in (known, values))
-    if text != other:
-        kinds = ("text", "numbers") if text else ("numbers", "text")
-        raise TypeError(f"{name}: the classes {list(classes)[:20]} are {kinds[0]}, the labels are {kinds[1]}.")
+    expected, got = ("text" if array.dtype.kind in "US" else "numbers" for array in (known, values))
+    if expected != got:
+        raise TypeError(f"{name}: the classes {list(classes)[:20]} are {expected}, the labels are {got}.")
     order = np.argsort(known, kind="stable")
     places: NDArray[np.intp] = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
     for example in values[known[places] != values].tolist()[:1]:
@@ -189,7 +182,7 @@ def encode_labels(values: NDArray[Any], classes: tuple[Any, ...], name: str) -> 
     return places
 
 
-def checked_weights(sample_weight: ArrayLike | None, n: int, *, all_zero: bool = False) -> NDArray[np.float64] | None:
+def checked_weights(sample_weight: Weights, n: int, *, all_zero: bool = False) -> NDArray[np.float64] | None:
     """Sample weights as an array of finite numbers >= 0 that are not all zero, unless they are a part that may be."""
     if sample_weight is None:
         return None
@@ -208,7 +201,7 @@ def checked_weights(sample_weight: ArrayLike | None, n: int, *, all_zero: bool =
 
 
 def combined_weights(
-    target: Target, sample_weight: ArrayLike | None, class_weight: Any
+    target: Target, sample_weight: Weights, class_weight: Any
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Weights for training (sample times class weights) and for the metric (sample weights), both (n,) of mean 1."""
     from sklearn.utils.class_weight import compute_sample_weight

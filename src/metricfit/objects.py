@@ -14,8 +14,6 @@ import numpy as np
 import skops.io
 from skops.io.exceptions import UntrustedTypesFoundException
 
-__all__ = ["from_bytes", "to_bytes"]
-
 _SCHEMA = "schema.json"
 _TRIED = 2**18
 _FREE, _MULTIPLE, _SCHEMA_MULTIPLE = 2**24, 50, 10
@@ -91,9 +89,9 @@ def _unpacked(content: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         infos = archive.infolist()
         total = [sum(info.file_size for info in infos)]
-        strange = [i for i in infos if i.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)]
-        strange += [info for info in infos if not info.filename.endswith((".json", ".npy", ".bin"))]
-        if strange or total[0] > most:
+        usual = {info.compress_type for info in infos} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+        usual = usual and all(info.filename.endswith((".json", ".npy", ".bin")) for info in infos)
+        if not usual or total[0] > most:
             raise ValueError(f"{len(content):,} bytes that unpack to {total[0]:,}, or hold what no model has")
         members = {}
         for info in infos:

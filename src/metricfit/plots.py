@@ -1,9 +1,4 @@
-"""Plots in scikit-learn's ``Display`` style; matplotlib is imported when something is drawn.
-
->>> display = ThresholdCurveDisplay.from_predictions([0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], metric="f1")
->>> display.ax_.get_xlabel()
-'Threshold'
-"""
+"""Plots in scikit-learn's ``Display`` style; matplotlib is imported when something is drawn."""
 
 from __future__ import annotations
 
@@ -29,10 +24,6 @@ __all__ = ["AlignmentDisplay", "AnnealingDisplay", "StepDisplay", "ThresholdCurv
 class _Display:
     """A drawing; ``ax_`` are its axes, ``figure_`` its figure and ``line_`` its line once it was plotted."""
 
-    ax_: Any
-    figure_: Any
-    line_: Any
-
     def _draw_on(self, ax: Any, xlabel: str, ylabel: str) -> Any:
         """The axes given, or those of a new figure."""
         if ax is None:
@@ -53,18 +44,10 @@ class _Display:
 
 @dataclass
 class ThresholdCurveDisplay(_Display):
-    """A metric of two classes at every threshold; the best one is marked: ``best_`` once it was plotted.
+    """A metric of two classes at every threshold (n,), rising; the best one is marked: ``best_`` once it was plotted.
 
-    Args:
-        thresholds: Rising thresholds.
-        values: The metric at each.
-        best_threshold: Where it is best, or None.
-        best_value: Its value there.
-        metric_name: For the axis.
-        estimator_name: For the legend.
-
-    >>> display = ThresholdCurveDisplay(np.array([0.0, 0.5, 1.0]), np.array([0.4, 0.8, 0.0]), metric_name="f1")
-    >>> display.plot().ax_.get_ylabel()
+    >>> display = ThresholdCurveDisplay.from_predictions([0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], metric="f1")
+    >>> display.ax_.get_ylabel()
     'f1'
     """
 
@@ -96,23 +79,14 @@ class ThresholdCurveDisplay(_Display):
         ax: Any = None, sample_weight: ArrayLike | None = None, labels: Any = None, pos_label: Any = None,
         **kwargs: Any,
     ) -> Self:  # fmt: skip
-        """Draw the metric of scores.
+        """Draw the metric of scores (n,) of the positive class; see :func:`metricfit.decisions.best_threshold`.
 
-        Args:
-            y_true: Labels of two classes.
-            y_score: Scores of the positive class.
-            metric: The metric, also with constraints: then the mark is the best threshold that meets them.
-            name: For the legend.
-            ax: Axes, or a new figure's.
-            sample_weight: Weights.
-            labels: The two classes.
-            pos_label: The positive class.
-            **kwargs: For the curve.
+        With constraints the mark is the best threshold that meets them. ``kwargs`` are for the curve.
         """
         wanted = get_metric(metric)
+        shown = getattr(wanted, "objective", wanted)
         options: dict[str, Any] = {"sample_weight": sample_weight, "labels": labels, "pos_label": pos_label}
         best = best_threshold(y_true, y_score, wanted, **options)
-        shown = getattr(wanted, "objective", wanted)
         curve = score_sweep(y_true, y_score, shown, **options)
         return cls(
             curve.thresholds, curve.values[str(shown)], best_threshold=best.threshold, best_value=best.value,
@@ -124,16 +98,10 @@ class ThresholdCurveDisplay(_Display):
         cls, estimator: Any, X: Any, y: ArrayLike, *, metric: MetricLike | None = None, name: str | None = None,
         **kwargs: Any,
     ) -> Self:  # fmt: skip
-        """Draw the metric of a fitted classifier's scores, of the class that the metric names.
+        """Draw the metric of a fitted classifier of two classes on rows, of the class that the metric names.
 
-        Args:
-            estimator: A fitted classifier of two classes; of a :class:`metricfit.MetricClassifier` the probabilities
-                before its decision rule.
-            X: Rows.
-            y: Labels.
-            metric: The metric; the classifier's own, or F1, if it is not given.
-            name: For the legend; the class's name if it is not given.
-            **kwargs: As in :meth:`from_predictions`.
+        Without a metric it is the classifier's own, or F1; without a name the legend names the classifier's type. Of a
+        :class:`metricfit.MetricClassifier` the scores are the probabilities before its decision rule.
         """
         classes = np.asarray(estimator.classes_).tolist()
         if len(classes) != 2:
@@ -149,36 +117,31 @@ class ThresholdCurveDisplay(_Display):
         )
 
 
+@dataclass
 class AlignmentDisplay(_Display):
     """What was trained on against the exact metric, one point per epoch: on a line, training followed the metric.
 
-    The line rises for a surrogate of the metric and falls for a loss.
-
-    Args:
-        surrogate: Values of the surrogate, or of the loss.
-        exact: The exact metric at the same time.
-        epochs: The epoch of each point, for its colour.
-        metric_name: For the axes.
-        loss_name: Of the loss, where the values are those of one.
-
-    Attributes:
-        correlation: Of the two; NaN if there are too few different values.
-        scatter_: The points.
+    The line rises for a surrogate of the metric and falls for a loss, which has a ``loss_name``. The ``correlation`` is
+    NaN if too few values differ. Colours show the epochs; the points are ``scatter_``.
     """
 
-    def __init__(
-        self, surrogate: ArrayLike, exact: ArrayLike, *, epochs: ArrayLike | None = None, metric_name: str = "metric",
-        loss_name: str = "",
-    ) -> None:  # fmt: skip
-        first, second = np.asarray(surrogate, dtype=np.float64), np.asarray(exact, dtype=np.float64)
+    surrogate: Any
+    exact: Any
+    _: KW_ONLY
+    epochs: Any = None
+    metric_name: str = "metric"
+    loss_name: str = ""
+    correlation: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        first, second = np.asarray(self.surrogate, dtype=np.float64), np.asarray(self.exact, dtype=np.float64)
         if first.ndim != 1 or first.shape != second.shape:
             raise ValueError(
                 f"exact: expected one value for each of the surrogate's, got {second.shape} for {first.shape}."
             )
-        number = np.arange(1, len(first) + 1) if epochs is None else np.asarray(epochs)
+        number = np.arange(1, len(first) + 1) if self.epochs is None else np.asarray(self.epochs)
         known = np.isfinite(first) & np.isfinite(second)
         self.surrogate, self.exact, self.epochs = first[known], second[known], number[known]
-        self.metric_name, self.loss_name = metric_name, loss_name
         self.correlation = correlation(self.surrogate, self.exact)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
@@ -218,9 +181,7 @@ class AlignmentDisplay(_Display):
 class AnnealingDisplay(_Display):
     """The temperature over the epochs, its ``coolings``, and the metric on validation rows, on ``metric_ax_``.
 
-    Args:
-        history: ``history_`` of a classifier: one row per epoch with ``epoch``, ``temperature`` and ``hard_metric``.
-        metric_name: For the legend.
+    The ``history`` is a classifier's: one row per epoch with ``epoch``, ``temperature`` and ``hard_metric``.
     """
 
     history: pd.DataFrame
@@ -256,40 +217,30 @@ class AnnealingDisplay(_Display):
 
 @dataclass
 class StepDisplay(_Display):
-    """How much a probability counts as a positive prediction in the loss, beside the exact step.
+    """How much a probability counts as a positive prediction in the loss, beside the exact step at ``tau``."""
 
-    Args:
-        p: Probabilities.
-        heights: The step at each.
-        tau: Its threshold.
-        name: For the legend.
-    """
-
-    p: NDArray[np.float64]
-    heights: NDArray[np.float64]
+    step: StepLike = "annealed"
     _: KW_ONLY
     tau: float = 0.5
-    name: str = "step"
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw; ``kwargs`` are for the step's line."""
         ax = self._draw_on(ax, "Probability", "Counts as positive")
-        self._draw_line(self.p, self.heights, kwargs, label=self.name)
+        p, step = torch.linspace(0, 1, 401, dtype=torch.float64), get_step(self.step)
+        heights = step(p, torch.tensor(self.tau, dtype=torch.float64))
+        self._draw_line(p.numpy(), heights.numpy(), kwargs, label=str(step))
         ax.plot([0, self.tau, self.tau, 1], [0, 0, 1, 1], linestyle=":", color="grey", label="exact step")
         ax.legend()
         return self
 
     @classmethod
     def from_step(cls, step: StepLike = "annealed", *, tau: float = 0.5, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw a step of :mod:`metricfit.steps`, its spec, or a function, at the threshold ``tau``.
+        """Draw a step at a threshold.
 
-        >>> StepDisplay.from_step("sigmoid").name
+        >>> StepDisplay.from_step("sigmoid").line_.get_label()
         'sigmoid:k=10'
         """
-        p = torch.linspace(0, 1, 401, dtype=torch.float64)
-        chosen = get_step(step)
-        heights = chosen(p, torch.tensor(tau, dtype=torch.float64))
-        return cls(p.numpy(), heights.numpy(), tau=tau, name=str(chosen)).plot(ax, **kwargs)
+        return cls(step, tau=tau).plot(ax, **kwargs)
 
     @classmethod
     def from_estimator(cls, estimator: Any, **kwargs: Any) -> Self:
@@ -299,10 +250,8 @@ class StepDisplay(_Display):
         return cls.from_step(Annealed(last) if isinstance(step, Annealed) else step, **kwargs)
 
 
-def _history(estimator: Any) -> pd.DataFrame:
+def _history(estimator: Any) -> Any:
     if not hasattr(estimator, "history_"):
-        raise ValueError(
-            f"estimator: expected a fitted MetricClassifier, got {type(estimator).__name__} without history_."
-        )
-    found: pd.DataFrame = estimator.history_
-    return found
+        kind = type(estimator).__name__
+        raise ValueError(f"estimator: expected a fitted MetricClassifier, got {kind} without history_.")
+    return estimator.history_

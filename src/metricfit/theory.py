@@ -14,21 +14,15 @@ __all__ = ["batch_size_for", "deviation_bound", "lipschitz"]
 def deviation_bound(n: int, classes: int, *, confidence: float = 0.95) -> float:
     """sqrt(log(2 d² / δ) / (2 n)): no cell of the matrix divided by n is further off, with this confidence.
 
-    This is east Theorem 5.8. A metric that is L-Lipschitz in the cells, see :func:`lipschitz`, is then
-    within L times this bound (Theorem 5.9).
-
-    Args:
-        n: Number of samples.
-        classes: Number of classes d.
-        confidence: 1 - δ, the probability that the bound holds.
+    This is east Theorem 5.8, for ``n`` samples of d ``classes`` and a ``confidence`` of 1 - δ. A metric that is
+    L-Lipschitz in the cells, see :func:`lipschitz`, is then within L times this bound (Theorem 5.9).
 
     >>> round(deviation_bound(1024, 2), 4)
     0.0498
     """
-    _check(classes, confidence)
     if n < 1:
         raise ValueError(f"n: expected at least one sample, got {n}.")
-    return math.sqrt(math.log(2 * classes**2 / (1 - confidence)) / (2 * n))
+    return math.sqrt(_exponent(classes, confidence) / (2 * n))
 
 
 def batch_size_for(deviation: float, classes: int, *, confidence: float = 0.95) -> int:
@@ -37,17 +31,17 @@ def batch_size_for(deviation: float, classes: int, *, confidence: float = 0.95) 
     >>> batch_size_for(0.05, 2)
     1016
     """
-    _check(classes, confidence)
     if not deviation > 0:
         raise ValueError(f"deviation: expected a number > 0, got {deviation}.")
-    return math.ceil(math.log(2 * classes**2 / (1 - confidence)) / (2 * deviation**2))
+    return math.ceil(_exponent(classes, confidence) / (2 * deviation**2))
 
 
-def _check(classes: int, confidence: float) -> None:
+def _exponent(classes: int, confidence: float) -> float:
     if classes < 1:
         raise ValueError(f"classes: expected at least 1, got {classes}.")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: expected a number strictly between 0 and 1, got {confidence}.")
+    return math.log(2 * classes**2 / (1 - confidence))
 
 
 def lipschitz(metric: MetricLike, positive_share: float) -> float:

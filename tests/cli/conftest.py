@@ -19,14 +19,13 @@ def table(tmp_path):
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
-    from metricfit.cli.options import Training
-    from metricfit.cli.output import Output
-    from metricfit.cli.train import command
+    from metricfit.cli.train import Train
 
     folder = tmp_path_factory.mktemp("trained")
     data = write_csv(folder / "customers.csv", customers())
-    training = Training(target=["churn"], ignore=["day"], max_epochs=5)
-    command(str(data), "f1", folder / "model", training, Output(quiet=True))
+    Train(
+        data=str(data), metric="f1", out=folder / "model", target=["churn"], ignore=["day"], max_epochs=5, quiet=True
+    ).run()
     return folder / "model"
 
 

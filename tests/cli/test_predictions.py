@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from metricfit.cli.output import UsageError
+from metricfit.cli.command import UsageError
 from metricfit.cli.predict import _writer
 
 

@@ -182,7 +182,7 @@ def test_wrong_calls_and_data_have_their_exit_code_and_a_hint(program, tmp_path,
 def test_a_debug_run_shows_the_traceback(program, table, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["metricfit", "predict", str(tmp_path / "no model"), str(table), "--debug"])
     from metricfit.cli import entry
-    from metricfit.cli.output import CommandError
+    from metricfit.cli.command import CommandError
 
     with pytest.raises(CommandError, match="no such model folder"):
         entry.main()

@@ -113,7 +113,7 @@ def test_quantiles_of_a_column_of_gaps_use_the_few_values() -> None:
 
 
 def folds_for(y: np.ndarray, parts: int = 3) -> Folds:
-    return Folds(y[:, None] == 1, ["1"], (np.arange(len(y)) % parts).astype(np.int8), parts)
+    return Folds(y[:, None] == 1, ["1"], (np.arange(len(y)) % parts).astype(np.int8))
 
 
 def test_target_scores_are_shrunk_log_odds() -> None:

@@ -884,9 +884,7 @@ class TestMembers:
     def call(scores, target, weight=None, members=True, temperatures=None, spec="f1", **options):
         loss = MetricLoss(spec, members=len(scores) if members else None, **options)
         temperature = torch.tensor(0.2 if temperatures is None else temperatures)
-        return fast.metric_loss(
-            Batch(loss, target, weight, temperature, torch.tensor(0.5), weight=None, class_weights=None), scores
-        )
+        return fast.metric_loss(Batch(loss, target, weight, temperature, None), scores)
 
     @pytest.mark.usefixtures("way")
     @pytest.mark.parametrize("spec", ["f1", "mcc", "kappa"])

@@ -82,7 +82,7 @@ def test_wandb_counts_the_epochs_of_each_run_on_an_axis_of_its_own(monkeypatch: 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(ImportError, match="tracking needs mlflow; install it with: pip install mlflow"):
+    with pytest.raises(ImportError, match="needs mlflow; install it with: pip install 'mlflow'"):
         MLflow()(event(1))
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metricfit.fast.closed_form import coefficients
-from metricfit.metrics.catalogue import javascript as javascript_of
-from metricfit.metrics.catalogue import text as text_of
+from metricfit.metrics.formula import javascript as javascript_of
+from metricfit.metrics.formula import text as text_of
 from metricfit.metrics.formula import trace
 
 

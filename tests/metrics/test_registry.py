@@ -239,12 +239,12 @@ class TestLookup:
         assert missing == ["f1_samples", "jaccard_samples", "precision_samples", "recall_samples"]
 
     def test_aliases_name_existing_metrics(self):
-        from metricfit.metrics.registry import _ALIASES
+        from metricfit.metrics.registry import NAMES
 
-        for alias, (name, _) in _ALIASES.items():
-            assert name in metrics.available()
-            assert metrics.get(alias).name == name
-            assert alias not in metrics.available()
+        for name, (cls, _) in NAMES.items():
+            assert cls.name in metrics.available()
+            assert metrics.get(name).name == cls.name
+            assert (name in metrics.available()) == (name == cls.name)
 
     def test_available_is_sorted_and_complete(self):
         names = metrics.available()

@@ -10,8 +10,8 @@ import pytest
 
 import metricfit
 from metricfit.store import describe, load
-from metricfit.store.contents import scores_from, scores_to_bytes
 from metricfit.store.folder import write_folder
+from metricfit.store.model import scores_from, scores_to_bytes
 from tests.cli.helper import customers, write_csv
 from tests.report.helper import binary_scores, class_scores, label_scores
 
@@ -142,7 +142,7 @@ def test_scores_come_back_from_their_file(scores):
 
 
 def test_very_many_scores_are_kept_as_a_sample(monkeypatch):
-    from metricfit.store import contents as module
+    from metricfit.store import model as module
 
     monkeypatch.setattr(module, "_MOST_NUMBERS", 3000)
     back = scores_from(scores_to_bytes(class_scores(3, 4000)))

@@ -6,7 +6,7 @@ import torch
 
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
-from metricfit.report.explorer import in_words, tree
+from metricfit.report.explorer import formulas, in_words, tree
 from tests.report.helper import binary_scores, page_of
 
 AVERAGES = ("macro", "micro", "weighted")
@@ -81,8 +81,17 @@ def test_every_metric_of_the_registry_is_listed():
         assert all(m["name"] and m["about"] for m in listed)
 
 
+def test_the_formula_of_the_page_is_the_metrics_own():
+    line = next(line for line in formulas().splitlines() if '"recall"' in line)
+    assert line == '  "recall": { whole: false, value: (c, p) => divide(c.tp, c.tp + c.fn) },'
+    node = tree(metrics.get("0.5*recall[b]"), ("a", "b"), "binary", lambda m: 0.0)
+    assert (node["operator"], node["right"]["index"]) == ("*", 1)
+
+
 def test_names_in_words():
     labels = ("no", "yes")
+    assert in_words(metrics.get("fbeta:beta=2[yes]")) == "F2 of yes"
+    assert in_words(metrics.get("f1:average=macro")) == "macro F1"
     assert in_words(metrics.resolve("f1", labels, "binary")[0]) == "F1 of yes"
     assert in_words(metrics.get("mcc")) == "MCC"
     assert in_words(metrics.get("quadratic_kappa")) == "quadratic kappa"

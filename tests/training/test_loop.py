@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from metricfit import metrics
-from metricfit.training import CheckpointFile, Folds, Recipe, Table, Trainer
+from metricfit.training import RECIPES, CheckpointFile, Folds, Recipe, Table, Trainer
 from metricfit.training.checkpoint import fingerprint
 from metricfit.training.loop import EpochEnd, progress_bar
 from metricfit.training.networks import mean_probabilities
@@ -54,7 +54,7 @@ def assert_same(left, right):
         assert torch.equal(left[name], right[name]), name
 
 
-@pytest.mark.parametrize("recipe", ["default", "east", "log_loss", "surrogate_fbeta", "anyloss"])
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_learns_and_repeats_without_touching_global_seeds(recipe):
     made = Recipe(recipe, **QUICK | {"max_epochs": 40, "learning_rate": 1e-2}).complete()
     state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002

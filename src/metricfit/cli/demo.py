@@ -2,62 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from metricfit.cli import options as opt
-from metricfit.cli.output import Output, UsageError
-
-if TYPE_CHECKING:
-    import pandas as pd
+from metricfit.cli.command import Command, UsageError, option
 
 _MAX_EPOCHS: int | None = None
 
 
-def command(
-    output: Output,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("metricfit-demo"),
-    seed: opt.Seed = 0,
-    overwrite: opt.Overwrite = False,
-) -> None:
+@dataclass(kw_only=True)
+class Demo(Command):
     """Train on a small table that comes with scikit-learn and show what it bought.
 
     Writes digits.csv, handwritten digits of which some are rare, and a model folder with a report; shows the command
     to try with a table of your own.
     """
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    from metricfit.cli import train
+    out: Path = option("Where to write.", "DIR", default=Path("metricfit-demo"))
+    seed: int = opt.a_seed()
+    overwrite: bool = opt.to_overwrite()
 
-    table, model = out / "digits.csv", out / "model"
-    if (table.exists() or model.exists()) and not overwrite:
-        raise UsageError(f"--out: {out} holds an earlier demo; --overwrite replaces it.")
-    out.mkdir(parents=True, exist_ok=True)
-    digits = _rare_digits()
-    digits.to_csv(table, index=False)
-    counts = digits["digit"].value_counts()
-    output.note(
-        f"{len(digits)} of scikit-learn's handwritten digits, from {counts[0]} zeros to {counts[9]} nines: {table}\n"
-        "Macro F1 counts a rare digit as much as a common one; cross-entropy does not.\n"
-        f"$ metricfit train {table} --target digit --metric f1_macro --out {model}\n"
-        f"Afterwards try: metricfit predict {model} {table} --keep digit"
-    )
-    # So small a network gains nothing by threads, and on a busy machine they wait for each other.
-    with threadpool_limits(1):
-        training = opt.Training(target=["digit"], max_epochs=_MAX_EPOCHS, seed=seed)
-        train.command(str(table), "f1_macro", model, training, output, overwrite=overwrite)
+    def run(self) -> None:
+        import numpy as np
+        from sklearn.datasets import load_digits
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+        from metricfit.cli.train import Train
 
-def _rare_digits() -> pd.DataFrame:
-    """Scikit-learn's digits, one column per pixel, of which digit k keeps about 0.7^k."""
-    import numpy as np
-    from sklearn.datasets import load_digits
-
-    frame = load_digits(as_frame=True).frame.rename(columns={"target": "digit"}).astype(int)
-    digit = frame["digit"].to_numpy()
-    random = np.random.default_rng(0)
-    kept = [random.permutation(np.flatnonzero(digit == k))[: int(170 * 0.7**k) + 6] for k in range(10)]
-    rare: pd.DataFrame = frame.iloc[np.sort(np.concatenate(kept))]
-    return rare
+        table, model = self.out / "digits.csv", self.out / "model"
+        if (table.exists() or model.exists()) and not self.overwrite:
+            raise UsageError(f"--out: {self.out} holds an earlier demo; --overwrite replaces it.")
+        self.out.mkdir(parents=True, exist_ok=True)
+        digits = load_digits(as_frame=True).frame.rename(columns={"target": "digit"}).astype(int)
+        digit, random = digits["digit"].to_numpy(), np.random.default_rng(0)
+        kept = [random.permutation(np.flatnonzero(digit == k))[: int(170 * 0.7**k) + 6] for k in range(10)]
+        digits = digits.iloc[np.sort(np.concatenate(kept))]  # digit k keeps about 0.7^k
+        digits.to_csv(table, index=False)
+        counts = digits["digit"].value_counts()
+        self.note(
+            f"{len(digits)} of scikit-learn's handwritten digits, from {counts[0]} zeros to {counts[9]} nines: "
+            f"{table}\nMacro F1 counts a rare digit as much as a common one; cross-entropy does not.\n"
+            f"$ metricfit train {table} --target digit --metric f1_macro --out {model}\n"
+            f"Afterwards try: metricfit predict {model} {table} --keep digit"
+        )
+        train = Train(
+            data=str(table), target=["digit"], metric="f1_macro", out=model, max_epochs=_MAX_EPOCHS, seed=self.seed,
+            overwrite=self.overwrite, json=self.json, quiet=self.quiet,
+        )  # fmt: skip
+        # So small a network gains nothing by threads, and on a busy machine they wait for each other.
+        with train.held, threadpool_limits(1):
+            train.run()

@@ -6,23 +6,19 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from metricfit.cli import advise, compare, demo, evaluate, export, importance, metrics, predict, report, train, tune
-from metricfit.cli.output import CommandError, Interrupted
-
-__all__ = ["app", "main", "spread"]
+from metricfit.cli.command import Command, CommandError, Interrupted, options_of
 
 
-class Plain:
+class _Plain:
     """A command or program whose help shows no type where a switch takes no value."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, as they are shown."""
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for parameter in parameters:
             if getattr(parameter, "is_flag", False) and parameter.metavar is None:
@@ -30,19 +26,18 @@ class Plain:
         return parameters
 
 
-class Program(Plain, TyperGroup):
-    """The program itself."""
+class _Program(_Plain, TyperGroup):
+    pass
 
 
-class Command(Plain, TyperCommand):
+class _Parser(_Plain, TyperCommand):
     """A command for which ``--ignore a b c`` is ``--ignore a --ignore b --ignore c``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse, after giving each of several values in a row an option of its own."""
         return super().parse_args(ctx, spread(args, self.get_params(ctx)))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """The pieces of the usage line; a required argument stands without braces."""
+        # A required argument stands without braces.
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
 
@@ -50,11 +45,7 @@ def spread(arguments: Sequence[str], parameters: Sequence[Any]) -> list[str]:
     """Repeat an option that may be repeated before each of the values that follow it.
 
     A value belongs to the option only when the command has all its arguments already, so ``predict --keep id
-    model new.csv`` still has two of them; what would be one too many is a value.
-
-    Args:
-        arguments: The words of the command line.
-        parameters: The command's arguments and options.
+    model new.csv`` still has two of them.
     """
     options = {name: p for p in parameters if p.param_type_name == "option" for name in (*p.opts, *p.secondary_opts)}
     wanted = sum(p.param_type_name == "argument" for p in parameters)
@@ -82,7 +73,7 @@ def spread(arguments: Sequence[str], parameters: Sequence[Any]) -> list[str]:
 
 app = typer.Typer(
     name="metricfit",
-    cls=Program,
+    cls=_Program,
     help="Train the classifier on the metric you report.\n\nFrom a table, a target and a metric to a model, its "
     "predictions and an honest comparison. Start with 'metricfit demo', or 'metricfit train --help'.",
     no_args_is_help=True,
@@ -109,24 +100,20 @@ def _program(
     pass
 
 
-def _as_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with one option for each field of the dataclasses it takes."""
-    hints, flat = get_type_hints(command, include_extras=True), []
-    bundles: dict[str, Any] = {}
-    for parameter in inspect.signature(command).parameters.values():
-        parts = [parameter]
-        if is_dataclass(kind := hints[parameter.name]):
-            hints |= get_type_hints(kind, include_extras=True)
-            bundles[parameter.name] = kind
-            parts = list(inspect.signature(bundles[parameter.name]).parameters.values())
-        flat += [p.replace(annotation=hints[p.name], kind=inspect.Parameter.KEYWORD_ONLY) for p in parts]
+def _as_function(command: type[Command]) -> Callable[..., None]:
+    """What typer makes a command of: a function with an option for each field, its own before those of its bases."""
+    hints, given = get_type_hints(command), inspect.signature(command).parameters
+    parameters = [
+        given[name].replace(annotation=Annotated[hints[name], field.metadata["typer"]])
+        for name, field in options_of(command).items()
+    ]
 
     def call(**given: Any) -> None:
-        made = {n: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for n, kind in bundles.items()}
-        with made["output"].held:
-            command(**given, **made)
+        made = command(**given)
+        with made.held:
+            made.run()
 
-    vars(call)["__signature__"] = inspect.Signature(flat)
+    vars(call)["__signature__"] = inspect.Signature(parameters)
     return call
 
 
@@ -136,9 +123,11 @@ def _help_of(command: Any) -> str:
     return "\n\n".join(" ".join(p.split()) for p in paragraphs).replace("[", "\\[")
 
 
-for _module in (train, compare, predict, evaluate, importance, report, tune, export, metrics, advise, demo):
-    _name = _module.__name__.rpartition(".")[2]
-    app.command(_name, cls=Command, help=_help_of(_module.command))(_as_options(_module.command))
+for _command in (
+    train.Train, compare.Compare, predict.Predict, evaluate.Evaluate, importance.Importance, report.Report, tune.Tune,
+    export.Export, metrics.Metrics, advise.Advise, demo.Demo,
+):  # fmt: skip
+    app.command(_command.__name__.lower(), cls=_Parser, help=_help_of(_command))(_as_function(_command))
 
 
 def main() -> None:
@@ -165,7 +154,10 @@ def _explained(error: Exception) -> tuple[int, str]:
     if isinstance(error, CommandError):
         return error.exit_code, str(error)
     from metricfit.data import BadArgumentError, BadDataError, NotEnoughMemoryError
+    from metricfit.files import BusyError
 
+    if isinstance(error, BusyError):
+        return 2, f"--out: {error}; wait until it is done, or choose another folder."
     if isinstance(error, BadArgumentError):
         option = "" if error.argument == "path" else f"--{error.argument.replace('_', '-')}: "
         return 2, f"{option}{error.problem}"

@@ -2,81 +2,79 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from metricfit.cli import options as opt
-from metricfit.cli.output import Output, UsageError, interval, number
+from metricfit.cli.command import UsageError, interval, number, option
 
 if TYPE_CHECKING:
+    from metricfit.assess import Decided
     from metricfit.metrics import Metric
 
 _USUAL = ("accuracy", "balanced_accuracy", "mcc", "precision", "recall", "f1", "auroc")
 _OF_CLASSES = ("precision", "recall", "f1")
-_SHOWN = 12
-"""Classes of which the matrix still fits a terminal."""
+_SHOWN = 12  # classes of which the matrix still fits a terminal
 
 
-def command(
-    model: opt.Model,
-    data: opt.Data,
-    labels: opt.Labels,
-    output: Output,
-    metric: Annotated[
-        list[str] | None, opt.option("These metrics; all for every one.", "M…", default="the usual ones")
-    ] = None,
-    seed: opt.Seed = 0,
-) -> None:
+@dataclass(kw_only=True)
+class Evaluate(opt.Labels):
     """Measure a model on labelled rows: metrics with 95 % intervals, the classes, the confusion matrix.
 
     Example: metricfit evaluate model test.csv --metric mcc "recall[yes]"
     """
-    from metricfit.assess import Decided, estimate, estimate_classes, scores_of
-    from metricfit.metrics import Constrained, get
-    from metricfit.store import open_model
 
-    wanted = [opt.checked_metric(spec) for spec in metric or [] if spec != "all"]
-    loaded = open_model(model)
-    table = labels.rows(loaded, data)
-    output.choices(table.choices)
-    classifier = loaded.classifier
-    scores, names = scores_of(classifier, table.X, table.y, table.weight), tuple(classifier.classes_.tolist())
-    rows = Decided(scores.truth, scores.decided, names, scores.proba, scores.weight)
-    judged = [opt.resolved(each, classifier) for each in wanted]
-    if not wanted:
-        judged = [classifier.metric_, *_metrics(classifier, every="all" in (metric or []))]
-    limits = [c.metric for each in judged if isinstance(each, Constrained) for c in each.constraints]
-    found = {str(each): estimate(each, rows, seed=seed) for each in [*judged, *limits]}
-    output.table(
-        f"{len(table.y):,} rows of {data}",
-        ["metric", "value", "95 % interval"],
-        [[name, number(m.value), interval(m.low, m.high)] for name, m in found.items()],
-    )
-    classes: dict[str, dict[str, Any]] = {}
-    if not wanted:
-        chosen = (*_OF_CLASSES, "mcc") if rows.task == "multilabel" else _OF_CLASSES
-        each = {n: estimate_classes(get(f"{n}:average=none"), rows, seed=seed) for n in chosen}
-        classes = {n: {str(c): asdict(m) for c, m in zip(names, of, strict=True)} for n, of in each.items()}
-        counts, what = rows.confusion, "label" if rows.task == "multilabel" else "class"
-        of_class = [
-            [
-                name,
-                *(number(of[k].value) for of in each.values()),
-                _count(counts.support[k]),
-                _count(counts.predicted[k]),
-            ]
-            for k, name in enumerate(names)
-        ]
-        output.line("")
-        output.table(f"By {what}", [what, *chosen, "rows", "called so"], of_class)
+    model: Path = opt.a_model()
+    data: str = opt.a_table()
+    metric: list[str] | None = option("These metrics; all for every one.", "M…", shown="the usual ones")
+    seed: int = opt.a_seed()
+
+    def run(self) -> None:
+        from metricfit.assess import Decided, estimate, scores_of
+        from metricfit.metrics import Constrained
+        from metricfit.store import open_model
+
+        wanted = [opt.checked_metric(spec) for spec in self.metric or [] if spec != "all"]
+        loaded = open_model(self.model)
+        table, classifier = self.rows(loaded, self.data), loaded.classifier
+        scores = scores_of(classifier, table.X, table.y, table.weight)
+        rows = Decided(scores.truth, scores.decided, tuple(classifier.classes_.tolist()), scores.proba, scores.weight)
+        judged = [opt.resolved(each, classifier) for each in wanted]
+        if not wanted:
+            judged = [classifier.metric_, *_metrics(classifier, every="all" in (self.metric or []))]
+        limits = [c.metric for each in judged if isinstance(each, Constrained) for c in each.constraints]
+        found = {str(each): estimate(each, rows, seed=self.seed) for each in [*judged, *limits]}
+        self.table(
+            f"{len(table.y):,} rows of {self.data}",
+            ["metric", "value", "95 % interval"],
+            [[name, number(m.value), interval(m.low, m.high)] for name, m in found.items()],
+        )
+        self.result({
+            "rows": len(table.y), "metrics": {name: asdict(m) for name, m in found.items()},
+            "classes": {} if wanted else self._by_class(rows),
+            "confusion_matrix": None if rows.task == "multilabel" else rows.confusion.matrix.tolist(),
+        })  # fmt: skip
+
+    def _by_class(self, rows: Decided) -> dict[str, dict[str, Any]]:
+        """Write what each class reaches, and the confusion matrix if it is not too large."""
+        from metricfit.assess import estimate_classes
+        from metricfit.metrics import get
+
+        what = "label" if rows.task == "multilabel" else "class"
+        chosen = (*_OF_CLASSES, "mcc") if what == "label" else _OF_CLASSES
+        found = {n: estimate_classes(get(f"{n}:average=none"), rows, seed=self.seed) for n in chosen}
+        counts, names = rows.confusion, rows.labels
+        values = ([number(m.value) for m in each] for each in found.values())
+        of_class = zip(names, *values, map(_count, counts.support), map(_count, counts.predicted), strict=True)
+        self.line("")
+        self.table(f"By {what}", [what, *chosen, "rows", "called so"], list(of_class))
         if what == "class" and len(names) <= _SHOWN:
             cells = [[name, *map(_count, counts.matrix[k])] for k, name in enumerate(names)]
-            output.line("")
-            output.table("Confusion matrix: true classes down, decisions across", ["", *map(str, names)], cells)
-    output.result({
-        "rows": len(table.y), "metrics": {name: asdict(m) for name, m in found.items()}, "classes": classes,
-        "confusion_matrix": None if rows.task == "multilabel" else rows.confusion.matrix.tolist(),
-    })  # fmt: skip
+            self.line("")
+            self.table("Confusion matrix: true classes down, decisions across", ["", *map(str, names)], cells)
+        return {n: {str(c): asdict(m) for c, m in zip(names, of, strict=True)} for n, of in found.items()}
 
 
 def _count(value: Any) -> str:
@@ -89,8 +87,6 @@ def _metrics(classifier: Any, *, every: bool) -> list[Metric]:
 
     found = []
     for name in metrics.available() if every else _USUAL:
-        try:
+        with suppress(TypeError, UsageError):  # a cost matrix and a mean over thresholds have no default
             found.append(opt.resolved(metrics.get(name), classifier))
-        except (TypeError, UsageError):
-            continue  # a cost matrix and a mean over thresholds have no default
     return found

@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from metricfit.cli import options as opt
-from metricfit.cli.output import Output, interval
+from metricfit.cli.command import interval, option
 
 
-def command(
-    model: opt.Model,
-    data: opt.Data,
-    labels: opt.Labels,
-    output: Output,
-    metric: Annotated[str | None, opt.option("What is measured.", "M", default="the model's metric")] = None,
-    repeats: Annotated[int, opt.option("How often each column is shuffled.", "N", default=True, min=1)] = 5,
-    seed: opt.Seed = 0,
-) -> None:
+@dataclass(kw_only=True)
+class Importance(opt.Labels):
     """Show which columns the decisions depend on: the drop of the metric when a column is shuffled.
 
     Use rows that the model was not trained on. An interval that holds 0 means: no dependence can be seen on these rows.
 
     Example: metricfit importance model test.csv
     """
-    asked = None if metric is None else opt.checked_metric(metric)
-    from metricfit.assess import permutation_importance
-    from metricfit.store import open_model
 
-    loaded = open_model(model)
-    table = labels.rows(loaded, data)
-    output.choices(table.choices)
-    judged = loaded.classifier.metric_ if asked is None else opt.resolved(asked, loaded.classifier)
-    found = permutation_importance(
-        loaded.classifier, table.X, table.y, metric=judged, sample_weight=table.weight, repeats=repeats,
-        random_state=seed,
-    )  # fmt: skip
-    rows: list[Any] = found.to_dict(orient="records")
-    cells = [[row["column"], f"{row['drop']:+.4f}", interval(row["low"], row["high"])] for row in rows]
-    title = f"Drop of {judged} when a column is shuffled, {len(table.y):,} rows of {data}"
-    output.table(title, ["column", "drop", "95 % interval"], cells)
-    output.result({"metric": str(judged), "rows": len(table.y), "columns": rows})
+    model: Path = opt.a_model()
+    data: str = opt.a_table()
+    metric: str | None = option("What is measured.", "M", shown="the model's metric")
+    repeats: int = option("How often each column is shuffled.", "N", default=5, min=1)
+    seed: int = opt.a_seed()
+
+    def run(self) -> None:
+        asked = None if self.metric is None else opt.checked_metric(self.metric)
+        from metricfit.assess import permutation_importance
+        from metricfit.store import open_model
+
+        loaded = open_model(self.model)
+        table = self.rows(loaded, self.data)
+        judged = loaded.classifier.metric_ if asked is None else opt.resolved(asked, loaded.classifier)
+        found = permutation_importance(
+            loaded.classifier, table.X, table.y, metric=judged, sample_weight=table.weight, repeats=self.repeats,
+            random_state=self.seed,
+        )  # fmt: skip
+        rows: list[Any] = found.to_dict(orient="records")
+        cells = [[row["column"], f"{row['drop']:+.4f}", interval(row["low"], row["high"])] for row in rows]
+        title = f"Drop of {judged} when a column is shuffled, {len(table.y):,} rows of {self.data}"
+        self.table(title, ["column", "drop", "95 % interval"], cells)
+        self.result({"metric": str(judged), "rows": len(table.y), "columns": rows})

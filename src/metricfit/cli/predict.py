@@ -7,34 +7,16 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 from metricfit.cli import options as opt
-from metricfit.cli.output import Output, UsageError
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from metricfit.cli.command import UsageError, option, switch
 
 
-def command(
-    model: opt.Model,
-    data: opt.Data,
-    reading: opt.Reading,
-    output: Output,
-    out: Annotated[
-        Path | None,
-        opt.option("Write to this .csv, .csv.gz, .parquet or .jsonl file.", "FILE", default="standard output"),
-    ] = None,
-    keep: Annotated[
-        list[str] | None, opt.option("Columns to pass through: --keep id name, or --keep id,name.", "COL…")
-    ] = None,
-    raw: Annotated[bool, opt.switch("--raw", "Probabilities before the decision rule is folded in.")] = False,
-    escape: Annotated[
-        bool, opt.switch("--escape", "Put ' before CSV text that a spreadsheet takes for a formula.")
-    ] = False,
-    overwrite: opt.Overwrite = False,
-) -> None:
+@dataclass(kw_only=True)
+class Predict(opt.Reading):
     """Predict labels and probabilities for the rows of a table.
 
     The columns are found by name, in any order; further columns are ignored. The file is read, and the result
@@ -42,22 +24,32 @@ def command(
 
     Example: metricfit predict model new.csv --keep customer_id --out predictions.csv
     """
-    if out is not None and out.exists() and not overwrite:
-        raise UsageError(f"--out: {out} exists; --overwrite replaces it.")
-    from metricfit.store import open_model
 
-    loaded, file = open_model(model), reading.open(data)
-    count = 0
-    with _writer(out, lines=output.json, escape=escape) as write:
-        for frame in loaded.predictions(file, keep=opt.columns_of(keep, file.columns), raw=raw):
-            count += len(frame)
-            write(frame)
-    if out is not None:
-        output.note(f"{count:,} rows predicted: {out}")
+    model: Path = opt.a_model()
+    data: str = opt.a_table()
+    out: Path | None = option("Write to this .csv, .csv.gz, .parquet or .jsonl file.", "FILE", shown="standard output")
+    keep: list[str] | None = option("Columns to pass through: --keep id name, or --keep id,name.", "COL…")
+    raw: bool = switch("--raw", "Probabilities before the decision rule is folded in.")
+    escape: bool = switch("--escape", "Put ' before CSV text that a spreadsheet takes for a formula.")
+    overwrite: bool = opt.to_overwrite()
+
+    def run(self) -> None:
+        if self.out is not None and self.out.exists() and not self.overwrite:
+            raise UsageError(f"--out: {self.out} exists; --overwrite replaces it.")
+        from metricfit.store import open_model
+
+        loaded, file = open_model(self.model), self.open(self.data)
+        count = 0
+        with _writer(self.out, lines=self.json, escape=self.escape) as write:
+            for frame in loaded.predictions(file, keep=opt.columns_of(self.keep, file.columns), raw=self.raw):
+                count += len(frame)
+                write(frame)
+        if self.out is not None:
+            self.note(f"{count:,} rows predicted: {self.out}")
 
 
 @contextmanager
-def _writer(out: Path | None, *, lines: bool, escape: bool) -> Iterator[Callable[[DataFrame], None]]:
+def _writer(out: Path | None, *, lines: bool, escape: bool) -> Iterator[Callable[[Any], None]]:
     """A function that writes frames one after another to one file, or to standard output."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -75,7 +67,7 @@ def _writer(out: Path | None, *, lines: bool, escape: bool) -> Iterator[Callable
             opener: Any = gzip.open if suffix == ".gz" else open
             stream = opened.enter_context(opener(path, "wt", encoding="utf-8", newline=""))
 
-        def write(frame: DataFrame) -> None:
+        def write(frame: Any) -> None:
             if suffix == ".parquet":
                 texts = {name: str for name in frame.columns if frame[name].dtype == object}
                 table = pa.Table.from_pandas(frame.astype(texts), preserve_index=False)

@@ -18,11 +18,6 @@ from sklearn.utils.validation import check_array
 
 from metricfit.labels import repeated
 
-__all__ = [
-    "GAPS", "LABEL_GAPS", "BadValueError", "ColumnFormat", "Keyed", "Kind", "columns_of", "find_format",
-    "identifier_reason", "is_frame", "labels_of", "read_column", "refuse", "typed",
-]  # fmt: skip
-
 Keyed = tuple[NDArray[np.intp], NDArray[Any]]
 """Categories: the place of each row's key, -1 for a gap, and the distinct keys."""
 
@@ -252,8 +247,7 @@ def _plain(values: Any, gaps: Sequence[str]) -> Any:
     elif isinstance(dtype, pd.ArrowDtype) and dtype.type is datetime.date:
         values = values.astype("datetime64[us]")
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
-        zoned = getattr(values.dt, "tz", None) is not None
-        return (values.dt.tz_localize(None) if zoned else values).to_numpy().astype("datetime64[us]")
+        return values.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
     if pd.api.types.infer_dtype(values, skipna=True) != "string":
         return values
     try:
@@ -305,20 +299,20 @@ def _text_format(present: pa.ChunkedArray) -> tuple[Kind, str, str]:
     if not len(present):
         return "empty", "", "no value at all"
     if _cast(present) is not None:
-        if _any(pc.match_substring_regex(present, _CODE)):
+        if _match(present, _CODE, pc.any):
             return "category", "code", "digits with leading zeros, taken as codes"
-        if _any(pc.match_substring(present, ".")) and _all_match(present, _POINT_OR_DECIMAL):
+        if _match(present, r"\.", pc.any) and _match(present, _POINT_OR_DECIMAL):
             first = present.filter(pc.match_substring(present, "."))[0].as_py()
             advice = "remove the points if they separate thousands"
             return "number", "point", f"{first} is read as the number {float(first):g}; {advice}"
         return "number", "", "text in which every value is a number"
-    if _all_match(present, _FLAG):
+    if _match(present, _FLAG):
         return "flag", "", "truth values"
-    comma = _any(pc.match_substring(present, ","))
+    comma = _match(present, ",", pc.any)
     for style, (pattern, reason) in _NUMBERS.items():
-        if (comma or style == "points") and _all_match(present, pattern):
+        if (comma or style == "points") and _match(present, pattern):
             return "number", style, reason
-    if _all_match(present, _ISO_DATE) and not np.isnat(_text_dates(present, "")).any():
+    if _match(present, _ISO_DATE) and not np.isnat(_text_dates(present, "")).any():
         return "date", "", "text in which every value is an ISO date"
     first = present[0].as_py()
     styles = (date + time for date in _DATE_FORMATS for time in _TIMES)
@@ -350,7 +344,7 @@ def _text_numbers(clean: pa.ChunkedArray, style: str) -> NDArray[np.float64]:
 
 def _cast(text: pa.ChunkedArray) -> NDArray[np.float64] | None:
     """Text as numbers, null as NaN, or None unless all of it is."""
-    if _any(pc.starts_with(text, "+")):
+    if _match(text, r"^\+", pc.any):
         text = pc.replace_substring_regex(text, r"^\+(\d|\.)", r"\1")
     try:
         return np.array(pc.cast(text, pa.float64()).to_pandas(), dtype=np.float64)
@@ -366,9 +360,5 @@ def _text_dates(clean: pa.ChunkedArray, style: str) -> NDArray[np.datetime64]:
     return np.asarray(dates, dtype="datetime64[us]")
 
 
-def _all_match(text: pa.ChunkedArray, pattern: str) -> bool:
-    return bool(pc.all(pc.match_substring_regex(text, pattern)).as_py())
-
-
-def _any(flags: Any) -> bool:
-    return bool(pc.any(flags).as_py())
+def _match(text: pa.ChunkedArray, pattern: str, count: Any = pc.all) -> bool:
+    return bool(count(pc.match_substring_regex(text, pattern)).as_py())

@@ -16,11 +16,6 @@ from sklearn.utils import gen_batches
 
 from metricfit.data.columns import BadValueError, ColumnFormat, Keyed, read_column
 
-__all__ = [
-    "CategoryEncoder", "DateEncoder", "FittedColumn", "Folds", "NumberEncoder", "NumericMode", "calendar_parts",
-    "gaps_of", "normal_score_curve", "pack", "target_scores", "unpack",
-]  # fmt: skip
-
 NumericMode = Literal["both", "standard", "quantile"]
 
 STANDARD_LIMIT = 10.0
@@ -34,10 +29,6 @@ _TARGET_LIMIT = 10.0
 _TREE_LEVELS = 253
 """With one for all others 254, the most that histograms of 255 bins hold beside gaps."""
 _EPOCH = np.datetime64("2000-01-01", "us")
-
-
-def _empty() -> NDArray[np.float64]:
-    return np.empty(0)
 
 
 def normal_score_curve(sample: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -61,9 +52,9 @@ class NumberEncoder:
     scale: float = 0.0  # standard deviation; 0 for a constant column, which has no continuous feature
     fill: float = 0.0  # median, in place of gaps
     # The map to normal scores; empty where it would only repeat the standardised values.
-    knots: NDArray[np.float64] = field(default_factory=_empty)
-    scores: NDArray[np.float64] = field(default_factory=_empty)
-    levels: NDArray[np.float64] = field(default_factory=_empty)  # whole numbers with an indicator each
+    knots: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    scores: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    levels: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # whole numbers with an indicator each
     indicator: bool = False  # of gaps
 
     @classmethod
@@ -175,7 +166,6 @@ class Folds:
     indicator: NDArray[np.bool_]  # (n, classes)
     names: list[str]  # of the classes
     fold: NDArray[np.int8]  # part of each row, (n,)
-    parts: int
 
 
 def target_scores(hits: NDArray[Any], counts: NDArray[Any], prior: NDArray[Any]) -> NDArray[np.float64]:
@@ -197,7 +187,7 @@ class CategoryEncoder:
     # entry is for unknown levels.
     log_count: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, dtype=np.float32))
     target: NDArray[np.float32] = field(default_factory=lambda: np.empty((1, 0), dtype=np.float32))
-    target_scale: NDArray[np.float64] = field(default_factory=_empty)
+    target_scale: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     target_names: list[str] = field(default_factory=list)
 
     @classmethod
@@ -266,7 +256,7 @@ class CategoryEncoder:
         if self.target_names:
             target = self.target[known]
             if folds is not None:
-                for here in (folds.fold == part for part in range(folds.parts)):
+                for here in (folds.fold == part for part in np.unique(folds.fold)):
                     scores = _scores_of_levels(level[~here], len(self.levels), folds.indicator[~here], folds)
                     target[here] = self._scaled(scores)[known[here]]
             parts += list(target.T)

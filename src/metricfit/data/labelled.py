@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from metricfit.choices import Choice
-from metricfit.data.columns import GAPS, LABEL_GAPS, ColumnFormat, identifier_reason
+from metricfit.data.columns import GAPS, LABEL_GAPS, ColumnFormat, identifier_reason, read_column
 from metricfit.data.preprocessing import TablePreprocessor
 from metricfit.data.reader import BadArgumentError, BadDataError, Formats, Rows, TableFile, close_to
 from metricfit.inputs import Task
 from metricfit.labels import as_label_array, repeated
 
-__all__ = [
-    "LabelledTable", "NotEnoughMemoryError", "Roles", "check_memory", "matched_labels", "positive_class",
-    "read_labelled", "read_labelled_like",
-]  # fmt: skip
-
 _MANY_CLASSES = 100
 _MANY_NUMBERS = 30
-_INDICATORS = {"0": 0, "false": 0, "no": 0, "1": 1, "true": 1, "yes": 1}
+_INDICATORS = {"0": 0, "0.0": 0, "false": 0, "no": 0, "1": 1, "1.0": 1, "true": 1, "yes": 1}
 _HELD_OUT_SHARE = 0.2
 _FOLDS = 5
 _PROGRAM = 7.2e8
@@ -219,7 +215,7 @@ def read_labelled(
 
 def read_labelled_like(file: TableFile, roles: Roles, formats: Formats, classes: NDArray[Any]) -> LabelledTable:
     """Read a table with the columns, types and classes (or labels) of a model; group, time, weight may be missing."""
-    file.check_model_columns(formats)
+    file.check_columns(formats)
     file.check_columns(roles.target, "target")
     known = set(file.columns)
     absent: dict[str, Any] = {n: None for n in ("group", "time", "weight") if getattr(roles, n) not in known}
@@ -346,40 +342,28 @@ def _shares(names: Sequence[Any], shares: NDArray[np.float64]) -> str:
 def _indicators(rows: Rows, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """0/1 columns of the rows that have a value in each of them (present, columns), and which rows these are."""
     expected = "0 or 1, as one of several target columns (or false and true, no and yes)"
-    columns = np.stack([_matched(rows, name, _INDICATORS, expected) for name in names], axis=1)
+    columns = np.stack([_matched(rows, name, _INDICATORS, str.lower, expected) for name in names], axis=1)
     present = np.asarray(~pd.isna(columns).any(axis=1))
     return columns[present].astype(np.int64), present
 
 
 def matched_labels(rows: Rows, name: str, classes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """The target's labels among a model's classes, of the rows that have one, and which rows these are."""
-    known = {_label_text(label): label for label in classes.tolist()}
+    kind = classes.dtype.kind
+    plain: Any = partial(pd.to_numeric, errors="coerce") if kind in "iuf" else str.lower if kind == "b" else str
+    known = {plain(str(label)): label for label in classes.tolist()}
     expected = f"one of the model's classes ({', '.join(repr(c) for c in classes.tolist()[:10])})"
-    labels = _matched(rows, name, known, expected, exact=classes.dtype.kind not in "iufb")
+    labels = _matched(rows, name, known, plain, expected)
     present = ~pd.isna(labels)
     return np.array(labels[present].tolist(), dtype=classes.dtype), present
 
 
-def _matched(rows: Rows, name: str, known: dict[str, Any], expected: str, exact: bool = False) -> NDArray[Any]:
-    """What the values of a column stand for, None for gaps; unless exact, 1.0 is 1 and TRUE is true."""
-    codes, values = pd.factorize(pd.Series(rows.column(name).to_pylist(), dtype=object))
-    texts = [_label_text(value) for value in values]
-    found = [known.get(text, None if exact else known.get(_label_text(text, numbers=True))) for text in texts]
-    wrong = np.array(
-        [label is None and text not in LABEL_GAPS for label, text in zip(found, texts, strict=True)] + [False]
-    )
-    rows.refuse(name, wrong[codes], expected)
-    return np.array([*found, None], dtype=object)[codes]
-
-
-def _label_text(value: Any, numbers: bool = False) -> str:
-    """A label as text: 1, 1.0 and " 1" are the same, and so are True and true; with ``numbers`` "1.0", "TRUE" too."""
-    if isinstance(value, bool | np.bool_) or numbers:
-        value = str(value).lower()
-    if numbers:
-        with suppress(ValueError):
-            value = float(value)
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+def _matched(rows: Rows, name: str, known: dict[Any, Any], plain: Any, expected: str) -> NDArray[Any]:
+    """What the values of a column stand for, None for gaps; ``plain`` makes the keys of ``known`` of their text."""
+    codes, keys = read_column(rows.column(name), ColumnFormat("category"), LABEL_GAPS)
+    found: NDArray[Any] = np.array([*(known.get(plain(key)) for key in keys), None], dtype=object)[codes]
+    rows.refuse(name, (codes >= 0) & pd.isna(found), expected)
+    return found
 
 
 def positive_class(task: str, classes: list[Any], given: str | None) -> Any:

@@ -22,10 +22,6 @@ from metricfit.data.columns import ColumnFormat, columns_of, find_format, identi
 from metricfit.data.encoders import FittedColumn, Folds, NumericMode
 from metricfit.data.reader import close_to
 
-__all__ = [
-    "TablePreprocessor", "UnusedColumnsWarning", "as_dense", "column_choices", "matches_names",
-]  # fmt: skip
-
 _FREE_TEXT = "an identifier or free text: hardly a value occurs twice"
 """Why a column of text was dropped."""
 
@@ -254,7 +250,7 @@ def _folds(y: ArrayLike, rows: int, random: np.random.RandomState) -> Folds:
         frequent = np.array([1])
     indicator = codes[:, frequent] if several else codes[:, None] == frequent
     fold = random.permutation(rows) % _TARGET_FOLDS
-    return Folds(indicator, [str(classes[i]) for i in frequent], fold.astype(np.int8), _TARGET_FOLDS)
+    return Folds(indicator, [str(classes[i]) for i in frequent], fold.astype(np.int8))
 
 
 class UnusedColumnsWarning(UserWarning):

@@ -35,11 +35,6 @@ from metricfit.choices import Choice
 from metricfit.data.columns import GAPS, BadValueError, ColumnFormat, find_format, labels_of, read_column, refuse, typed
 from metricfit.labels import repeated
 
-__all__ = [
-    "BadArgumentError", "BadDataError", "Rows", "TableFile", "close_to", "describe_table", "joined", "open_table",
-    "read_table",
-]  # fmt: skip
-
 Formats = dict[str, ColumnFormat]
 _SAMPLE_BYTES = 1 << 18
 _BLOCK_BYTES = 1 << 22
@@ -126,24 +121,21 @@ class TableFile:
         self, formats: Formats, more: Sequence[str] = (), gaps: Sequence[str] = GAPS, group: int | None = None
     ) -> Iterator[tuple[pd.DataFrame, Rows]]:
         """Batches of rows as values, read as the formats say, with the rows they come from and ``more`` columns."""
-        self.check_model_columns(formats)
+        self.check_columns(formats)
         for rows in self.batches(list(dict.fromkeys([*formats, *more])), group):
             yield rows.frame(formats, gaps), rows
 
-    def check_columns(self, names: Iterable[str], argument: str) -> None:
-        """Raise an error, with what is close, for a name that is no column."""
+    def check_columns(self, names: Iterable[str], argument: str | None = None) -> None:
+        """Raise an error for names that are no columns: those of an argument, or else those that a model needs."""
         known = set(self.columns)
-        for name in names:
-            if name not in known:
-                raise BadArgumentError(argument, f"{self.name} has no column {name!r}; {close_to(name, self.columns)}")
-
-    def check_model_columns(self, names: Iterable[str]) -> None:
-        """Raise an error that names the columns of a model that the file does not have."""
-        known = set(self.columns)
-        if missing := [repr(name) for name in names if name not in known]:
+        missing = [name for name in names if name not in known]
+        if missing and argument is not None:
+            what = f"{self.name} has no column {missing[0]!r}; {close_to(missing[0], self.columns)}"
+            raise BadArgumentError(argument, what)
+        if missing:
             what = f"{len(missing)} column{'s' if len(missing) > 1 else ''} that the model was trained on"
-            more = " and more" if len(missing) > 10 else ""
-            raise BadDataError(f"{self.name}: lacks {what}: {', '.join(missing[:10])}{more}.")
+            shown = ", ".join(map(repr, missing[:10])) + (" and more" if len(missing) > 10 else "")
+            raise BadDataError(f"{self.name}: lacks {what}: {shown}.")
 
     def line_of(self, record: int) -> int:
         """The line on which a data record (from 0) starts, header and quoted line breaks counted."""

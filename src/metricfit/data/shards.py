@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from metricfit.data.columns import LABEL_GAPS, ColumnFormat, find_format
 from metricfit.data.reader import Rows, joined, open_table
 
-__all__ = ["OPEN_PIECES", "ROWS_AT_ONCE", "Chunk", "Shards", "share_of_rows"]
-
 ROWS_AT_ONCE = 16_384
 """Rows that come from a file at once."""
 
@@ -54,7 +52,14 @@ class Shards:
     """
 
     def __init__(self, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
-        files = [open_table(file) for file in _files(source)]
+        given = [Path(one) for one in ([source] if isinstance(source, str | os.PathLike) else source)]
+        found: list[Path] = []
+        for path in given:
+            inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES)
+            found += inside if path.is_dir() else [path]
+        if not found:
+            raise ValueError(f"source: no .parquet, .pq or .csv file in {', '.join(map(str, given))}.")
+        files = [open_table(file) for file in found]
         if len({file.kind for file in files}) > 1:
             raise ValueError("source: expected files of one kind, got both Parquet and CSV.")
         self.columns, self._files = files[0].columns, files
@@ -132,14 +137,3 @@ def share_of_rows(chunk: Chunk, share: float, seed: int) -> NDArray[np.bool_]:
     mixed = pd.util.hash_array(place * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed))
     chosen: NDArray[np.bool_] = (mixed >> np.uint64(11)) < np.uint64(share * 2**53)
     return chosen
-
-
-def _files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
-    given = [Path(source)] if isinstance(source, str | os.PathLike) else [Path(one) for one in source]
-    found: list[Path] = []
-    for path in given:
-        inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES)
-        found += inside if path.is_dir() else [path]
-    if not found:
-        raise ValueError(f"source: no .parquet, .pq or .csv file in {', '.join(map(str, given))}.")
-    return found

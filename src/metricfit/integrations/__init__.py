@@ -8,6 +8,7 @@ module                                         extra               holds
 :mod:`metricfit.integrations.skorch`           ``skorch``          ``TemperatureAnnealing``, ``two_columns``
 :mod:`metricfit.integrations.torchmetrics`     ``torchmetrics``    ``ConfusionMetric``
 :mod:`metricfit.integrations.tracking`         --                  ``TensorBoard``, ``MLflow``, ``WandB``
+:mod:`metricfit.integrations.mlflow`           --                  ``save_model``, ``log_model``
 =============================================  ==================  ==========================================
 """
 

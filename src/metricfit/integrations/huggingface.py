@@ -7,12 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.annealing import TemperatureAnnealer
 from metricfit.distributed import group_of, sum_over_processes
-from metricfit.integrations._annealing import AnnealingMode, Schedule, losses_of, needed
+from metricfit.integrations._annealing import Mode, Schedule, library, losses_of
 
-with needed("transformers", "huggingface"):
-    from transformers import TrainerCallback
+TrainerCallback: Any = library("transformers", "metricfit[huggingface]").TrainerCallback
 
 __all__ = ["TemperatureAnnealing", "compute_loss_func"]
 
@@ -44,24 +42,14 @@ class compute_loss_func:  # noqa: N801 - read as the Trainer's argument of that 
         self.loss, self.class_dim = loss, class_dim
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-        """The loss of a micro-batch, times its share of the optimiser step's labels.
-
-        Args:
-            outputs: What the model returned: an object or mapping with ``logits``, or a tuple that starts with them.
-            labels: The labels, -100 where ignored.
-            num_items_in_batch: Labels in all micro-batches of the step.
-        """
+        """The loss of what a model returned for a micro-batch, times its share of the optimiser step's labels."""
         if labels is None:
-            raise ValueError(
-                "labels: the batch has none; name the column 'labels', or set TrainingArguments.label_names."
-            )
+            raise ValueError("labels: the batch has none; name the column 'labels', or set args.label_names.")
         logits = outputs.get("logits") if isinstance(outputs, dict) else getattr(outputs, "logits", outputs)
         if isinstance(logits, tuple | list):
             logits = next((one for one in logits if isinstance(one, Tensor)), None)
         if not isinstance(logits, Tensor):
-            raise TypeError(
-                f"outputs: the model returned no logits but {type(outputs).__name__}; use a classification model."
-            )
+            raise TypeError(f"outputs: the model returned no logits but {type(outputs).__name__}; use a classifier.")
         if getattr(self.loss, "task", "multiclass") != "binary":
             logits = logits.movedim(self.class_dim, 1) if logits.ndim > 1 else logits
         elif logits.ndim == labels.ndim + 1 and logits.shape[-1] == 1:
@@ -101,20 +89,14 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        loss: nn.Module | compute_loss_func,
-        monitor: str | None = None,
-        *,
-        mode: AnnealingMode = "plateau",
-        stop: bool = True,
-        **options: Any,
-    ) -> None:
+        self, loss: nn.Module | compute_loss_func, monitor: str | None = None, *, mode: Mode = "plateau",
+        stop: bool = True, **options: Any,
+    ) -> None:  # fmt: skip
         self.schedule = Schedule(mode, monitor, "eval_loss", stop, options)
         self.module: nn.Module = loss.loss if isinstance(loss, compute_loss_func) else loss
         self.schedule.attach(losses_of(self.module))
-        self.annealer: TemperatureAnnealer = self.schedule.annealer
-        self._first = self._state()
-        self._training = False
+        self.annealer = self.schedule.annealer
+        self._first, self._training = self._state(), False
 
     def _state(self) -> dict[str, Any]:
         tensors = {name: value.tolist() for name, value in self.module.state_dict().items()}
@@ -128,7 +110,7 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
             self.annealer.load_state_dict(dict(saved["schedule"]))
             tensors = {name: torch.tensor(values) for name, values in saved["loss"].items()}
             self.module.load_state_dict(tensors, strict=False)
-            self._keep(state)
+            state.stateful_callbacks[STATE] = self._state()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Evaluations after this one are no part of the schedule."""
@@ -137,7 +119,7 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Have the state ready if a checkpoint is due."""
         if control.should_save:
-            self._keep(state)
+            state.stateful_callbacks[STATE] = self._state()
 
     on_epoch_end = on_step_end
 
@@ -150,7 +132,7 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
         if self._training:
             missing = f"the evaluation did not give {self.schedule.monitor!r} but {{}}; name one of these."
             control.should_training_stop |= self.schedule.observe(metrics or {}, missing)
-            self._keep(state)
+            state.stateful_callbacks[STATE] = self._state()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Add the temperature to what is logged, and to the history, which has its copy of the logs already."""
@@ -158,6 +140,3 @@ class TemperatureAnnealing(TrainerCallback):  # type: ignore[misc]
             logs["temperature"] = self.annealer.temperature
             if state.log_history:
                 state.log_history[-1]["temperature"] = self.annealer.temperature
-
-    def _keep(self, state: Any) -> None:
-        state.stateful_callbacks[STATE] = self._state()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from metricfit.integrations._annealing import AnnealingMode, Schedule, losses_of, needed
+from metricfit.integrations._annealing import Mode, Schedule, library, losses_of
 
-with needed("lightning", "lightning"):
-    try:
-        from lightning.pytorch import Callback
-    except ImportError:
-        from pytorch_lightning import Callback
+try:
+    Callback: Any = library("lightning.pytorch", "metricfit[lightning]").Callback
+except ImportError:
+    Callback = library("pytorch_lightning", "metricfit[lightning]").Callback
 
 __all__ = ["TemperatureAnnealing"]
 
@@ -36,17 +35,10 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        monitor: str | None = None,
-        *,
-        mode: AnnealingMode = "plateau",
-        loss: str | None = None,
-        stop: bool = True,
-        **options: Any,
+        self, monitor: str | None = None, *, mode: Mode = "plateau", loss: str = "", stop: bool = True, **options: Any
     ) -> None:
         super().__init__()
         self.schedule, self.loss = Schedule(mode, monitor, "val_loss", stop, options), loss
-        self._saved: dict[str, Any] = {}
 
     @property
     def annealer(self) -> Any:
@@ -56,17 +48,19 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
     @property
     def state_key(self) -> str:
         """Distinguishes several of these callbacks in a checkpoint."""
-        return str(self._generate_state_key(monitor=self.schedule.monitor, mode=self.schedule.mode, loss=self.loss))
+        identity = {"monitor": self.schedule.monitor, "mode": self.schedule.mode, "loss": self.loss or None}
+        return str(self._generate_state_key(**identity))
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Find the losses, before a checkpoint is restored."""
         if stage != "fit":
             return
-        chosen = pl_module if self.loss is None else getattr(pl_module, self.loss, None)
+        chosen = getattr(pl_module, self.loss, None) if self.loss else pl_module
         if chosen is None:
             raise ValueError(f"loss: {type(pl_module).__name__} has no attribute {self.loss!r}.")
-        self.schedule.attach(losses_of(chosen))
-        self.load_state_dict(self._saved)
+        losses = losses_of(chosen)
+        if self.annealer is None or self.annealer.losses != losses:  # else the same schedule goes on
+            self.schedule.attach(losses)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Cool by the clock, and log the temperature of the epoch."""
@@ -81,16 +75,13 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         if monitor in values:
             values[monitor] = trainer.strategy.broadcast(float(values[monitor]))
         missing = f"{monitor!r} was not logged (but {{}}); log it in validation_step, or name another."
-        if self.schedule.observe(values, missing):
-            trainer.should_stop = True
+        trainer.should_stop |= self.schedule.observe(values, missing)
 
     def state_dict(self) -> dict[str, Any]:
         """The schedule, for the checkpoint."""
         return {} if self.annealer is None else self.annealer.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint, as soon as the losses are known."""
-        self._saved = dict(state_dict)
-        if self.annealer is not None and self._saved:
-            self.annealer.load_state_dict(self._saved)
-            self._saved = {}
+        """Go on from a checkpoint; Lightning restores it after :meth:`setup`."""
+        if self.annealer is not None and state_dict:
+            self.annealer.load_state_dict(state_dict)

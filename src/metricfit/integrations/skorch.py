@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.integrations._annealing import AnnealingMode, Schedule, losses_of, needed
+from metricfit.integrations._annealing import Mode, Schedule, library, losses_of
 
-with needed("skorch", "skorch"):
-    from skorch.callbacks import Callback
+Callback: Any = library("skorch.callbacks", "metricfit[skorch]").Callback
 
 __all__ = ["TemperatureAnnealing", "two_columns"]
 
@@ -48,21 +47,11 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         ``NeuralNetClassifier(…, callbacks=[TemperatureAnnealing(patience=5)])``; see ``examples/with_skorch.py``.
     """
 
-    schedule_: Schedule
-
     def __init__(
-        self,
-        monitor: str | None = None,
-        *,
-        mode: AnnealingMode = "plateau",
-        stop: bool = True,
-        factor: float | None = None,
-        patience: int | None = None,
-        min_delta: float | None = None,
-        max_fruitless: int | None = None,
-        every: int | None = None,
-        minimum: float | None = None,
-    ) -> None:
+        self, monitor: str | None = None, *, mode: Mode = "plateau", stop: bool = True, factor: float | None = None,
+        patience: int | None = None, min_delta: float | None = None, max_fruitless: int | None = None,
+        every: int | None = None, minimum: float | None = None,
+    ) -> None:  # fmt: skip
         # Stored one by one and checked later, so that scikit-learn's grid search can set each.
         self.monitor, self.mode, self.stop = monitor, mode, stop
         self.factor, self.patience, self.min_delta = factor, patience, min_delta
@@ -82,7 +71,7 @@ class TemperatureAnnealing(Callback):  # type: ignore[misc]
         if known is None or known.losses != losses or known.steps != len(past):
             for loss in losses if past else []:
                 loss.set_temperature(past[0].get("temperature", float(loss.temperature)))
-            schedule.attach(losses, anew=True)
+            schedule.attach(losses)
             for number, epoch in enumerate(past, start=1):
                 self._count(number, epoch)
         net.history.record("temperature", schedule.annealer.temperature)

@@ -10,12 +10,11 @@ from torch import Tensor
 
 from metricfit.confusion import Absent, as_confusion_matrix, hard_confusion_matrix
 from metricfit.inputs import Task, check_task
-from metricfit.integrations._annealing import needed
+from metricfit.integrations._annealing import library
 from metricfit.losses.metric_loss import with_average
 from metricfit.metrics import MetricLike, get
 
-with needed("torchmetrics", "torchmetrics"):
-    from torchmetrics import Metric as TorchMetric
+TorchMetric: Any = library("torchmetrics", "metricfit[torchmetrics]").Metric
 
 __all__ = ["ConfusionMetric"]
 
@@ -51,21 +50,11 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
     is_differentiable = False
 
     def __init__(
-        self,
-        metric: MetricLike,
-        num_classes: int | None = None,
-        *,
-        average: str | int | None = None,
-        task: Task = "multiclass",
-        threshold: float | Sequence[float] | Tensor = 0.5,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        absent: Absent = "count",
-        labels: Sequence[Hashable] | None = None,
-        from_probabilities: bool = False,
-        validate: bool = True,
-        **options: Any,
-    ) -> None:
+        self, metric: MetricLike, num_classes: int | None = None, *, average: str | int | None = None,
+        task: Task = "multiclass", threshold: float | Sequence[float] | Tensor = 0.5, weight: Tensor | None = None,
+        ignore_index: int = -100, absent: Absent = "count", labels: Sequence[Hashable] | None = None,
+        from_probabilities: bool = False, validate: bool = True, **options: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**options)
         check_task(task)
         self.metric = with_average(get(metric), average)
@@ -81,20 +70,16 @@ class ConfusionMetric(TorchMetric):  # type: ignore[misc]
         self.register_buffer("threshold", torch.as_tensor(threshold, dtype=torch.float64), persistent=False)
         self.register_buffer("weight", weight, persistent=False)
         self._grids = sorted(self.metric.grids(), key=lambda grid: grid or ())
+        columns = () if task == "binary" else (num_classes or 0,)
         for number, grid in enumerate(self._grids):
-            self.add_state(f"counts_{number}", torch.zeros(self._shape(grid), dtype=torch.float64), "sum")
+            square = (*columns, *columns) if task == "multiclass" and grid is None else (*columns, 2, 2)
+            shape = square if grid is None else (len(grid), *square)
+            self.add_state(f"counts_{number}", torch.zeros(shape, dtype=torch.float64), "sum")
 
     @property
     def higher_is_better(self) -> bool | None:
         """The metric's direction."""
         return self.metric.greater_is_better
-
-    def _shape(self, grid: tuple[float, ...] | None) -> tuple[int, ...]:
-        front = () if grid is None else (len(grid),)
-        if self.task == "binary":
-            return (*front, 2, 2)
-        size = self.num_classes or 0
-        return (size, size) if self.task == "multiclass" and grid is None else (*front, size, 2, 2)
 
     def update(self, preds: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> None:
         """Count a batch of logits (or probabilities) of the shapes :class:`metricfit.MetricLoss` takes."""

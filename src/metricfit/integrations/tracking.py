@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import math
 import os
-from importlib import import_module
+from dataclasses import dataclass, field
 from typing import Any
 
+from metricfit.integrations._annealing import library
 from metricfit.processes import is_first_process
 from metricfit.training.loop import EpochEnd
 
 __all__ = ["MLflow", "TensorBoard", "WandB"]
 
 
+@dataclass(eq=False, kw_only=True)
 class _Tracker:
     """Writes an epoch's numbers by :meth:`_write`; an epoch without a validation has no metric."""
 
-    prefix: str
+    prefix: str = ""
 
     def __call__(self, event: EpochEnd) -> None:
-        """Write an epoch."""
         if is_first_process():
             record = event.record._asdict()
             epoch, run = record.pop("epoch"), f"{self.prefix}{event.run}"
@@ -33,13 +34,7 @@ class _Tracker:
         raise NotImplementedError
 
 
-def _library(name: str, package: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ImportError(f"tracking needs {package}; install it with: pip install {package}") from error
-
-
+@dataclass(eq=False)
 class TensorBoard(_Tracker):
     """Write to a TensorBoard log folder.
 
@@ -51,13 +46,12 @@ class TensorBoard(_Tracker):
         ``MetricClassifier("f1", callbacks=[TensorBoard("runs/one")])``, then ``tensorboard --logdir runs``.
     """
 
-    def __init__(self, log_dir: str | os.PathLike[str], *, prefix: str = "") -> None:
-        self.log_dir, self.prefix = log_dir, prefix
-        self._writer: Any = None
+    log_dir: str | os.PathLike[str]
+    _writer: Any = field(default=None, init=False, repr=False)
 
     def _write(self, numbers: dict[str, float], epoch: int, run: str) -> None:
         if self._writer is None:
-            self._writer = _library("torch.utils.tensorboard", "tensorboard").SummaryWriter(os.fspath(self.log_dir))
+            self._writer = library("torch.utils.tensorboard", "tensorboard").SummaryWriter(os.fspath(self.log_dir))
         for name, value in numbers.items():
             self._writer.add_scalar(name, value, epoch)
         self._writer.flush()
@@ -73,6 +67,7 @@ class TensorBoard(_Tracker):
         return {**vars(self), "_writer": None}
 
 
+@dataclass(eq=False, kw_only=True)
 class MLflow(_Tracker):
     """Write to the active MLflow run; MLflow starts one if there is none.
 
@@ -81,14 +76,14 @@ class MLflow(_Tracker):
         run_id: The run to write to, where it is not the active one.
     """
 
-    def __init__(self, *, prefix: str = "", run_id: str | None = None) -> None:
-        self.prefix, self.run_id = prefix, run_id
+    run_id: str | None = None
 
     def _write(self, numbers: dict[str, float], epoch: int, run: str) -> None:
         options = {} if self.run_id is None else {"run_id": self.run_id}
-        _library("mlflow", "mlflow").log_metrics(numbers, step=epoch, **options)
+        library("mlflow", "mlflow").log_metrics(numbers, step=epoch, **options)
 
 
+@dataclass(eq=False, kw_only=True)
 class WandB(_Tracker):
     """Write to the active Weights & Biases run; ``wandb.init`` comes first.
 
@@ -99,12 +94,10 @@ class WandB(_Tracker):
         prefix: In front of every name.
     """
 
-    def __init__(self, *, prefix: str = "") -> None:
-        self.prefix = prefix
-        self._defined: set[str] = set()
+    _defined: set[str] = field(default_factory=set, init=False, repr=False)
 
     def _write(self, numbers: dict[str, float], epoch: int, run: str) -> None:
-        active, axis = _library("wandb", "wandb").run, f"{run}/epoch"
+        active, axis = library("wandb", "wandb").run, f"{run}/epoch"
         if active is None:
             raise RuntimeError("WandB: there is no active run; call wandb.init(project=…) before training.")
         if axis not in self._defined:

@@ -3,10 +3,10 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from metricfit.losses.companions import ConfusionMemory
 from metricfit.losses.metric_loss import MetricLoss, metric_loss
 
 if TYPE_CHECKING:
-    from metricfit.losses.companions import ConfusionMemory
     from metricfit.losses.diagnosis import Diagnosis
     from metricfit.losses.rivals import (
         AnyLoss,
@@ -30,5 +30,4 @@ def __getattr__(name: str) -> Any:
     """Import what MetricLoss alone does not need when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = {"ConfusionMemory": "companions", "Diagnosis": "diagnosis"}.get(name, "rivals")
-    return getattr(import_module(f"{__name__}.{room}"), name)
+    return getattr(import_module(f"{__name__}.{'diagnosis' if name == 'Diagnosis' else 'rivals'}"), name)

@@ -1,50 +1,29 @@
-"""What may stand beside a metric in a loss: cross-entropy, and a memory of the confusion matrix across batches.
-
-Cross-entropy learns the representation, the metric fixes the decision. The memory serves batches that are too small
-for the metric.
-"""
+"""What may stand beside a metric in a loss: cross-entropy, and a memory of the confusion matrix across batches."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.inputs import Samples, Task, accumulation_dtype, safe_divide
-from metricfit.losses.metric_loss import Balance
+from metricfit.inputs import Samples, accumulation_dtype, expect, safe_divide
 
-__all__ = ["Balance", "ConfusionMemory", "class_weights", "cross_entropy_of_sums", "cross_entropy_sums"]
-
-_POWERS = {"none": 0.0, "sqrt": 0.5, "full": 1.0}
+Balance = Literal["none", "sqrt", "full"]
 
 
 def class_weights(prior: Tensor, balance: Balance) -> Tensor:
-    """Weights that rise as a class gets rare: ∝ prior^-1/2 (``"sqrt"``) or ∝ 1/prior (``"full"``).
-
-    Scaled so that the average over samples is 1; classes without samples get 0.
-
-    >>> class_weights(torch.tensor([0.8, 0.2]), "full")
-    tensor([0.6250, 2.5000])
-    """
-    power = _POWERS[balance]
-    occurs = prior > 0
-    weights = torch.where(occurs, torch.where(occurs, prior, torch.ones_like(prior)) ** -power, torch.zeros_like(prior))
+    """Weights ∝ prior^-1/2 (``"sqrt"``) or ∝ 1/prior (``"full"``), 1 on average over samples; 0 for absent classes."""
+    power, occurs = {"none": 0.0, "sqrt": 0.5, "full": 1.0}[balance], prior > 0
+    weights = torch.where(occurs, torch.where(occurs, prior, 1.0) ** -power, 0.0)
     return weights * safe_divide(prior.sum(dim=-1, keepdim=True), (weights * prior).sum(dim=-1, keepdim=True))
 
 
-def cross_entropy_sums(
-    samples: Samples, *, task: Task, balance: Balance = "none", weights: Tensor | None = None,
-    from_probabilities: bool = False,
-) -> Tensor:  # fmt: skip
-    """The sums over samples of weighted losses and of weights, (2, …); they can be added over batches and processes.
-
-    ``weights`` are :func:`class_weights`, (C,) or (L, 2). Where the batch's own shares balance the classes instead,
-    the sums are of each class, (2, …, C) or (2, …, L, 2).
-    """
-    losses, mass = losses_and_mass(samples, task, from_probabilities)
+def cross_entropy_sums(samples: Samples, balance: Balance = "none", weights: Tensor | None = None) -> Tensor:
+    """Sums of weighted losses and of weights, (2, …); of each class where the batch's own shares balance them."""
+    losses, mass = losses_and_mass(samples)
     lead = samples.scores.ndim - 2
     if weights is not None:
         weights = weights.to(mass)
@@ -70,11 +49,11 @@ def cross_entropy_of_sums(sums: Tensor, balance: Balance, *, members: int | None
     return safe_divide(losses, mass)
 
 
-def losses_and_mass(samples: Samples, task: Task, from_probabilities: bool) -> tuple[Tensor, Tensor]:
+def losses_and_mass(samples: Samples) -> tuple[Tensor, Tensor]:
     """Losses and their weights: (…, n) for class indices, else one for each class a sample has a share in."""
     scores, target, weight = samples.scores, samples.target, samples.weight
-    smallest = torch.finfo(scores.dtype).tiny
-    if task == "multiclass":
+    from_probabilities, smallest = samples.from_probabilities, torch.finfo(scores.dtype).tiny
+    if samples.task == "multiclass":
         if not from_probabilities and scores.shape[-1] == 2 and not target.is_floating_point():
             # softplus of what the other class leads by: log_softmax over two columns takes several times as long.
             lead = scores[..., 0] - scores[..., 1]
@@ -98,11 +77,8 @@ class ConfusionMemory(nn.Module):
     batch without positives still has a sensible F1. The gradient flows through the batch's C alone and keeps the
     size it would have without a memory: dM/dC is taken as 1, not ``1 - decay``.
 
-    The state is a buffer, in float32 or better: it moves with ``.to()``, is saved in the ``state_dict`` and
-    synchronises with the module.
-
-    Args:
-        decay: Weight of the past, in [0, 1).
+    The decay is in [0, 1). The state is a buffer, in float32 or better: it moves with ``.to()``, is saved in the
+    ``state_dict`` and synchronises with the module.
 
     >>> memory = ConfusionMemory(decay=0.9)
     >>> _ = memory(ConfusionMatrix(torch.tensor([[2.0, 0.0], [0.0, 2.0]])))
@@ -115,8 +91,7 @@ class ConfusionMemory(nn.Module):
 
     def __init__(self, decay: float) -> None:
         super().__init__()
-        if not 0 <= decay < 1:
-            raise ValueError(f"memory: expected a decay in [0, 1), got {decay}.")
+        expect(0 <= decay < 1, "memory", "a decay in [0, 1)", decay)
         self.decay = decay
         self.register_buffer("matrix", torch.zeros(0))
 
@@ -129,7 +104,7 @@ class ConfusionMemory(nn.Module):
         shape = tuple(cm.matrix.shape)
         total = cm.total.detach()
         total = total.reshape(total.shape + (1,) * (cm.matrix.ndim - total.ndim))
-        current = cm.matrix / torch.where(total > 0, total, torch.ones_like(total))
+        current = cm.matrix / torch.where(total > 0, total, 1.0)
         blended = current.detach()
         if self.matrix.numel():
             if self.matrix.shape != shape:

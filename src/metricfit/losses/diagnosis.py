@@ -16,26 +16,15 @@ from metricfit.theory import deviation_bound
 if TYPE_CHECKING:
     from metricfit.losses.metric_loss import MetricLoss
 
-__all__ = ["Diagnosis", "diagnose"]
-
-_NEGLIGIBLE = 1e-6
-"""A sample whose gradient is below this share of the batch's largest learns nothing."""
-
 
 @dataclass(frozen=True)
 class Diagnosis:
     """The state of a metric loss on one batch.
 
-    Attributes:
-        soft_value: The metric of the soft confusion matrix: what the network is trained on.
-        hard_value: The exact metric of the predictions.
-        gap: ``soft_value - hard_value``; a wide one says that the surrogate does not follow the metric yet.
-        share_without_gradient: Share of samples whose gradient is negligible (below a millionth of the largest).
-        classes_without_support: Classes that do not occur in the batch.
-        samples: Number of samples that count.
-        deviation_bound: With the given confidence no cell of the (normalised) confusion matrix is further from the
-            population's than this (east Theorem 5.8).
-        confidence: That confidence.
+    A wide ``gap`` between the metric of the soft confusion matrix, which the network is trained on, and the exact one
+    of the predictions says that the surrogate does not follow the metric yet. A sample is without gradient below a
+    millionth of the largest. With ``confidence`` no cell of the (normalised) confusion matrix is further from the
+    population's than ``deviation_bound`` (east Theorem 5.8).
     """
 
     soft_value: float
@@ -63,38 +52,28 @@ def diagnose(
 ) -> Diagnosis:
     """Compute a :class:`Diagnosis`; the loss's memory is neither used nor changed, cross-entropy left out."""
     batch = loss.batch(target, sample_weight, remember=False)
-    if batch.options.members is not None:
+    if loss.members is not None:
         raise ValueError("members: a diagnosis is of one network; give its logits to a loss without members.")
     batch.group = None
     samples, metric = batch.samples(input.detach()), loss.metric
     with torch.enable_grad():
         scores = samples.scores.clone().requires_grad_()
         samples = replace(samples, scores=scores)
-        source = batch.source([batch.counts(samples, grid) for grid in batch.options.grids])
+        source = batch.source([batch.counts(samples, grid) for grid in loss.grids])
         soft = metric.evaluate(source).detach()
         (gradient,) = torch.autograd.grad(metric.loss(source), scores)
     counted = samples.weight > 0
     counted = counted if counted.ndim == 1 else counted.any(dim=-1)
     strength = gradient.abs().amax(dim=-1)[counted]
     strongest = float(strength.max()) if len(strength) else 0.0
-    idle = (strength <= _NEGLIGIBLE * strongest).double().mean() if len(strength) else torch.tensor(1.0)
-    how: Any = {
-        "threshold": batch.threshold, "from_probabilities": batch.options.from_probabilities,
-        "labels": loss.labels, "absent": batch.options.absent,
-    }  # fmt: skip
-    exact = {grid: hard_matrix(samples, loss.task, thresholds=grid, **how) for grid in {None, *batch.options.grids}}
+    idle = (strength <= 1e-6 * strongest).double().mean() if len(strength) else torch.tensor(1.0)
+    how: Any = {"threshold": loss.threshold, "labels": loss.labels, "absent": loss.absent}
+    exact = {grid: hard_matrix(samples, thresholds=grid, **how) for grid in {None, *loss.grids}}
     hard, cm = float(metric.evaluate(exact.__getitem__)), exact[None]
     names = loss.labels if loss.labels is not None else range(cm.num_classes)
     # The side of a square matrix with no fewer cells than this one, which has four per label in a multi-label task.
     side = math.ceil(2 * math.sqrt(cm.num_classes)) if cm.task == "multilabel" else cm.num_classes
-    number = int(counted.sum())
-    return Diagnosis(
-        soft_value=float(soft),
-        hard_value=hard,
-        gap=float(soft) - hard,
-        share_without_gradient=float(idle),
-        classes_without_support=tuple(names[i] for i in torch.nonzero(cm.support <= 0).flatten().tolist()),
-        samples=number,
-        deviation_bound=deviation_bound(max(number, 1), side, confidence=confidence),
-        confidence=confidence,
-    )
+    absent = tuple(names[i] for i in torch.nonzero(cm.support <= 0).flatten().tolist())
+    number, value = int(counted.sum()), float(soft)
+    bound = deviation_bound(max(number, 1), side, confidence=confidence)
+    return Diagnosis(value, hard, value - hard, float(idle), absent, number, bound, confidence)

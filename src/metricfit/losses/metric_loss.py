@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,18 +12,16 @@ from torch import Tensor, nn
 from metricfit.confusion import Absent, ConfusionMatrix, Grid, as_confusion_matrix, count_samples
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
 from metricfit.inputs import Samples, Task, check_task, expect, flatten_inputs, values_can_be_inspected
+from metricfit.losses import companions
+from metricfit.losses.companions import Balance, ConfusionMemory
 from metricfit.metrics import ClassMetric, Metric, MetricLike, get
 from metricfit.metrics.base import MatrixSource
 from metricfit.steps import HIGHEST_TEMPERATURE, Amplifier, Annealed, Step, StepLike, check_temperature
 from metricfit.steps import get as get_step
 
 if TYPE_CHECKING:
-    from metricfit.losses.companions import ConfusionMemory
     from metricfit.losses.diagnosis import Diagnosis
 
-__all__ = ["MetricLoss", "metric_loss"]
-
-Balance = Literal["none", "sqrt", "full"]
 
 MATRIX_UP_TO = 4096
 """From this many classes on the counts of each class take the place of the matrix, where they are enough."""
@@ -66,12 +64,10 @@ def _vector(name: str, values: Any) -> Tensor:
 
 def _class_weights(prior: Tensor, task: Task, balance: Balance) -> Tensor:
     """Weights (C,), (1, 2) or (L, 2) of the cross-entropy."""
-    from metricfit.losses.companions import class_weights
-
     shares = task != "multilabel" or bool((prior <= 1).all())
     expect(shares, "prior", "the positive share of each label for a multilabel task", prior)
     both = torch.stack([1 - prior, prior], dim=-1) if task == "multilabel" else prior
-    return class_weights(both[None, :] if task == "binary" else both, balance)
+    return companions.class_weights(both[None, :] if task == "binary" else both, balance)
 
 
 def _check_sizes(task: Task, columns: int, threshold: Tensor, class_weights: Tensor | None) -> None:
@@ -90,9 +86,7 @@ class Batch:
     target: Tensor
     sample_weight: Tensor | None
     temperature: Tensor | None  # a scalar or one per member; None for steps without
-    threshold: Tensor  # of binary and multi-label tasks
     weight: Tensor | None
-    class_weights: Tensor | None  # of the cross-entropy, from the prior: (C,), (1, 2) or (L, 2)
     memories: Sequence[ConfusionMemory] = ()  # one per grid of the metric, used and updated
     group: Any = None  # the processes whose statistics are added up
 
@@ -122,15 +116,11 @@ class Batch:
             if fused is None:
                 statistics.extend(self.counts(samples, grid) for grid in options.grids)
             if cross_entropy:
-                from metricfit.losses.companions import cross_entropy_of_sums, cross_entropy_sums
-
-                how: Any = {"task": options.task, "from_probabilities": options.from_probabilities}
-                sums = cross_entropy_sums(samples, balance=options.balance, weights=self.class_weights, **how)
-                statistics.append(sums)
+                statistics.append(companions.cross_entropy_sums(samples, options.balance, options.class_weights))
             weight, *statistics = sum_over_processes(statistics, self.group)
             companion = torch.zeros_like(weight)
             if cross_entropy:
-                companion = cross_entropy_of_sums(statistics.pop(), options.balance, members=options.members)
+                companion = companions.cross_entropy_of_sums(statistics.pop(), options.balance, members=options.members)
                 if options.validate and values_can_be_inspected() and not bool(companion.isfinite().all()):
                     raise ValueError(
                         "input: a logit of -inf rules out the true class of a sample, so that its cross_entropy is "
@@ -157,21 +147,17 @@ class Batch:
             weight=self.weight, ignore_index=options.ignore_index, from_probabilities=options.from_probabilities,
             validate=options.validate, members=options.members,
         )  # fmt: skip
-        _check_sizes(options.task, samples.scores.shape[-1], self.threshold, self.class_weights)
+        _check_sizes(options.task, samples.scores.shape[-1], options.threshold, options.class_weights)
         return samples
 
     def counts(self, samples: Samples, grid: Grid) -> Tensor:
         """The soft counts of the samples at the decision, or over a grid of thresholds."""
-        options = self.options
-        one_class_each = (
-            isinstance(options.metric, ClassMetric) and not options.metric.whole and options.task == "multiclass"
-            and samples.scores.shape[-1] >= MATRIX_UP_TO and samples.scores.ndim == 2
-            and not samples.target.is_floating_point()
+        metric, scores = self.options.metric, samples.scores
+        one_each = (
+            isinstance(metric, ClassMetric) and not metric.whole and samples.task == "multiclass" and scores.ndim == 2
+            and scores.shape[-1] >= MATRIX_UP_TO and not samples.target.is_floating_point()
         )  # fmt: skip
-        return count_samples(
-            samples, options.task, self.step, threshold=self.threshold, thresholds=grid, each_class=one_class_each,
-            from_probabilities=options.from_probabilities,
-        )  # fmt: skip
+        return count_samples(samples, self.step, threshold=self.options.threshold, thresholds=grid, each_class=one_each)
 
     def matrix(self, counts: Tensor, grid: Grid) -> ConfusionMatrix:
         """Counts as a confusion matrix of the task."""
@@ -190,16 +176,15 @@ class Batch:
 
 
 def metric_loss(
-    input: Tensor, target: Tensor, metric: MetricLike, sample_weight: Tensor | None = None, *, sync: Sync = "auto",
-    **options: Any,
-) -> Tensor:  # fmt: skip
+    input: Tensor, target: Tensor, metric: MetricLike, sample_weight: Tensor | None = None, **options: Any
+) -> Tensor:
     """The functional form of :class:`MetricLoss`; arguments as there.
 
     >>> logits = torch.tensor([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0]])
     >>> metric_loss(logits, torch.tensor([0, 1, 1]), "accuracy")
     tensor(0.3381)
     """
-    return cast("Tensor", MetricLoss(metric, sync=sync, **options)(input, target, sample_weight))
+    return cast("Tensor", MetricLoss(metric, **options)(input, target, sample_weight))
 
 
 class MetricLoss(nn.Module):
@@ -235,10 +220,10 @@ class MetricLoss(nn.Module):
             Used and updated in training mode only.
         members: How many ensemble members lead every shape: logits (M, N, C, …), target (M, N, …), weights (M, N).
             The result is one loss per member, (M,), each with a memory and a temperature of its own.
-        sync: Where ``torch.distributed`` is initialised, ``"auto"`` adds up the counts of all processes in training
-            mode: value and gradient are those of one process with all their samples, provided that gradients are
-            averaged over processes, as DistributedDataParallel does. Every process has to call the loss; its batch
-            may be empty. A process group names other processes, in evaluation mode too; ``False`` is this one alone.
+        sync: ``"auto"`` adds up the counts of all processes of ``torch.distributed`` in training mode: value and
+            gradient are those of one process with all samples, if gradients are averaged, as DistributedDataParallel
+            does. Every process has to call the loss; its batch may be empty. A process group names other processes,
+            in evaluation mode too; ``False`` is this one alone.
         validate: Look at the values (NaN, labels out of range), which waits for the device; shapes are always checked.
             Of infinite logits only -inf beside a finite one, in a multiclass task, is legal: it rules a class out.
             The weights of a batch must sum to 0 or to between 1e-18 and 1e18.
@@ -307,8 +292,6 @@ class MetricLoss(nn.Module):
             _check_sizes(task, 1, limits, balanced)
         self.memories: nn.ModuleList | None = None
         if memory:
-            from metricfit.losses.companions import ConfusionMemory
-
             self.memories = nn.ModuleList(ConfusionMemory(memory) for _ in self.grids)
 
     def _checked_temperature(self, given: Any) -> Tensor:
@@ -325,38 +308,21 @@ class MetricLoss(nn.Module):
         if (self.members is None and given.ndim) or given.shape not in ((), (self.members,)):
             wanted = "one number" if self.members is None else f"one number, or one per member, {self.members} in all"
             raise ValueError(f"temperature: expected {wanted}, got shape {tuple(given.shape)}.")
-        found: Tensor = given if self.members is None else given.expand(self.members)
-        return found
+        return cast("Tensor", given if self.members is None else given.expand(self.members))
 
     def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """The loss of a batch, a scalar; with members one per member.
-
-        Args:
-            input: Logits, or probabilities with ``from_probabilities``.
-            target: Classes; see the class.
-            sample_weight: Weights (N,), or one per position.
-        """
+        """The loss of a batch, a scalar; with members one per member. Weights are (N,), or one per position."""
         return self.batch(target, sample_weight).loss(input)
 
-    def batch(self, target: Tensor, sample_weight: Tensor | None = None, *, remember: bool | None = None) -> Batch:
-        """A batch at the present state; the memories take part in training mode, or as ``remember`` says."""
+    def batch(self, target: Tensor, sample_weight: Tensor | None = None, *, remember: bool = True) -> Batch:
+        """A batch at the present state; the memories take part in training mode, unless told otherwise."""
         buffers = self._buffers  # a module's attribute takes four times as long
-        remember = self.training if remember is None else remember
-        return Batch(
-            self, target, sample_weight, buffers["temperature"], cast("Tensor", buffers["threshold"]),
-            buffers["weight"], buffers["class_weights"],
-            cast("Any", self.memories) if remember and self.memories is not None else (),
-            group_of(self.sync, self.training),
-        )  # fmt: skip
+        memories: Any = self.memories if remember and self.training and self.memories is not None else ()
+        group = group_of(self.sync, self.training)
+        return Batch(self, target, sample_weight, buffers["temperature"], buffers["weight"], memories, group)
 
     def set_temperature(self, temperature: float | Sequence[float]) -> None:
-        """Change T in place, of all members or of each: nothing is recompiled.
-
-        >>> loss = MetricLoss("mcc")
-        >>> loss.set_temperature(0.1)
-        >>> loss.temperature
-        tensor(0.1000)
-        """
+        """Change T in place, of all members or of each: nothing is recompiled."""
         if self.temperature is None:
             raise ValueError(f"temperature: step={str(self.step)!r} has none; use step='annealed'.")
         self.temperature.copy_(self._checked_temperature(temperature))
@@ -385,7 +351,6 @@ class MetricLoss(nn.Module):
         return diagnose(self, input, target, sample_weight, confidence=confidence)
 
     def extra_repr(self) -> str:
-        """The metric and the options that differ from the defaults."""
         shown = None if self.temperature is None else self.temperature.tolist()
         how = f"step={str(self.step)!r}" if shown is None else f"temperature={shown}"
         how = f"temperature={shown:.4g}" if isinstance(shown, float) else how

@@ -1,8 +1,4 @@
-"""The losses that metric losses are compared with, with the same call.
-
-:class:`SampleLoss` and its subclasses are sums over samples, one formula each. The others are metric losses that have
-a name of their own.
-"""
+"""The losses that metric losses are compared with: sums over samples, and metric losses with a name of their own."""
 
 from __future__ import annotations
 
@@ -15,33 +11,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metricfit.confusion import ConfusionMatrix, count_labels, indicator, one_against_rest, probabilities
+from metricfit.confusion import ConfusionMatrix, count_labels, indicator, one_against_rest
 from metricfit.distributed import sum_over_processes
-from metricfit.inputs import InputOptions, Samples, Task, check_task, flatten_inputs, safe_divide
+from metricfit.inputs import InputOptions, Samples, Task, check_task, expect, flatten_inputs, safe_divide
 from metricfit.losses.companions import losses_and_mass
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.metrics import FBeta, MetricLike, get
 from metricfit.steps import Amplifier, Cosine, Identity
 
-__all__ = [
-    "AnyLoss", "DiceLoss", "FocalLoss", "MAELoss", "MultiSOLLoss", "SOLLoss", "SampleLoss", "SoftFBetaLoss",
-    "SurrogateFBetaLoss", "WMWLoss",
-]  # fmt: skip
-
 
 class SampleLoss(nn.Module):
-    """A loss that is a formula of the samples, the base of several here.
+    """A loss that is a formula of the samples, averaged with their weights.
 
-    Args:
-        options: task, weight, ignore_index, from_probabilities, members and validate, as in
-            :class:`metricfit.MetricLoss`; losses are averaged with the weights.
+    It takes task, weight, ignore_index, from_probabilities, members and validate, as :class:`metricfit.MetricLoss`.
     """
 
-    tasks: ClassVar[tuple[Task, ...]] = get_args(Task)
-    """The tasks that the loss is for; the first is the default."""
+    tasks: ClassVar[tuple[Task, ...]] = get_args(Task)  # those that the loss is for; the first is the default
     weight: Tensor | None
-    group: Any = None
-    """Processes whose sums are added up, for formulas that do so; see :mod:`metricfit.distributed`."""
+    group: Any = None  # processes whose sums are added up, for formulas that do so
 
     def __init__(self, **options: Unpack[InputOptions]) -> None:
         super().__init__()
@@ -51,24 +38,23 @@ class SampleLoss(nn.Module):
             wanted = " or ".join(map(repr, self.tasks))
             raise ValueError(f"task: {type(self).__name__} expects {wanted}, got {self.task!r}.")
         self.register_buffer("weight", options.pop("weight", None), persistent=False)
-        self.options, self._from_probabilities = options, options.get("from_probabilities", False)
+        self.options = options
 
     def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The loss of a batch, a scalar; 0 where everything is ignored."""
         options: InputOptions = {**self.options, "weight": self.weight}
         with torch.autocast(input.device.type if isinstance(input, Tensor) else "cpu", enabled=False):
             samples = flatten_inputs(input, target, sample_weight, allow_empty=self.group is not None, **options)
-            loss = self.of_samples(samples, probabilities(samples.scores, self.task, self._from_probabilities))
+            loss = self._of_samples(samples, samples.probabilities)
             (weight,) = sum_over_processes([samples.total], self.group)
             return torch.where(weight > 0, loss, torch.zeros_like(loss))
 
     @abstractmethod
-    def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
+    def _of_samples(self, samples: Samples, p: Tensor) -> Tensor:
         """The formula, given the samples and their probabilities (…, n, d)."""
 
 
 def _shares(samples: Samples, p: Tensor) -> tuple[Tensor, Tensor]:
-    """The share of each sample in each class, and weights that broadcast against it."""
     target, weight = samples.target, samples.weight
     shares = target if target.is_floating_point() else indicator(target, p)
     return shares, weight if weight.ndim == p.ndim else weight[..., None]
@@ -81,8 +67,7 @@ class MAELoss(SampleLoss):
     tensor(1.)
     """
 
-    def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
-        """Eq. 14, averaged."""
+    def _of_samples(self, samples: Samples, p: Tensor) -> Tensor:
         y, weight = _shares(samples, p)
         total, right = (weight * y).sum(), (weight * y * p).sum()
         if self.task != "multiclass":
@@ -93,10 +78,7 @@ class MAELoss(SampleLoss):
 class DiceLoss(SampleLoss):
     """One minus the soft Dice coefficient 2 Σ p y / (Σ p + Σ y), averaged over the classes that occur.
 
-    Args:
-        squared: Σ p² + Σ y² in the denominator (Milletari et al. 2016).
-        smooth: Added to numerator and denominator.
-        options: As in :class:`SampleLoss`.
+    ``squared`` has Σ p² + Σ y² in the denominator (Milletari et al. 2016); ``smooth`` is added above and below.
 
     >>> DiceLoss(task="binary")(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
     tensor(0.5000)
@@ -104,12 +86,10 @@ class DiceLoss(SampleLoss):
 
     def __init__(self, *, squared: bool = False, smooth: float = 0.0, **options: Unpack[InputOptions]) -> None:
         super().__init__(**options)
-        if smooth < 0:
-            raise ValueError(f"smooth: expected a number >= 0, got {smooth}.")
+        expect(smooth >= 0, "smooth", "a number >= 0", smooth)
         self.power, self.smooth = 2 if squared else 1, smooth
 
-    def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
-        """The coefficient of each class, then the mean."""
+    def _of_samples(self, samples: Samples, p: Tensor) -> Tensor:
         y, weight = _shares(samples, p)
         overlap = (weight * p * y).sum(dim=0)
         sizes = (weight * (p**self.power + y**self.power)).sum(dim=0)
@@ -121,9 +101,7 @@ class DiceLoss(SampleLoss):
 class FocalLoss(SampleLoss):
     """The focal loss (1 - f_y)^gamma · (-log f_y) of Lin et al. 2017; class weights play the part of alpha.
 
-    Args:
-        gamma: How much well-classified samples are played down; 0 is cross-entropy.
-        options: As in :class:`SampleLoss`.
+    ``gamma`` says how much well-classified samples are played down; 0 is cross-entropy.
 
     >>> FocalLoss(gamma=2.0)(torch.zeros(1, 2), torch.tensor([0]))
     tensor(0.1733)
@@ -131,13 +109,11 @@ class FocalLoss(SampleLoss):
 
     def __init__(self, *, gamma: float = 2.0, **options: Unpack[InputOptions]) -> None:
         super().__init__(**options)
-        if gamma < 0:
-            raise ValueError(f"gamma: expected a number >= 0, got {gamma}.")
+        expect(gamma >= 0, "gamma", "a number >= 0", gamma)
         self.gamma = gamma
 
-    def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
-        """Cross-entropies l, each times (1 - exp(-l))^gamma."""
-        losses, mass = losses_and_mass(samples, self.task, self._from_probabilities)
+    def _of_samples(self, samples: Samples, p: Tensor) -> Tensor:
+        losses, mass = losses_and_mass(samples)
         wrong = -torch.expm1(-losses)
         # A power below 1 has an infinite slope at 0: the base is replaced there before the power is taken.
         eased = torch.where(wrong > 0, torch.where(wrong > 0, wrong, 1.0) ** self.gamma, float(self.gamma == 0))
@@ -147,13 +123,9 @@ class FocalLoss(SampleLoss):
 class WMWLoss(SampleLoss):
     """The Wilcoxon-Mann-Whitney surrogate of AUROC (Yan et al. 2003).
 
-    The weighted mean over pairs of a positive i and a negative j of ``max(0, margin - (f_i - f_j))^power``. All pairs
-    are summed in O(n log n) by sorting the negatives and adding up their powers, not by forming the pairs.
-
-    Args:
-        margin: γ, in (0, 1].
-        power: q, a whole number >= 2.
-        options: As in :class:`SampleLoss`; the task is binary.
+    The weighted mean over pairs of a positive i and a negative j of ``max(0, margin - (f_i - f_j))^power``, with a
+    margin in (0, 1] and a whole power >= 2, for binary tasks. All pairs are summed in O(n log n) by sorting the
+    negatives and adding up their powers, not by forming the pairs.
 
     >>> WMWLoss(margin=0.5)(torch.tensor([9.0, -9.0]), torch.tensor([1, 0]))
     tensor(0.)
@@ -163,14 +135,11 @@ class WMWLoss(SampleLoss):
 
     def __init__(self, *, margin: float = 0.3, power: int = 2, **options: Unpack[InputOptions]) -> None:
         super().__init__(**options)
-        if not 0 < margin <= 1:
-            raise ValueError(f"margin: expected a number in (0, 1], got {margin}.")
-        if not isinstance(power, int) or power < 2:
-            raise ValueError(f"power: expected a whole number >= 2, got {power}.")
+        expect(0 < margin <= 1, "margin", "a number in (0, 1]", margin)
+        expect(isinstance(power, int) and power >= 2, "power", "a whole number >= 2", power)
         self.margin, self.power = margin, power
 
-    def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
-        """Σᵢⱼ wᵢ wⱼ max(0, γ - fᵢ + fⱼ)^q by the binomial theorem over sorted negatives."""
+    def _of_samples(self, samples: Samples, p: Tensor) -> Tensor:
         f, y, weight = p[:, 0], samples.target[:, 0], samples.weight[:, 0]
         positives, negatives = weight * y, weight * (1 - y)
         order = f.detach().argsort(descending=True)
@@ -212,31 +181,27 @@ class SurrogateFBetaLoss(SampleLoss):
         positive_share: float | Sequence[float] | Tensor | None = None, **options: Unpack[InputOptions],
     ) -> None:  # fmt: skip
         super().__init__(**options)
-        if not 0 < beta < float("inf"):
-            raise ValueError(f"beta: expected a number > 0, got {beta}.")
-        if q is not None and not 0 < q <= 1:
-            raise ValueError(f"q: expected a number in (0, 1], or None for eq. 20, got {q}.")
+        expect(0 < beta < math.inf, "beta", "a number > 0", beta)
+        expect(q is None or 0 < q <= 1, "q", "a number in (0, 1], or None for eq. 20", q)
         share = None if positive_share is None else torch.as_tensor(positive_share)
-        if share is not None and not bool(((share > 0) & (share < 1)).all()):
-            raise ValueError(f"positive_share: expected shares strictly between 0 and 1, got {positive_share}.")
-        if share is not None and (share.ndim > 1 or (self.task == "binary" and share.numel() != 1)):
-            raise ValueError(f"positive_share: expected one number, or one per label, got {positive_share}.")
+        if share is not None:
+            inside, number = bool(((share > 0) & (share < 1)).all()), share.numel() if self.task == "binary" else 1
+            expect(inside, "positive_share", "shares strictly between 0 and 1", positive_share)
+            expect(share.ndim < 2 and number == 1, "positive_share", "one number, or one per label", positive_share)
         self.beta, self.q, self.class_balanced = float(beta), q, class_balanced
         self.register_buffer("positive_share", share, persistent=False)
 
-    def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
-        """Eq. 20 or 25, weighted by eq. 2 where balanced; the mean over samples, then over labels."""
+    def _of_samples(self, samples: Samples, p: Tensor) -> Tensor:
         y, weight, smallest = samples.target, samples.weight, torch.finfo(p.dtype).tiny
         positives, total = sum_over_processes([(weight * y).sum(dim=-2), weight.sum(dim=-2)], self.group)
-        share = (
-            safe_divide(positives, total)[..., None, :] if self.positive_share is None else self.positive_share.to(p)
-        )
-        if self.positive_share is not None and share.ndim and len(share) not in (1, p.shape[-1]):
-            raise ValueError(f"positive_share: expected one number for each of {p.shape[-1]} labels, got {len(share)}.")
+        share, labels = safe_divide(positives, total)[..., None, :], p.shape[-1]
+        if self.positive_share is not None:
+            share, number = self.positive_share.to(p), self.positive_share.numel()
+            expect(number in (1, labels), "positive_share", f"one number for each of {labels} labels", number)
         # A batch without negatives has p = 1: eq. 20 is then infinite, but no sample asks for it.
         reached = self.beta**2 * safe_divide(share, 1 - share) + p
         if self.q is None:
-            missed = -p.clamp_min(smallest).log() if self._from_probabilities else F.softplus(-samples.scores)
+            missed = -p.clamp_min(smallest).log() if samples.from_probabilities else F.softplus(-samples.scores)
             alarm = reached.clamp_min(smallest).log()
         else:
             missed = (1 - p.clamp_min(smallest) ** self.q) / self.q
@@ -252,11 +217,8 @@ class SoftFBetaLoss(MetricLoss):
     """One minus the soft F-beta score: the F-score of raw probabilities.
 
     With ``task="binary"`` and no class weights it is surrogate-fbeta's eq. 23-24, the F-score of the positive class;
-    otherwise the macro average.
-
-    Args:
-        beta: Recall counts beta times as much as precision; one number, or one per class.
-        options: As in :class:`metricfit.MetricLoss`.
+    otherwise the macro average. Recall counts ``beta`` times as much as precision: one number, or one per class. The
+    options are those of :class:`metricfit.MetricLoss`.
 
     >>> SoftFBetaLoss(task="binary")(torch.tensor([9.0, -9.0]), torch.tensor([1, 0]))
     tensor(0.0001)
@@ -267,13 +229,9 @@ class SoftFBetaLoss(MetricLoss):
 
 
 class AnyLoss(MetricLoss):
-    """AnyLoss (Han et al. 2024): a metric of amplified probabilities, one minus its value.
+    """AnyLoss (Han et al. 2024): a metric of probabilities amplified by 1 / (1 + exp(-L (p - 1/2))).
 
-    Args:
-        metric: Any metric of a binary confusion matrix.
-        sharpness: L of the amplifier 1 / (1 + exp(-L (p - 1/2))).
-        task: "binary" or "multilabel".
-        options: As in :class:`metricfit.MetricLoss`.
+    L is the ``sharpness``, the task "binary" or "multilabel"; other options are those of :class:`metricfit.MetricLoss`.
 
     >>> AnyLoss("f1")(torch.tensor([9.0, -9.0]), torch.tensor([1, 0]))
     tensor(0.)
@@ -288,12 +246,8 @@ class AnyLoss(MetricLoss):
 class SOLLoss(MetricLoss):
     """The score-oriented loss (Marchetti et al. 2022): a metric of the matrix expected at a random threshold.
 
-    Args:
-        metric: Any metric of a confusion matrix.
-        delta: The threshold has a raised cosine density of this half width; None is one that is uniform on (0, 1).
-        threshold: The centre of the raised cosine.
-        task: "binary" or "multilabel"; :class:`MultiSOLLoss` is for several classes.
-        options: As in :class:`metricfit.MetricLoss`.
+    Its density is a raised cosine of half width ``delta`` around ``threshold``; for None it is uniform on (0, 1). The
+    task is "binary" or "multilabel"; other options are those of :class:`metricfit.MetricLoss`.
 
     >>> SOLLoss("f1", delta=None)(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
     tensor(0.5000)
@@ -312,13 +266,8 @@ class MultiSOLLoss(SampleLoss):
 
     With thresholds τ on the simplex a sample belongs to class j where p_j - τ_j is largest. Its chance to do so is
     the mean over random τ of Π σ(sharpness · (p_j - p_k - τ_j + τ_k)) over the other classes k; the metric is taken of
-    the counts of each class against the rest that these chances make.
-
-    Args:
-        metric: Any metric of a confusion matrix.
-        thresholds: How many thresholds are drawn, uniformly; or thresholds of your own, (draws, C).
-        sharpness: λ of the sigmoid.
-        options: As in :class:`SampleLoss`; the task is multiclass.
+    the counts of each class against the rest that these chances make. ``thresholds`` says how many are drawn,
+    uniformly; or they are your own, (draws, C).
 
     >>> MultiSOLLoss("recall")(torch.eye(3) * 99, torch.arange(3)) < 0.2
     tensor(True)
@@ -333,8 +282,7 @@ class MultiSOLLoss(SampleLoss):
         super().__init__(**options)
         self.metric, self.thresholds, self.sharpness = get(metric), thresholds, sharpness
 
-    def of_samples(self, samples: Samples, p: Tensor) -> Tensor:
-        """One minus the metric of the expected counts."""
+    def _of_samples(self, samples: Samples, p: Tensor) -> Tensor:
         taus = self.thresholds
         if not isinstance(taus, Tensor):
             generator = torch.Generator().manual_seed(0)  # the same for every batch

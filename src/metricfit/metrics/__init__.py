@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from metricfit.metrics.base import AVERAGES, ClassMetric, Metric
+from metricfit.metrics.base import AVERAGES, ClassMetric, Metric, MetricLike
 from metricfit.metrics.formula import FormulaMetric, Symbols, Term
 from metricfit.metrics.rates import accuracy as Accuracy
 from metricfit.metrics.rates import balanced_accuracy as BalancedAccuracy
@@ -28,11 +28,10 @@ from metricfit.metrics.rates import predicted_share as PredictedShare
 from metricfit.metrics.rates import recall as Recall
 from metricfit.metrics.rates import specificity as Specificity
 from metricfit.metrics.rates import true_skill_statistic as TrueSkillStatistic
-from metricfit.metrics.registry import MetricLike, available, get, metric, metric_class, register, resolve, unregister
+from metricfit.metrics.registry import available, describe, get, metric, metric_class, register, resolve, unregister
 
 if TYPE_CHECKING:
     from metricfit.metrics.algebra import CallableMetric, Combination, Constant, Constrained, Constraint
-    from metricfit.metrics.catalogue import describe, reference_page
     from metricfit.metrics.ranking import AUPRC, AUROC, ThresholdMean
 
 __all__ = [
@@ -41,8 +40,8 @@ __all__ = [
     "FBeta", "FalseNegativeRate", "FalsePositiveRate", "FormulaMetric", "FowlkesMallows", "GMean", "HeidkeSkillScore",
     "Informedness", "Jaccard", "Markedness", "Metric", "MetricLike", "NegativePredictiveValue", "Precision",
     "PredictedCount", "PredictedShare", "Recall", "Specificity", "Symbols", "Term", "ThresholdMean",
-    "TrueSkillStatistic", "available", "describe", "get", "metric", "metric_class", "reference_page", "register",
-    "resolve", "unregister",
+    "TrueSkillStatistic", "available", "describe", "get", "metric", "metric_class", "register", "resolve",
+    "unregister",
 ]  # fmt: skip
 
 
@@ -50,8 +49,7 @@ def __getattr__(name: str) -> Any:
     """Import what a loss of one decision does without when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = {"describe": "catalogue", "reference_page": "catalogue"}.get(name)
-    room = room or ("ranking" if name in ("AUPRC", "AUROC", "ThresholdMean") else "algebra")
+    room = "ranking" if name in ("AUPRC", "AUROC", "ThresholdMean") else "algebra"
     return getattr(import_module(f"{__name__}.{room}"), name)
 
 

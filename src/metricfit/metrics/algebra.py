@@ -1,7 +1,4 @@
-"""Metrics made of metrics: ``0.7 * Recall(1) + 0.3 * Precision(1)``, "the best precision with a recall of 90 %".
-
-And metrics made of any function of the matrix.
-"""
+"""Metrics made of metrics, such as ``0.7 * Recall(1) + 0.3 * Precision(1)``, and of any function of the matrix."""
 
 from __future__ import annotations
 
@@ -10,18 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from operator import add, mul, sub, truediv
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix, Grid
-from metricfit.inputs import Task, safe_divide
+from metricfit.inputs import Task, expect, safe_divide
 from metricfit.metrics.base import ClassMetric, MatrixSource, Metric, quote, spell
-
-__all__ = [
-    "CallableMetric", "Combination", "Constant", "Constrained", "Constraint", "DerivedMetric", "combine", "named_class",
-]  # fmt: skip
 
 _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul, "/": truediv}
 _LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2}
@@ -29,20 +22,18 @@ _LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 def combine(operator: str, left: Metric | float, right: Metric | float) -> Metric:
     """Join metrics and numbers; two numbers are computed at once."""
-    first, second = _operand(left), _operand(right)
+    sides: list[Any] = [left, right]
+    for i, side in enumerate(sides):
+        if isinstance(side, Real) and not isinstance(side, bool):
+            sides[i] = Constant(float(side))
+        elif not isinstance(side, Metric):
+            raise TypeError(f"a metric combines with metrics and numbers, got {type(side).__name__}.")
+    first, second = sides
     if isinstance(first, Constant) and isinstance(second, Constant):
         if operator == "/" and second.value == 0:
             raise ValueError(f"metric: {first} / {second} divides by zero.")
         return Constant(_NUMBERS[operator](first.value, second.value))
     return Combination(operator, first, second)
-
-
-def _operand(value: Any) -> Metric:
-    if isinstance(value, Metric):
-        return value
-    if isinstance(value, Real) and not isinstance(value, bool):
-        return Constant(float(value))
-    raise TypeError(f"a metric combines with metrics and numbers, got {type(value).__name__}.")
 
 
 @dataclass(frozen=True)
@@ -59,11 +50,9 @@ class Constant(Metric):
     range = property(lambda self: (self.value, self.value), doc="The number itself, twice.")
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
-        """The number, in the matrix's dtype and batch shape."""
         return cm.matrix.new_full(cm.batch_shape, self.value)
 
     def grids(self, *, exact: bool = False) -> set[Grid]:
-        """None: a number needs no matrix."""
         return set()
 
     def __str__(self) -> str:
@@ -84,7 +73,7 @@ class Combination(Metric):
     right: Metric
 
     def __post_init__(self) -> None:
-        if isinstance(self.left, Constrained) or isinstance(self.right, Constrained):
+        if any(isinstance(part, Constrained) for part in self._parts()):
             raise ValueError("metric: combine metrics first, then put the result under constraints with subject_to.")
         _ = self.greater_is_better
         if self.operator == "/" and self.right.perfect == 0:
@@ -92,7 +81,6 @@ class Combination(Metric):
 
     @property
     def greater_is_better(self) -> bool | None:  # type: ignore[override]
-        """The common direction of the parts, each seen with its sign."""
         left, right = self.left.greater_is_better, self.right.greater_is_better
         if self.operator in "*/":
             if isinstance(self.right, Constant):
@@ -111,12 +99,10 @@ class Combination(Metric):
 
     @property
     def perfect(self) -> float:
-        """The combination of the parts' best values."""
         return float(_NUMBERS[self.operator](self.left.perfect, self.right.perfect))
 
     @property
     def range(self) -> tuple[float, float]:  # type: ignore[override]
-        """Smallest and largest value by interval arithmetic."""
         left, right = self.left.range, self.right.range
         if self.operator != "/" or not right[0] <= 0 <= right[1]:
             ends = [_NUMBERS[self.operator](a, b) for a in left for b in right]
@@ -125,11 +111,9 @@ class Combination(Metric):
         return (-math.inf, math.inf)
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
-        """The combination of the parts' values on the same matrix."""
         return self.evaluate(lambda _: cm)
 
     def evaluate(self, source: MatrixSource) -> Tensor:
-        """The combination of the parts, each on the matrix or the grid it needs."""
         # A number takes the dtype of what it meets: in float32, 0.7 would be off in the eighth digit.
         values: list[Any] = [None if isinstance(p, Constant) else p.evaluate(source) for p in self._parts()]
         left = torch.full_like(values[1], self.left.perfect) if values[0] is None else values[0]
@@ -138,14 +122,12 @@ class Combination(Metric):
             left, right = (v[..., None] if v.ndim < max(left.ndim, right.ndim) else v for v in (left, right))
         if self.operator == "/":
             return safe_divide(*torch.broadcast_tensors(left, right))
-        joined: Tensor = _NUMBERS[self.operator](left, right)
-        return joined
+        return cast("Tensor", _NUMBERS[self.operator](left, right))
 
     def _parts(self) -> tuple[Metric, ...]:
         return self.left, self.right
 
     def resolve(self, labels: tuple[Any, ...], task: Task) -> Combination:
-        """The combination of the resolved parts."""
         return replace(self, left=self.left.resolve(labels, task), right=self.right.resolve(labels, task))
 
     def __str__(self) -> str:
@@ -174,8 +156,6 @@ class Constraint:
     highest and the lowest group.
 
     >>> from metricfit import metrics
-    >>> metrics.Recall(1) >= 0.9
-    Constraint(recall[1] >= 0.9)
     >>> (metrics.Recall(1) >= 0.9).in_groups("region")
     Constraint(recall[1] >= 0.9 in region)
     """
@@ -248,8 +228,7 @@ class Constrained(DerivedMetric):
                 raise TypeError(f"subject_to: expected constraints such as Recall(1) >= 0.9, got {type(one).__name__}.")
         if isinstance(self.objective, Constrained):
             raise ValueError("subject_to: the objective is constrained already; give all constraints at once.")
-        if not self.penalty > 0:
-            raise ValueError(f"penalty: expected a number > 0, got {self.penalty}.")
+        expect(self.penalty > 0, "penalty", "a number > 0", self.penalty)
 
     def violations(self, source: MatrixSource) -> list[Tensor]:
         """The violation of each constraint."""
@@ -260,18 +239,15 @@ class Constrained(DerivedMetric):
         return [c.violation(c.metric.evaluate(source)) for c in self.constraints]
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
-        """The objective where feasible, else something worse than its worst value."""
         return self.evaluate(lambda _: cm)
 
     def evaluate(self, source: MatrixSource) -> Tensor:
-        """The objective where feasible, else something worse than its worst value."""
         value = self.objective.evaluate(source)
         worst_violation = torch.stack(self.violations(source)).amax(dim=0)
         infeasible = self.range[0] - worst_violation if self.greater_is_better else self.range[1] + worst_violation
         return torch.where(worst_violation > 0, infeasible, value)
 
     def loss(self, source: MatrixSource) -> Tensor:
-        """Distance of the objective from perfect plus the penalised violations."""
         distance = self.objective.distance(self.objective.evaluate(source))
         return distance + self.penalty * torch.stack(self.violations(source)).sum(dim=0)
 
@@ -279,7 +255,6 @@ class Constrained(DerivedMetric):
         return self.objective, *(c.metric for c in self.constraints)
 
     def resolve(self, labels: tuple[Any, ...], task: Task) -> Constrained:
-        """The resolved objective under resolved constraints."""
         constraints = tuple(replace(c, metric=c.metric.resolve(labels, task)) for c in self.constraints)
         return replace(self, objective=self.objective.resolve(labels, task), constraints=constraints)
 
@@ -288,12 +263,7 @@ class Constrained(DerivedMetric):
 
 
 def named_class(metric: Metric, labels: tuple[Any, ...]) -> int | None:
-    """The position of the class that the metric names; of several the first, None if it names none.
-
-    >>> from metricfit import metrics
-    >>> named_class(metrics.get("precision[ill] subject to recall[ill] >= 0.9"), ("ill", "well"))
-    0
-    """
+    """The position of the class that the metric names; of several the first, None if it names none."""
     if isinstance(metric, DerivedMetric):
         places = (named_class(part, labels) for part in metric._parts())
         return next((place for place in places if place is not None), None)
@@ -305,11 +275,7 @@ def named_class(metric: Metric, labels: tuple[Any, ...]) -> int | None:
 class CallableMetric(Metric):
     """Any function of one confusion matrix that returns a scalar tensor.
 
-    Args:
-        function: ``cm -> scalar tensor``; it always sees a single matrix (``cm.tp[1]`` is class 1's count), a
-            sweep is mapped over it.
-        range: Smallest and largest value.
-        greater_is_better: The direction.
+    It always sees a single matrix (``cm.tp[1]`` is class 1's count); a sweep is mapped over it.
 
     >>> metric = CallableMetric(lambda cm: cm.tp[1] / (cm.tp[1] + cm.fp[1] + 3 * cm.fn[1]))
     >>> metric(ConfusionMatrix(torch.tensor([[5.0, 1.0], [2.0, 3.0]])))
@@ -321,7 +287,6 @@ class CallableMetric(Metric):
     greater_is_better: bool = True  # type: ignore[misc]
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
-        """Call the function, once per matrix."""
         if not cm.batch_shape:
             return self._checked(self.function(cm))
         flat = cm.matrix.reshape(-1, *cm.matrix.shape[len(cm.batch_shape) :])

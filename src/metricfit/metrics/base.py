@@ -7,21 +7,21 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partialmethod
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix, Grid
-from metricfit.inputs import Task, safe_divide
+from metricfit.inputs import Task, expect, safe_divide
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from metricfit.metrics.algebra import Constrained, Constraint
 
-__all__ = ["AVERAGES", "EVERY_CUT_OFF", "ClassMetric", "MatrixSource", "Metric"]
 
 MatrixSource = Callable[[Grid], ConfusionMatrix]
 """Gives the confusion matrix at the decision (``None``) or over a grid of thresholds."""
@@ -33,28 +33,22 @@ AVERAGES = ("auto", "macro", "micro", "weighted", "none")
 """What ``average=`` takes, beside the index of a class."""
 
 
-def _both_sides(operator: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """The methods of an operator: with the object at the left, and at the right."""
-
-    def from_left(self: Any, other: Any) -> Any:
-        return self._operate(operator, self, other)
-
-    def from_right(self: Any, other: Any) -> Any:
-        return self._operate(operator, other, self)
-
-    return from_left, from_right
-
-
 class Operators:
     """Arithmetic with numbers and with its own kind; a subclass defines ``_operate(operator, left, right)``."""
 
-    __add__, __radd__ = _both_sides("+")
-    __sub__, __rsub__ = _both_sides("-")
-    __mul__, __rmul__ = _both_sides("*")
-    __truediv__, __rtruediv__ = _both_sides("/")
+    _operate: Callable[[str, Any, Any], Any]
 
-    def __neg__(self) -> Any:
-        return -1.0 * self
+    def _before(self, operator: str, other: Any) -> Any:
+        return self._operate(operator, self, other)
+
+    def _behind(self, operator: str, other: Any) -> Any:
+        return self._operate(operator, other, self)
+
+    __add__, __radd__ = partialmethod(_before, "+"), partialmethod(_behind, "+")
+    __sub__, __rsub__ = partialmethod(_before, "-"), partialmethod(_behind, "-")
+    __mul__, __rmul__ = partialmethod(_before, "*"), partialmethod(_behind, "*")
+    __truediv__, __rtruediv__ = partialmethod(_before, "/"), partialmethod(_behind, "/")
+    __neg__ = partialmethod(_behind, "*", -1.0)
 
 
 class Metric(Operators, ABC):
@@ -88,7 +82,6 @@ class Metric(Operators, ABC):
         """The metric of a matrix; batch dimensions of the matrix stay in front."""
 
     def __call__(self, cm: ConfusionMatrix) -> Tensor:
-        """Same as :meth:`compute`."""
         return self.compute(cm)
 
     def evaluate(self, source: MatrixSource) -> Tensor:
@@ -163,12 +156,7 @@ class Metric(Operators, ABC):
 
     @property
     def judges_scores(self) -> bool:
-        """Whether it judges scores, as the area under a curve does, instead of decisions.
-
-        >>> from metricfit import metrics
-        >>> metrics.get("auroc").judges_scores, metrics.get("f1").judges_scores
-        (True, False)
-        """
+        """Whether it judges scores, as the area under a curve does, instead of decisions."""
         return self.grids() != {None}
 
     @property
@@ -183,19 +171,19 @@ class Metric(Operators, ABC):
         return Constrained(self, constraints)
 
     def __ge__(self, bound: float) -> Constraint:
-        from metricfit.metrics.algebra import Constraint
-
-        return Constraint(self, ">=", bound)
+        return cast("Constraint", self._operate(">=", self, bound))
 
     def __le__(self, bound: float) -> Constraint:
-        from metricfit.metrics.algebra import Constraint
+        return cast("Constraint", self._operate("<=", self, bound))
 
-        return Constraint(self, "<=", bound)
+    def _operate(self, operator: str, left: Any, right: Any) -> Any:
+        from metricfit.metrics import algebra
 
-    def _operate(self, operator: str, left: Any, right: Any) -> Metric:
-        from metricfit.metrics.algebra import combine
+        return algebra.Constraint(left, operator, right) if "=" in operator else algebra.combine(operator, left, right)
 
-        return combine(operator, left, right)
+
+MetricLike = Metric | str | Callable[[ConfusionMatrix], Tensor]
+"""What :func:`metricfit.metrics.get` takes: a metric, its name, spec or expression, or a function of the matrix."""
 
 
 @dataclass(frozen=True)
@@ -233,11 +221,10 @@ class ClassMetric(Metric):
             )
         if self.label is not None and self.average != "auto":
             raise ValueError(f"label={self.label!r} picks one class, average={self.average!r} has no effect; give one.")
-        if not isinstance(self.zero_division, (int, float)) or math.isinf(self.zero_division):
-            raise ValueError(f"zero_division: expected a number or nan, got {self.zero_division!r}.")
+        finite = isinstance(self.zero_division, (int, float)) and not math.isinf(self.zero_division)
+        expect(finite, "zero_division", "a number or nan", self.zero_division)
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
-        """The metric of a matrix, averaged as ``average`` says."""
         values = self.of_classes(cm)
         if self.label is not None:
             return values[..., cm.class_index(self.label)]
@@ -260,7 +247,6 @@ class ClassMetric(Metric):
         return safe_divide(total, weights.sum(dim=-1), self.zero_division)
 
     def resolve(self, labels: tuple[Any, ...], task: Task) -> ClassMetric:
-        """The metric with its class or average written out."""
         if self.average != "auto" or self.label is not None or (self.whole and task != "multilabel"):
             return self
         return replace(self, label=labels[1]) if task == "binary" else replace(self, average="macro")

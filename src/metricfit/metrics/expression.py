@@ -26,8 +26,6 @@ from metricfit.metrics.algebra import Constant, Constraint, combine
 from metricfit.metrics.base import Metric
 from metricfit.metrics.registry import build
 
-__all__ = ["parse"]
-
 
 class _Token(NamedTuple):
     kind: str
@@ -47,18 +45,11 @@ _TOKENS = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _LABEL = re.compile(rf"\[\s*(?:(?P<quoted>{_QUOTED})|(?P<bare>[^\[\]]*?))\s*\]", re.DOTALL)
-_MAX_LENGTH = 2000
-_MAX_DEPTH = 50
-_MAX_PARTS = 200
+_MAX_LENGTH, _MAX_DEPTH, _MAX_PARTS = 2000, 50, 200
 
 
 def parse(text: str) -> Metric:
-    """Read a spec.
-
-    >>> from metricfit import metrics
-    >>> print(metrics.get("0.7*recall[1] + 0.3*precision[1]"))
-    0.7*recall[1] + 0.3*precision[1]
-    """
+    """The metric of a spec."""
     if len(text) > _MAX_LENGTH:
         raise ValueError(f"metric: the expression has {len(text)} characters, at most {_MAX_LENGTH} are read.")
     return _Parser(text).spec()
@@ -86,15 +77,12 @@ class _Parser:
         return metric
 
     def constraint(self) -> Constraint:
-        spread = bool(self.take("word", "spread"))
-        if spread:
-            self.need("'(' after 'spread'", "symbol", "(")
+        spread = bool(self.take("word", "spread") and self.need("'(' after 'spread'", "symbol", "("))
         metric = self.sum()
         if spread:
             self.need("')'", "symbol", ")")
         operator = self.need("'>=' or '<='", "compare")
-        sign = -1.0 if self.take("symbol", "-") else 1.0
-        found = Constraint(metric, operator, sign * self.number())
+        found = Constraint(metric, operator, self.number())
         if self.take("word", "in", "per"):
             quoted = self.take("quoted")
             return found.in_groups(_unquoted(quoted) if quoted else self.need("a column", "word"), spread=spread)
@@ -157,10 +145,8 @@ class _Parser:
         bare = match["bare"]
         if bare == "":
             self.fail("a class label between the brackets")
-        if bare is None:
-            parameters["label"] = _unquoted(match["quoted"])
-        else:
-            parameters["label"] = int(bare) if re.fullmatch(r"-?\d+", bare) and str(int(bare)) == bare else bare
+        number = bare and re.fullmatch(r"-?\d+", bare) and str(int(bare)) == bare
+        parameters["label"] = _unquoted(match["quoted"]) if bare is None else int(bare) if number else bare
 
     def parameter(self, parameters: dict[str, Any]) -> None:
         key = self.need("a parameter name", "word")
@@ -177,8 +163,8 @@ class _Parser:
                     values.append(self.value())
                 self.need("']'", "symbol", "]")
                 return tuple(values)
-            if self.take("symbol", "-"):
-                return -self.number()
+            if self.peek().text == "-":
+                return self.number()
             if number := self.take("number"):
                 return int(number) if re.fullmatch(r"\d+", number) else float(number)
             if quoted := self.take("quoted"):
@@ -187,7 +173,7 @@ class _Parser:
             return float("nan") if word == "nan" else word
 
     def number(self) -> float:
-        return float(self.need("a number", "number"))
+        return float(self.take("symbol", "-") + self.need("a number", "number"))
 
     def peek(self) -> _Token:
         match = cast("re.Match[str]", _TOKENS.match(self.text, self.position))  # any character matches, and the end

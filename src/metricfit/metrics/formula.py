@@ -1,8 +1,8 @@
 """The formula of a metric: one Python function, run once with symbols and then read in several languages.
 
 A function such as ``def recall(c): return c.tp / (c.tp + c.fn)`` is given :class:`Symbols` in place of counts and
-returns a tree of :class:`Term`. Here its language is tensors and it becomes a value. The text and the JavaScript of a
-formula are in :mod:`metricfit.metrics.catalogue`, its coefficients in :mod:`metricfit.fast`.
+returns a tree of :class:`Term`. In the language of tensors it becomes a value, in others a text to read or JavaScript;
+its coefficients are in :mod:`metricfit.fast`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, fields
 from operator import add, mul, sub
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, cast
 
 import torch
 from torch import Tensor
@@ -19,15 +19,12 @@ from torch import Tensor
 from metricfit.confusion import ConfusionMatrix
 from metricfit.metrics.base import COMMON, ClassMetric, Operators
 
-__all__ = ["COUNTS", "Formula", "FormulaMetric", "Language", "Symbols", "Term", "trace"]
-
 COUNTS = ("tp", "fp", "fn", "tn")
 
 Language = Callable[..., Any]
 """The meaning of a step, given its name and the meanings of its parts.
 
-Steps are the counts and ``"n"``, ``"number"`` (with the number), ``"parameter"`` (with its name and its value), the
-operators ``+ - * / **``, and what :class:`Symbols` has methods for.
+Steps are counts, ``"n"``, ``"number"``, ``"parameter"`` (name and value), ``+ - * / **`` and the methods of Symbols.
 """
 
 
@@ -93,11 +90,7 @@ class Symbols:
 
 
 def trace(function: Callable[..., Any], parameters: tuple[str, ...] = ()) -> Formula:
-    """The formula of a function of :class:`Symbols` and parameters, unless it is none.
-
-    >>> trace(lambda c: c.sum(c.tp) / c.n).whole
-    True
-    """
+    """The formula of a function of :class:`Symbols` and parameters."""
     term = function(Symbols(), **{name: Term("parameter", name) for name in parameters})
     if not isinstance(term, Term):
         raise TypeError(f"{function.__name__}: expected a formula of the counts, got {type(term).__name__}.")
@@ -159,10 +152,7 @@ class Formula:
         return read(self.term)
 
     def of_counts(self, count: Callable[[str], Tensor], parameters: Mapping[str, Any], undefined: float) -> Tensor:
-        """The value for each class, elementwise; a tuple among the parameters has one number per class.
-
-        ``count`` gives a count by its name; ``undefined`` takes the place of 0/0.
-        """
+        """The value for each class, given counts by name; ``undefined`` takes the place of 0/0."""
         if self.whole:  # of the class and the rest as two classes
             cells = [count(name) for name in ("tn", "fp", "fn", "tp")]
             return self.of_matrix(torch.stack(cells, dim=-1).unflatten(-1, (2, 2)), parameters, undefined)
@@ -198,8 +188,7 @@ class Formula:
             return _STEPS[step](*parts)
 
         value, where = self.replay(of_tensors, parameters)
-        result: Tensor = value if where is False else value.masked_fill(where, undefined)
-        return result
+        return cast("Tensor", value if where is False else value.masked_fill(where, undefined))
 
 
 def _total(counts: Tensor, dim: int | tuple[int, int]) -> Tensor:
@@ -276,10 +265,68 @@ _STEPS: dict[str, Callable[..., _Value]] = {
 }  # fmt: skip
 
 
+_GREEK = {"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "theta": "θ", "lambda_": "λ", "tau": "τ"}
+_TEXT = {
+    "/": "{} / {}", "*": "{}·{}", "**": "{}^{}", "root": "√({})", "sum": "Σₖ {}", "mean": "meanₖ {}",
+    "geometric_mean": "geometric meanₖ {}", "observed": "Σᵢⱼ wᵢⱼ cᵢⱼ", "expected": "Σᵢⱼ wᵢⱼ tᵢ pⱼ",
+}  # fmt: skip
+_JAVASCRIPT = {
+    "/": "divide({}, {})", "*": "{} * {}", "**": "({} ** {})", "root": "root({})",
+    "sum": "total(m, (c) => {})", "mean": "mean(m, (c) => {})", "geometric_mean": "geometricMean(m, (c) => {})",
+    "observed": "observed(m, {})", "expected": "expected(m, {})",
+}  # fmt: skip
+
+
+def text(formula: Formula) -> str:
+    """The formula to read: TP / (TP + FN)."""
+    return _printed(formula, _TEXT)
+
+
+def javascript(formula: Formula) -> str:
+    """The formula as a JavaScript function: of the counts ``c`` of a class, or of a matrix ``m``; and parameters."""
+    return f"({'m' if formula.whole else 'c'}, p) => {_printed(formula, _JAVASCRIPT)}"
+
+
+class _Printed(NamedTuple):
+    """A step in words, and how firmly it holds together: 1 a sum, 2 a product, 3 what needs no brackets."""
+
+    words: str
+    holds: int
+    number: float | None = None
+
+    def within(self, level: int) -> str:
+        return self.words if self.holds >= level else f"({self.words})"
+
+
+def _printed(formula: Formula, language: dict[str, str]) -> str:
+    text = language is _TEXT
+
+    def in_words(step: str, *parts: Any) -> _Printed:
+        if step in COUNTS:
+            return _Printed(step.upper() + ("ₖ" if formula.whole else "") if text else f"c.{step}", 3)
+        if step == "n":
+            return _Printed("n" if text else "m.n" if formula.whole else "(c.tp + c.fp + c.fn + c.tn)", 3)
+        if step == "number":
+            return _Printed(f"{parts[0]:.17g}", 3 if parts[0] >= 0 else 1, parts[0])
+        if step == "parameter":
+            return _Printed(_GREEK.get(parts[0], parts[0]) if text else f"p.{parts[0]}", 3)
+        if step in "+-":
+            return _Printed(f"{parts[0].within(1)} {step} {parts[1].within(1 if step == '+' else 2)}", 1)
+        if step == "**" and parts[1].number == 0.5:
+            return _Printed(language["root"].format(parts[0].words), 3)
+        if text and step == "**" and parts[1].number == 2:
+            return _Printed(f"{parts[0].within(3)}²", 3)
+        if text and step == "*" and parts[0].number is not None:
+            return _Printed(f"{parts[0].within(3)} {parts[1].within(3)}", 2)
+        levels = {"*": (2, 3), "**": (3, 3), "/": (2, 3) if text else (0, 0)}.get(step, (3,) if text else (0,))
+        inner = [part.within(level) for part, level in zip(parts, levels, strict=True)]
+        return _Printed(language[step].format(*inner), 2 if step == "*" or (text and step == "/") else 3)
+
+    return cast("_Printed", formula.replay(in_words)).words
+
+
 class _FormulaText:  # printed when it is asked for
     def __get__(self, _: Any, owner: type[FormulaMetric]) -> str:
-        from metricfit.metrics.catalogue import text
-
         return text(owner.program)
 
 
@@ -296,10 +343,7 @@ class FormulaMetric(ClassMetric):
 
     if TYPE_CHECKING:
 
-        def __init__(
-            self, average: str | int = "auto", label: Hashable | None = None, *, zero_division: float = 0.0,
-            **parameters: Any,
-        ) -> None: ...  # fmt: skip
+        def __init__(self, average: str | int = "auto", label: Hashable = None, **parameters: Any) -> None: ...
 
         def __getattr__(self, name: str) -> Any: ...  # the parameters
 
@@ -312,7 +356,6 @@ class FormulaMetric(ClassMetric):
             self.check_parameters()
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
-        """The metric of a matrix: by its own multiclass form, of the summed counts, or of classes."""
         if self.average == "micro":
             for name, value in self.parameters.items():
                 if one_per_class(value):
@@ -323,7 +366,6 @@ class FormulaMetric(ClassMetric):
         return super().compute(cm)
 
     def of_classes(self, cm: ConfusionMatrix) -> Tensor:
-        """The formula, elementwise over classes."""
         return self._of_counts(lambda name: getattr(cm, name))
 
     def _of_counts(self, count: Callable[[str], Tensor]) -> Tensor:

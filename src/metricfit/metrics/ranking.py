@@ -10,13 +10,11 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from metricfit.confusion import ConfusionMatrix, Counts, Grid
-from metricfit.inputs import safe_divide
+from metricfit.confusion import ConfusionMatrix, Grid
+from metricfit.inputs import expect, safe_divide
 from metricfit.metrics.algebra import Constrained, DerivedMetric
 from metricfit.metrics.base import EVERY_CUT_OFF, ClassMetric, Metric, quote, spell
 from metricfit.metrics.registry import get, register
-
-__all__ = ["AUPRC", "AUROC", "ThresholdMean"]
 
 _MOST_THRESHOLDS = 10_000
 
@@ -24,28 +22,23 @@ _MOST_THRESHOLDS = 10_000
 def _set_thresholds(metric: Metric, grid: int | Sequence[float]) -> None:
     """Give a new metric its thresholds: ``i / (k + 1)`` for i = 1 … k, or those of the grid, kept as a tuple."""
     if isinstance(grid, int) and not isinstance(grid, bool):
-        if not 1 <= grid <= _MOST_THRESHOLDS:
-            raise ValueError(f"grid: expected 1 to {_MOST_THRESHOLDS} thresholds, got {grid}.")
+        expect(1 <= grid <= _MOST_THRESHOLDS, "grid", f"1 to {_MOST_THRESHOLDS} thresholds", grid)
         values = tuple(i / (grid + 1) for i in range(1, grid + 1))
     else:
         try:
             grid = values = () if isinstance(grid, str) else tuple(float(t) for t in grid)  # type: ignore[union-attr]
         except (TypeError, ValueError):
             values = ()
-        if not 1 <= len(values) <= _MOST_THRESHOLDS or not all(0 <= t <= 1 for t in values):
-            raise ValueError(f"grid: expected the number of thresholds, or a list of numbers in [0, 1], got {grid!r}.")
-        if list(values) != sorted(set(values)):
-            raise ValueError(f"grid: expected increasing thresholds, got {grid!r}.")
+        inside = 1 <= len(values) <= _MOST_THRESHOLDS and all(0 <= t <= 1 for t in values)
+        expect(inside, "grid", "the number of thresholds, or a list of numbers in [0, 1]", grid)
+        expect(list(values) == sorted(set(values)), "grid", "increasing thresholds", grid)
     object.__setattr__(metric, "grid", grid)
     object.__setattr__(metric, "thresholds", values)
 
 
 @dataclass(frozen=True)
 class _AreaMetric(ClassMetric):
-    """An area under a curve of one-versus-rest counts at falling thresholds.
-
-    ``grid`` is the number of thresholds inside (0, 1) for the loss, or the thresholds; ``score`` uses every cut-off.
-    """
+    """An area under a curve of one-versus-rest counts; ``grid`` is for the loss, ``score`` uses every cut-off."""
 
     grid: int | Sequence[float] = field(default=99, kw_only=True)
 
@@ -66,13 +59,13 @@ class _AreaMetric(ClassMetric):
         # matrix predicts less and less of class 1, and more and more of class 0.
         predicted = cm.predicted.detach()
         forward = predicted[-1] >= predicted[0]
-        return self._area(Counts(*(torch.where(forward, c, c.flip(0)) for c in cm.counts)))
+        return self._area(*(torch.where(forward, count, count.flip(0)) for count in cm.counts))
 
     def _mean(self, values: Tensor, cm: ConfusionMatrix) -> Tensor:
         return super()._mean(values, cm.with_matrix(cm.matrix[0]))  # the support is the same at each threshold
 
     @abstractmethod
-    def _area(self, counts: Counts) -> Tensor:
+    def _area(self, tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
         """The area for each class; counts have shape (thresholds, …, classes)."""
 
 
@@ -86,8 +79,7 @@ class AUROC(_AreaMetric):
     formula: ClassVar[str] = "∫ TPR dFPR, trapezoids over the thresholds"
     reference: ClassVar[str] = "sklearn.metrics.roc_auc_score"
 
-    def _area(self, counts: Counts) -> Tensor:  # between (0, 0), the thresholds' points and (1, 1)
-        tp, fp, fn, tn = counts
+    def _area(self, tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
         tpr, fpr = safe_divide(tp, tp + fn), safe_divide(fp, fp + tn)
         zero, one = torch.zeros_like(tpr[:1]), torch.ones_like(tpr[:1])
         area = torch.trapezoid(torch.cat([zero, tpr, one]), torch.cat([zero, fpr, one]), dim=0)
@@ -105,9 +97,8 @@ class AUPRC(_AreaMetric):
     formula: ClassVar[str] = "Σᵢ (Rᵢ - Rᵢ₋₁) Pᵢ"
     reference: ClassVar[str] = "sklearn.metrics.average_precision_score"
 
-    def _area(self, counts: Counts) -> Tensor:  # below the lowest threshold everything is predicted positive
-        tp, fp, fn, tn = counts
-        all_tp, all_fp = (tp + fn)[-1:], (fp + tn)[-1:]
+    def _area(self, tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+        all_tp, all_fp = (tp + fn)[-1:], (fp + tn)[-1:]  # below the lowest threshold all is predicted positive
         tp, fp, fn = torch.cat([tp, all_tp]), torch.cat([fp, all_fp]), torch.cat([fn, torch.zeros_like(all_tp)])
         precision, recall = safe_divide(tp, tp + fp, 1.0), safe_divide(tp, tp + fn)
         previous = torch.cat([torch.zeros_like(recall[:1]), recall[:-1]])
@@ -118,11 +109,7 @@ class AUPRC(_AreaMetric):
 @register()
 @dataclass(frozen=True)
 class ThresholdMean(DerivedMetric):
-    """The mean of a metric over a grid of thresholds, τ = 0.1 … 0.9 unless given.
-
-    Args:
-        metric: A metric of one decision, or its spec.
-        grid: The number of thresholds inside (0, 1), or the thresholds.
+    """The mean of a metric of one decision (or its spec) over a grid: the number of thresholds in (0, 1), or a list.
 
     >>> str(ThresholdMean("f1"))
     'threshold_mean:metric=f1,grid=9'
@@ -146,7 +133,6 @@ class ThresholdMean(DerivedMetric):
         _set_thresholds(self, self.grid)
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
-        """The mean over the leading dimension."""
         if not cm.batch_shape:
             raise ValueError(f"{self}: needs a sweep of confusion matrices over thresholds, got a single one.")
         return cast("Metric", self.metric).compute(cm).mean(dim=0)  # __post_init__ has read the spec

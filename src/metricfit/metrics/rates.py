@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from metricfit.inputs import expect
 from metricfit.metrics.base import spell
 from metricfit.metrics.formula import Symbols
 from metricfit.metrics.registry import metric
@@ -71,8 +72,8 @@ def predicted_count(c: Symbols) -> Any:
 
 
 def _at_least_zero(fbeta: Any) -> None:
-    if any(beta < 0 for beta in (fbeta.beta if isinstance(fbeta.beta, tuple) else (fbeta.beta,))):
-        raise ValueError(f"beta: expected finite numbers >= 0, got {fbeta.beta!r}.")
+    betas = fbeta.beta if isinstance(fbeta.beta, tuple) else (fbeta.beta,)
+    expect(min(betas) >= 0, "beta", "finite numbers >= 0", fbeta.beta)
 
 
 @metric(
@@ -121,10 +122,9 @@ def fowlkes_mallows(c: Symbols) -> Any:
 def _square(cost: Any) -> None:
     if cost.label is not None or cost.average == "weighted":
         raise ValueError("cost: costs are of all classes together; it takes no class and no weighted average.")
-    if len(cost.matrix) < 2 or any(len(row) != len(cost.matrix) for row in cost.matrix):
-        raise ValueError(f"matrix: expected a square matrix of costs, got {cost.matrix!r}.")
-    if not all(math.isfinite(v) for row in cost.matrix for v in row):
-        raise ValueError(f"matrix: expected finite costs, got {cost.matrix!r}.")
+    size = len(cost.matrix)
+    expect(size > 1 and {*map(len, cost.matrix)} == {size}, "matrix", "a square matrix of costs", cost.matrix)
+    expect(all(math.isfinite(v) for row in cost.matrix for v in row), "matrix", "finite costs", cost.matrix)
 
 
 @metric(
@@ -149,8 +149,8 @@ def mcc(c: Symbols) -> Any:
 
 
 def _known_weights(kappa: Any) -> None:
-    if kappa.weights not in ("none", "linear", "quadratic"):
-        raise ValueError(f"weights: expected 'none', 'linear' or 'quadratic', got {kappa.weights!r}.")
+    known = kappa.weights in ("none", "linear", "quadratic")
+    expect(known, "weights", "'none', 'linear' or 'quadratic'", kappa.weights)
     if kappa.weights != "none" and (kappa.average != "auto" or kappa.label is not None):
         raise ValueError(f"weights={kappa.weights!r} needs the order of all classes; give no class and no average.")
 

@@ -7,25 +7,17 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields, make_dataclass
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from torch import Tensor
-
-from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
-from metricfit.metrics.base import ClassMetric, Metric
+from metricfit.metrics.base import ClassMetric, Metric, MetricLike, spell
 from metricfit.metrics.formula import FormulaMetric, trace
-
-__all__ = ["MetricLike", "available", "get", "metric", "metric_class", "register", "resolve", "unregister"]
-
-MetricLike = Metric | str | Callable[[ConfusionMatrix], Tensor]
-"""What :func:`get` takes: a metric, its name, spec or expression, or a function of the confusion matrix."""
 
 M = TypeVar("M")
 Aliases = Sequence[str] | Mapping[str, dict[str, Any]]
 
-_CLASSES: dict[str, Any] = {}
-_ALIASES: dict[str, tuple[str, dict[str, Any]]] = {}
+NAMES: dict[str, tuple[Any, dict[str, Any]]] = {}
+"""Every name and alias: the class behind it, and the parameters that an alias sets."""
 
 
 def _load_all() -> None:
@@ -68,8 +60,7 @@ def metric(
         if inspect.Parameter.empty in parameters.values():
             raise TypeError(f"{function.__name__}: give each parameter a default.")
         program = trace(function, tuple(parameters))
-        own = function.__name__
-        short = len(own) <= 3
+        own, short = function.__name__, len(function.__name__) <= 3
         namespace = {
             "__doc__": function.__doc__ or "", "__module__": function.__module__,
             "__qualname__": function.__qualname__,  # where pickle finds it
@@ -94,41 +85,29 @@ def register(*aliases: Aliases) -> Callable[[M], M]:
     def done(cls: M) -> M:
         if not cls.__module__.startswith("metricfit.metrics."):
             _load_all()
-        name: str = cls.name  # type: ignore[attr-defined]
-        given: dict[str, dict[str, Any]] = {}
+        given: dict[str, dict[str, Any]] = {cls.name: {}}  # type: ignore[attr-defined]
         for some in aliases:
             given |= some if isinstance(some, Mapping) else {alias: {} for alias in some}
-        for new in (name, *given):
-            if new in _CLASSES or new in _ALIASES:
+        for new in given:
+            if new in NAMES:
                 raise ValueError(f"{new!r}: there is a metric of this name already; see metrics.unregister.")
-        _CLASSES[name] = cls
-        _ALIASES.update({alias: (name, parameters) for alias, parameters in given.items()})
+        NAMES.update({new: (cls, parameters) for new, parameters in given.items()})
         return cls
 
     return done
 
 
 def unregister(name: str) -> None:
-    """Forget a metric and its aliases."""
-    _load_all()
-    del _CLASSES[name]
-    for alias in aliases_of(name):
-        del _ALIASES[alias]
-
-
-def aliases_of(name: str) -> list[str]:
-    """The other names of a registered name, sorted."""
-    return sorted(alias for alias, (of, _) in _ALIASES.items() if of == name)
+    """Forget a metric with all its names."""
+    cls = metric_class(name)
+    for known in [known for known, (of, _) in NAMES.items() if of is cls]:
+        del NAMES[known]
 
 
 def available() -> list[str]:
-    """The names of all metrics, sorted; aliases are not listed.
-
-    >>> "mcc" in available()
-    True
-    """
+    """The names of all metrics, sorted; aliases are not listed."""
     _load_all()
-    return sorted(_CLASSES)
+    return sorted({cls.name for cls, _ in NAMES.values()})
 
 
 def get(spec: MetricLike) -> Metric:
@@ -138,15 +117,11 @@ def get(spec: MetricLike) -> Metric:
     F1(average='macro', label=None, zero_division=0.0)
     >>> print(get("fbeta:beta=2,average=macro"), get("recall[fraud]"), sep="; ")
     fbeta:beta=2,average=macro; recall[fraud]
-    >>> get("f1_makro")
-    Traceback (most recent call last):
-        ...
-    ValueError: metric: unknown name 'f1_makro'; did you mean 'f1_macro', 'f1_micro' or 'fpr_macro'?
     """
     if isinstance(spec, Metric):
         return spec
     if isinstance(spec, str):
-        if spec in _CLASSES or spec in _ALIASES:
+        if spec in NAMES:
             return build(spec, {})
         from metricfit.metrics.expression import parse
 
@@ -181,31 +156,23 @@ def resolve(spec: MetricLike, labels: tuple[Any, ...], task: Task) -> tuple[Metr
 
 
 def metric_class(name: str) -> Any:
-    """The class behind a name or alias.
-
-    >>> metric_class("matthews_corrcoef").__name__
-    'MCC'
-    """
-    return _CLASSES[_resolve(name)[0]]
+    """The class behind a name or alias: that of ``"matthews"`` is MCC."""
+    return _resolve(name)[0]
 
 
-def _resolve(name: str) -> tuple[str, dict[str, Any]]:
-    """The registered name behind a name, and the parameters that an alias sets."""
-    if name not in _CLASSES and name not in _ALIASES:
+def _resolve(name: str) -> tuple[Any, dict[str, Any]]:
+    if name not in NAMES:
         _load_all()
-    if name in _CLASSES:
-        return name, {}
-    if name in _ALIASES:
-        return _ALIASES[name]
+    if name in NAMES:
+        return NAMES[name]
     if name.endswith("_samples"):
         raise ValueError(f"metric: {name!r} averages over samples; it is no function of a confusion matrix.")
     # scikit-learn's names of averages, for every metric that is an average unless told otherwise.
-    bases = [base for base, cls in _CLASSES.items() if issubclass(cls, FormulaMetric) and not cls.whole]
-    averages = {f"{base}_{a}": (base, {"average": a}) for base in bases for a in ("macro", "micro", "weighted")}
+    classes = {cls for cls, _ in NAMES.values() if issubclass(cls, FormulaMetric) and not cls.whole}
+    averages = {f"{cls.name}_{a}": (cls, {"average": a}) for cls in classes for a in ("macro", "micro", "weighted")}
     if name in averages:
         return averages[name]
-    known = [*_CLASSES, *_ALIASES, *averages]
-    close = [repr(match) for match in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)]
+    close = [repr(match) for match in difflib.get_close_matches(name.lower(), [*NAMES, *averages], n=3, cutoff=0.5)]
     nearest = " or ".join(filter(None, [", ".join(close[:-1]), *close[-1:]]))
     hint = f"did you mean {nearest}?" if close else f"the names are {', '.join(available())}."
     raise ValueError(f"metric: unknown name {name!r}; {hint}")
@@ -213,13 +180,31 @@ def _resolve(name: str) -> tuple[str, dict[str, Any]]:
 
 def build(name: str, parameters: dict[str, Any]) -> Metric:
     """A metric from its name or alias and its parameters."""
-    resolved, defaults = _resolve(name)
-    cls = _CLASSES[resolved]
+    cls, defaults = _resolve(name)
     allowed = [f.name for f in fields(cls)]
     for key in parameters:
         if key not in allowed:
             raise ValueError(f"metric: {name!r} has no parameter {key!r}; it takes {', '.join(allowed)}.")
         if key in defaults:
-            raise ValueError(f"metric: {name!r} already sets {key}={defaults[key]}; write {resolved!r} instead.")
-    built: Metric = cls(**defaults, **parameters)
-    return built
+            raise ValueError(f"metric: {name!r} already sets {key}={defaults[key]}; write {cls.name!r} instead.")
+    return cast("Metric", cls(**defaults, **parameters))
+
+
+def describe(name: str) -> dict[str, Any]:
+    """What there is to know of a metric, by name or alias: formula, range, parameters, reference.
+
+    >>> describe("f2")["parameters"]["beta"], describe("f2")["formula"]
+    ('2', '(1 + β²)·TP / ((1 + β²)·TP + β²·FN + FP)')
+    """
+    cls, metric = metric_class(name), get(name)
+    return {
+        "name": name,
+        "canonical": cls.name,
+        "summary": " ".join((cls.__doc__ or "").split("\n\n")[0].split()).rstrip("."),
+        "formula": cls.formula,
+        "range": list(metric.range),
+        "greater_is_better": metric.greater_is_better is not False,
+        "parameters": {f.name: spell(getattr(metric, f.name)) for f in fields(cls)},
+        "aliases": sorted(alias for alias, (of, _) in NAMES.items() if of is cls and alias != cls.name),
+        "reference": cls.reference,
+    }

@@ -23,20 +23,14 @@ from metricfit.decisions.threshold import Sweep
 from metricfit.inputs import Task
 from metricfit.metrics import AUPRC, AUROC, ClassMetric, Combination, Constant, Constrained, FormulaMetric, Metric
 from metricfit.metrics.algebra import named_class
-from metricfit.metrics.catalogue import javascript
-
-__all__ = [
-    "calibration", "every_metric", "explorer", "formulas", "histogram", "in_words", "number",
-    "one_class", "tree",
-]  # fmt: skip
+from metricfit.metrics.formula import javascript
 
 _CUT_OFFS, _CUT_OFFS_OF_A_CLASS = 2000, 60
 _BYTES_OF_ROWS = 1_300_000
 """Of probabilities that are embedded at most; a third more in the page, which stays below 3 MB."""
-_WHOLE_ROWS = 32
-"""Up to so many classes whole rows of probabilities are embedded; of more the highest of each row, where all are too
-many."""
-_LEAST_HIGHEST = 10
+_WHOLE_ROWS, _LEAST_HIGHEST = 32, 10
+"""Classes up to which whole rows are embedded; of more at least so many of the highest of each row."""
+_AREAS = (AUROC(zero_division=math.nan), AUPRC(zero_division=math.nan))
 
 Array = NDArray[np.float64]
 Fixed = Callable[[Metric], float]
@@ -45,15 +39,7 @@ Fixed = Callable[[Metric], float]
 def explorer(
     scores: HeldOutScores, labels: tuple[Any, ...], task: Task, metric: Metric, rule: DecisionRule
 ) -> dict[str, Any]:
-    """The data of the explorer, ready for JSON.
-
-    Args:
-        scores: Held-out scores without gaps.
-        labels: The classes.
-        task: The task.
-        metric: What the model was trained for.
-        rule: The model's decision rule: where the explorer starts.
-    """
+    """The data of the explorer, ready for JSON; it starts at the model's decision rule."""
     named = named_class(metric, labels)
     positive = 1 if named is None else named
     content: dict[str, Any] = {
@@ -66,30 +52,26 @@ def explorer(
         "axis": None if task == "binary" else named,
         "positive": positive,
     }
+    weight, several = scores.weight, task == "multilabel"
     if task == "binary":
         p = scores.proba[:, 1].astype(np.float64)
         threshold = _threshold_of(rule, p)
         # A rule's threshold is the second class's: that the first is more than 1 - t probable is the same decision.
-        content["start"] = [threshold if positive else 1 - threshold]
+        content["start"] = start = [threshold if positive else 1 - threshold]
         content["axes"] = [
-            one_class(p if positive else 1 - p, scores.truth == positive, scores.weight, points=_CUT_OFFS,
-                      marks=content["start"], strict=not positive)
-        ]  # fmt: skip
+            one_class(p if positive else 1 - p, scores.truth == positive, weight, _CUT_OFFS, start, not positive)
+        ]
     else:
-        several = task == "multilabel"
         chosen = rule.kind == ("thresholds" if several else "offsets")
-        starts = list(rule.parameter) if chosen else [0.5 if several else 0.0] * len(labels)
-        of_class = scores.truth.T == 1 if several else [scores.truth == k for k in range(len(labels))]
+        content["start"] = start = list(rule.parameter) if chosen else [0.5 if several else 0.0] * len(labels)
+        truth = scores.truth.T == 1 if several else [scores.truth == k for k in range(len(labels))]
         points = max(100, _CUT_OFFS // len(labels)) if several else _CUT_OFFS_OF_A_CLASS
-        content["start"] = starts
         content["axes"] = [
-            one_class(scores.proba[:, k], of_class[k], scores.weight, points=points,
-                      marks=[starts[k]] if several else [])
-            for k in range(len(labels))
-        ]  # fmt: skip
-        if not several:
-            content["sample"] = _rows(scores)
-    fixed = partial(_fixed_value, scores, labels, content["axes"], positive)
+            one_class(p, truth[k], weight, points, start[k : k + 1] if several else [])
+            for k, p in enumerate(scores.proba.T)
+        ]
+        content |= {} if several else {"sample": _rows(scores)}
+    fixed = partial(_fixed_value, scores, labels, positive)
     spec = str(metric.objective if isinstance(metric, Constrained) else metric)
     content["metric"] = {"spec": spec, "name": in_words(metric), "tree": tree(metric, labels, task, fixed),
                          "greater": metric.greater_is_better}  # fmt: skip
@@ -111,13 +93,12 @@ def _threshold_of(rule: DecisionRule, score: Array) -> float:
 
 def _rows(scores: HeldOutScores) -> dict[str, Any]:
     """Probabilities row by row, all of them or a stratified sample; of very many classes the highest of each row."""
-    width = scores.proba.shape[1]
-    rest = 2 + (0 if scores.weight is None else 8)
+    width, rest = scores.proba.shape[1], 10  # bytes of a row's truth and weight
     whole = width <= _WHOLE_ROWS or len(scores) * (4 * width + rest) <= _BYTES_OF_ROWS
     kept = width if whole else min(width, max(_LEAST_HIGHEST, (_BYTES_OF_ROWS // len(scores) - rest) // 6))
-    of_a_row = 4 * width if whole else 6 * kept
-    if len(scores) > _BYTES_OF_ROWS // (of_a_row + rest):
-        scores = scores.sample(_BYTES_OF_ROWS // (of_a_row + 10))
+    most = _BYTES_OF_ROWS // ((4 if whole else 6) * kept + rest)
+    if len(scores) > most:
+        scores = scores.sample(most)
     p, index = scores.proba.astype("<f4"), None
     if not whole:
         highest = np.argsort(-p, axis=1, kind="stable")[:, :kept]
@@ -138,20 +119,9 @@ def _base64(values: NDArray[Any]) -> str:
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
 
 
-def _fixed_value(
-    scores: HeldOutScores, labels: tuple[Any, ...], axes: list[dict[str, Any]], positive: int, metric: Metric
-) -> float:
+def _fixed_value(scores: HeldOutScores, labels: tuple[Any, ...], positive: int, metric: Metric) -> float:
     """A metric of scores on these rows, which no decision rule changes; NaN where it is not defined."""
     several, score = scores.truth.ndim == 2, scores.proba
-    if isinstance(metric, AUROC | AUPRC) and len(axes) > 1 and metric.average != "none":
-        # From the areas of the classes, which are known already: with many classes that saves seconds.
-        areas = [metric.zero_division if axis[metric.name] is None else axis[metric.name] for axis in axes]
-        if metric.label is not None:
-            place = named_class(metric, labels)
-            return math.nan if place is None else float(areas[place])
-        return float(
-            np.average(areas, weights=[a["positives"] for a in axes] if metric.average == "weighted" else None)
-        )
     known = scores.truth if several else np.array(labels, dtype=object)[scores.truth]
     if not several and len(labels) == 2:  # the score is the second label's
         labels, score = (labels, score[:, 1]) if positive else (labels[::-1], score[:, 0])
@@ -163,33 +133,18 @@ def _fixed_value(
 
 
 def one_class(
-    score: NDArray[Any],
-    positive: NDArray[np.bool_],
-    weight: Array | None,
-    *,
-    points: int,
-    marks: list[float],
+    score: NDArray[Any], positive: NDArray[np.bool_], weight: Array | None, points: int, marks: list[float],
     strict: bool = False,
-) -> dict[str, Any]:
-    """Everything the page draws of one score.
+) -> dict[str, Any]:  # fmt: skip
+    """Everything the page draws of one score: the exact counts at about ``points`` cut-offs and at ``marks``.
 
-    Args:
-        score: Probabilities of the class (n,).
-        positive: Whether each row is of the class.
-        weight: Weights, or None.
-        points: Cut-offs at most, or about so.
-        marks: Thresholds that must be among them.
-        strict: Whether a row of the class must score above the threshold, not at least it.
-
-    Returns:
-        ``cuts`` (rising thresholds) with the exact ``tp`` and ``fp`` of each, the distinct ``scores`` if these are all
-        the cut-offs there are, the totals, both areas, calibration and histogram.
+    ``strict``: a row of the class must score above the threshold, not at least it.
     """
     sweep = Sweep.of(Samples(positive, score.astype(np.float64), weight))
-    complete = len(sweep) <= points
     cuts = sorted({*_cuts(sweep, points).tolist(), *map(float, marks)})
     at = np.searchsorted(-sweep.scores, -np.asarray(cuts), side="left" if strict else "right")
     positives, negatives = _numbers(sweep.tp[-1:]) + _numbers(sweep.fp[-1:])
+    counts = sweep.matrix(sweep.cells(sweep.tp, sweep.fp))
     return {
         "cuts": cuts,
         "tp": _numbers(sweep.tp[at]),
@@ -198,21 +153,11 @@ def one_class(
         "positives": positives,
         "negatives": negatives,
         # With every score at hand the page finds the counts of any threshold that is typed; else the nearest cut-off's.
-        "scores": sweep.scores[::-1].tolist() if complete else None,
-        **_areas(sweep.tp, sweep.fp),
+        "scores": sweep.scores[::-1].tolist() if len(sweep) <= points else None,
+        **{area.name: number(float(area.of_classes(counts)[1])) for area in _AREAS},
         "calibration": calibration(score, positive, weight),
         "histogram": histogram(score, positive, weight),
     }
-
-
-def _areas(tp: Array, fp: Array) -> dict[str, float | None]:
-    """The areas under the ROC curve and the steps of precision over recall; None where they are not defined."""
-    if not tp[-1] > 0:
-        return {"auroc": None, "auprc": None}
-    recall = tp / tp[-1]
-    precision = tp[1:] / np.maximum(tp[1:] + fp[1:], np.finfo(float).tiny)
-    auroc = float(np.diff(fp / fp[-1]) @ (recall[1:] + recall[:-1])) / 2 if fp[-1] > 0 else None
-    return {"auroc": auroc, "auprc": float(np.diff(recall) @ precision)}
 
 
 def _cuts(sweep: Sweep, points: int) -> Array:
@@ -279,12 +224,7 @@ def number(value: float | None) -> float | None:
 
 
 def in_words(metric: Metric) -> str:
-    """A short name to read; an expression stays as it is.
-
-    >>> from metricfit import metrics
-    >>> in_words(metrics.get("fbeta:beta=2[yes]")), in_words(metrics.get("f1:average=macro"))
-    ('F2 of yes', 'macro F1')
-    """
+    """A short name to read; an expression stays as it is."""
     if isinstance(metric, Constrained):
         return in_words(metric.objective)
     if isinstance(metric, metrics.ThresholdMean):
@@ -300,18 +240,7 @@ def in_words(metric: Metric) -> str:
 
 
 def tree(metric: Metric, labels: tuple[Any, ...], task: Task, fixed: Fixed) -> dict[str, Any]:
-    """The metric as nested plain values.
-
-    Args:
-        metric: The metric.
-        labels: The classes.
-        task: The task.
-        fixed: Gives the value of a metric of scores, which no decision changes.
-
-    >>> from metricfit import metrics
-    >>> tree(metrics.get("0.5*recall[b]"), ("a", "b"), "binary", lambda m: 0.0)["right"]["index"]
-    1
-    """
+    """The metric as nested plain values; ``fixed`` gives the value of a metric of scores, which no decision changes."""
     if isinstance(metric, Constant):
         return {"kind": "number", "value": metric.value}
     if isinstance(metric, Constrained):
@@ -335,11 +264,7 @@ def tree(metric: Metric, labels: tuple[Any, ...], task: Task, fixed: Fixed) -> d
 
 
 def formulas() -> str:
-    """The formulas of all metrics of one decision in JavaScript, generated from their Python functions.
-
-    >>> print(next(line for line in formulas().splitlines() if "recall" in line))
-      "recall": { whole: false, value: (c, p) => divide(c.tp, c.tp + c.fn) },
-    """
+    """The formulas of all metrics of one decision in JavaScript, generated from their Python functions."""
     lines = [
         f"  {json.dumps(name)}: {{ whole: {json.dumps(cls.whole)}, value: {javascript(cls.program)} }},"
         for name in metrics.available()

@@ -18,6 +18,7 @@ from metricfit.assess.scores import HeldOutScores
 from metricfit.assess.verdicts import MODEL, PLAIN, TUNED
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
+from metricfit.metrics import get
 from metricfit.report.explorer import number
 from metricfit.steps import Annealed
 from metricfit.steps import get as get_step
@@ -29,7 +30,7 @@ Array = NDArray[np.float64]
 
 
 def matrices(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, Any]]:
-    """The matrices before (cross-entropy; without it the model's arg max) and after, as tables of cells."""
+    """The matrices before (cross-entropy; without it the model's arg max) and after: counts and shares of the row."""
     if scores.truth.ndim == 2:
         return []
     shown, joined = np.arange(len(labels)), len(labels) > _SHOWN
@@ -41,19 +42,9 @@ def matrices(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, A
     place[shown] = np.arange(len(shown))
     found = []
     for name, decided in _decisions(scores).items():
-        cells = np.zeros((len(names), len(names)))
-        whole = counted(scores.truth, decided, labels, scores.weight).matrix.numpy()
-        np.add.at(cells, (place[:, None], place[None, :]), whole)
+        cells = counted(place[scores.truth], place[decided], tuple(names), scores.weight).matrix.numpy()
         shares = cells / np.maximum(cells.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-        heat = np.minimum(9, shares * 10).astype(int)
-        rows = [
-            {"label": label, "cells": [
-                {"count": cells[i, j], "share": shares[i, j], "heat": heat[i, j], "right": i == j < len(shown)}
-                for j in range(len(names))
-            ]}
-            for i, label in enumerate(names)
-        ]  # fmt: skip
-        found.append({"name": name, "rows": rows, "labels": names, "joined": joined})
+        found.append({"name": name, "labels": names, "joined": joined, "cells": np.stack([cells, shares], -1).tolist()})
     return found
 
 
@@ -73,29 +64,20 @@ def _decisions(scores: HeldOutScores) -> dict[str, NDArray[np.int64]]:
 
 def class_table(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, Any]]:
     """Of each class (or label): support and its share, predictions, rates, and F1 of the tuned baseline."""
-    table = pd.DataFrame(rates(counted(scores.truth, scores.decided, labels, scores.weight)))
+    rows = class_rows(counted(scores.truth, scores.decided, labels, scores.weight))
     rival = scores.baseline_tuned if scores.baseline_tuned is not None else scores.baseline_decided
-    table["baseline_f1"] = None if rival is None else rates(counted(scores.truth, rival, labels, scores.weight))["f1"]
-    table.insert(0, "label", [str(label) for label in labels])
-    rows: list[Any] = table.to_dict(orient="records")
-    return rows
+    usual = None if rival is None else class_rows(counted(scores.truth, rival, labels, scores.weight))
+    return [{**row, "baseline_f1": None if usual is None else usual[k]["f1"]} for k, row in enumerate(rows)]
 
 
-def rates(cm: ConfusionMatrix) -> dict[str, Array]:
+def class_rows(cm: ConfusionMatrix) -> list[dict[str, Any]]:
     """Counts and rates of each class or label; NaN where a rate is not defined."""
-    tp, fp, fn = (count.numpy() for count in (cm.tp, cm.fp, cm.fn))
-    support, predicted = tp + fn, tp + fp
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return {
-            "support": support,
-            "share": support / (float(cm.total) or 1.0),
-            "predicted": predicted,
-            "precision": tp / predicted,
-            "recall": tp / support,
-            "f1": 2 * tp / (support + predicted),
-            "alarms": fp,
-            "missed": fn,
-        }
+    found = {"support": cm.support, "share": cm.support / (float(cm.total) or 1.0), "predicted": cm.predicted,
+             "alarms": cm.fp, "missed": cm.fn}  # fmt: skip
+    found |= {name: get(f"{name}:average=none,zero_division=nan").compute(cm) for name in ("precision", "recall", "f1")}
+    frame = pd.DataFrame({"label": list(map(str, cm.labels or ())), **{n: v.numpy() for n, v in found.items()}})
+    rows: list[Any] = frame.to_dict(orient="records")
+    return rows
 
 
 def confused_pairs(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, Any]]:
@@ -119,25 +101,19 @@ def training(classifier: Any) -> dict[str, Any] | None:
     if not len(history):
         return None
     recipe: Recipe = classifier.recipe_
-    columns = ("epoch", "loss", "soft_metric", "hard_metric", "log_loss", "temperature")
-    uses_step = recipe.objective == "metric"
+    columns = ("epoch", "loss", "soft_metric", "hard_metric", "temperature")
     return {
         **{name: [number(v) for v in history[name].tolist()] for name in columns},
         "coolings": coolings(history),
         "kept": sorted({int(e) for e in classifier.best_epochs_}),
         "selection_temperature": recipe.selection_temperature,
-        "loss_is": recipe.objective,
         "alignment": alignment(history),
-        "step": _step_curve(recipe, float(history["temperature"].iloc[-1])) if uses_step else None,
+        "step": _step_curve(recipe, float(history["temperature"].iloc[-1])) if recipe.objective == "metric" else None,
     }
 
 
 def coolings(history: pd.DataFrame) -> list[int]:
-    """Epochs at whose end the temperature was lower than before.
-
-    >>> coolings(pd.DataFrame({"epoch": [1, 2, 3], "temperature": [0.2, 0.2, 0.18]}))
-    [3]
-    """
+    """Epochs at whose end the temperature was lower than before."""
     return [int(e) for e in history.loc[history["temperature"].diff() < -1e-12, "epoch"]]
 
 
@@ -150,11 +126,11 @@ def alignment(history: pd.DataFrame) -> dict[str, Any]:
     if math.isnan(r):
         text += " There are too few different values for a correlation."
     else:
-        words = "it tracked the metric closely" if r > 0.9 else "it tracked the metric" if r > 0.6 else (
-            "it tracked the metric only loosely" if r > 0.2 else "it did not track the metric")  # fmt: skip
-        text += f" Correlation {r:.2f}, of the ranks {ranks:.2f}: {words}."
-    return {"points": known.to_numpy(dtype=float).tolist(), "correlation": number(r), "rank_correlation": number(ranks),
-            "text": text}  # fmt: skip
+        tracked = "tracked the metric" + (" closely" if r > 0.9 else "" if r > 0.6 else " only loosely")
+        text += (
+            f" Correlation {r:.2f}, of the ranks {ranks:.2f}: it {tracked if r > 0.2 else 'did not track the metric'}."
+        )
+    return {"points": known.to_numpy(dtype=float).tolist(), "correlation": number(r), "text": text}
 
 
 def correlation(first: Array, second: Array) -> float:
@@ -185,17 +161,15 @@ def _step_curve(recipe: Recipe, temperature: float) -> dict[str, Any]:
 def columns_of(classifier: Any, description: dict[str, Any]) -> list[dict[str, Any]]:
     """Of each column what it was taken for and what it held."""
     noted = (description["notes"].get("data") or {}).get("columns", {})
-    preprocessor, summaries = classifier.preprocessor_, {}
-    if isinstance(preprocessor, TablePreprocessor):
-        summaries = {c.name: c for c in preprocessor.columns_}
-    found = []
-    for column in description["columns"]["kinds"] or []:
-        note, summary = noted.get(column["name"], {}), summaries.get(column["name"])
-        levels = None if summary is None else summary.levels
-        values = note.get("values") or ("" if levels is None else f"{levels:,} distinct")
-        gaps = note.get("gaps", None if summary is None else summary.gaps)
-        found.append({**column, "values": values, "gaps": gaps})
-    return found
+    made = classifier.preprocessor_
+    known = {
+        c.name: {"values": "" if c.levels is None else f"{c.levels:,} distinct", "gaps": c.gaps}
+        for c in (made.columns_ if isinstance(made, TablePreprocessor) else ())
+    }
+    return [
+        {**column, "values": "", "gaps": None, **known.get(column["name"], {}), **noted.get(column["name"], {})}
+        for column in description["columns"]["kinds"] or []
+    ]
 
 
 def reproduction(classifier: Any, description: dict[str, Any], settings: str | None) -> dict[str, Any]:
@@ -210,21 +184,17 @@ def reproduction(classifier: Any, description: dict[str, Any], settings: str | N
             for name, value in recipe.parts().items()
         ],
         "rule": json.dumps(description["decision_rule"], ensure_ascii=False),
-        "rule_in_words": classifier.decision_rule_.in_words(),
-        "seed": seed,
-        "seconds": description["fitted"]["fit_seconds"],
-        "libraries": description["libraries"],
-        "models": description["models"],
     }
 
 
 def _command(settings: str) -> str:
     options = tomllib.loads(settings)
     words = ["metricfit", "train", str(options.pop("data", "DATA"))]
-    for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
+    for name, value in ((name.replace("_", "-"), value) for name, value in options.items()):
         if isinstance(value, bool):
-            words.append(option if value else f"--no-{option[2:]}")
+            words.append(f"--{name}" if value else f"--no-{name}")
         else:
-            words += [word for one in (value if isinstance(value, list) else [value]) for word in (option, str(one))]
+            words += [
+                word for one in (value if isinstance(value, list) else [value]) for word in (f"--{name}", str(one))
+            ]
     return shlex.join(words)

@@ -3,16 +3,19 @@
 The folder that :func:`save` writes holds the model alone. :func:`metricfit.save` adds the pages for people.
 
 >>> import tempfile
->>> from sklearn.datasets import load_iris
+>>> import pandas as pd
 >>> from metricfit import MetricClassifier, store
->>> X, y = load_iris(return_X_y=True)
->>> clf = MetricClassifier("mcc", models="boosting", cv=2, baseline=False, random_state=0).fit(X, y)
+>>> X = pd.DataFrame({"age": range(60), "plan": ["a", "b", "c"] * 20})
+>>> clf = MetricClassifier("mcc", models="boosting", cv=2, baseline=False, random_state=0).fit(X, X["age"] > 30)
 >>> with tempfile.TemporaryDirectory() as parent:
 ...     folder = store.save(clf, f"{parent}/model")
 ...     sorted(file.name for file in folder.iterdir())
 ...     bool((store.load(folder).predict(X) == clf.predict(X)).all())
+...     X.to_csv(f"{parent}/new.csv", index=False)
+...     print(*next(store.open_model(folder).predictions(f"{parent}/new.csv", keep=["age"])).columns)
 ['boosting.skops', 'history.json', 'model.json', 'preprocessing.skops', 'scores.safetensors', 'times.json']
 True
+age prediction probability_False probability_True
 """
 
 from importlib import import_module
@@ -21,8 +24,7 @@ from typing import TYPE_CHECKING, Any
 from metricfit.store.folder import ModelFolderError, check_replaceable, describe
 
 if TYPE_CHECKING:
-    from metricfit.store.contents import description_of, load, save
-    from metricfit.store.model import SavedModel, open_model
+    from metricfit.store.model import SavedModel, description_of, load, open_model, save
 
 __all__ = [
     "ModelFolderError", "SavedModel", "check_replaceable", "describe", "description_of", "load", "open_model", "save",
@@ -33,5 +35,4 @@ def __getattr__(name: str) -> Any:
     # On first use: a description is read without torch.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "model" if name in ("SavedModel", "open_model") else "contents"
-    return getattr(import_module(f"{__name__}.{module}"), name)
+    return getattr(import_module(f"{__name__}.model"), name)

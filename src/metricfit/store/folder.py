@@ -28,6 +28,7 @@ DESCRIPTION = "model.json"
 TIMES = "times.json"
 _FREE = ("README.md", "report.html", TIMES)
 """Files without a checksum. A model with an edited card is the same model, and no two runs take equally long."""
+_CHANGED = "changed since it was written; get the original folder."
 _LARGEST_JSON = 64 * 2**20
 _NAME = re.compile(r"\w[\w.-]{0,99}")
 
@@ -49,10 +50,7 @@ def check_replaceable(path: Path, *, overwrite: bool) -> None:
 
 
 def write_folder(path: Path, contents: dict[str, bytes]) -> None:
-    """Write all files into a hidden folder beside ``path``, then put it in its place in one step.
-
-    ``model.json`` gets the checksums of the others, and its own.
-    """
+    """Write all files, with their checksums in ``model.json``, and put the folder in its place in one step."""
     path = path.absolute()
     for name in contents:
         if not _NAME.fullmatch(name):
@@ -90,39 +88,32 @@ def refused(path: Path) -> Iterator[None]:
 
 
 def read_folder(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The checked description, and the bytes of the files it names.
-
-    Nothing is opened but regular files in the folder itself, of the size that the description says.
-
-    Raises:
-        ModelFolderError: With the one thing that is wrong.
-    """
+    """The checked description, and the bytes of the files it names; call it within :func:`refused`."""
     file = path / DESCRIPTION
     if not path.is_dir():
         raise ModelFolderError(f"{path}: no such model folder.")
-    with refused(path):
-        content = _read(file)
+    content = _read(file)
+    if content is None:
+        raise ModelFolderError(f"{path}: not a model folder, it has no {DESCRIPTION}.")
+    description = _parsed(file, content)
+    contents = {}
+    for name, listed in description["files"].items():
+        if not _NAME.fullmatch(name) or name in (*_FREE, DESCRIPTION):
+            raise ModelFolderError(f"{file}: lists a file named {name[:100]!r}, which is not allowed.")
+        content = _read(path / name, listed["bytes"])
         if content is None:
-            raise ModelFolderError(f"{path}: not a model folder, it has no {DESCRIPTION}.")
-        description = _parsed(file, content)
-        contents = {}
-        for name, listed in description["files"].items():
-            if not _NAME.fullmatch(name) or name in (*_FREE, DESCRIPTION):
-                raise ModelFolderError(f"{file}: lists a file named {name[:100]!r}, which is not allowed.")
-            content = _read(path / name, listed["bytes"])
-            if content is None:
-                raise ModelFolderError(f"{path}: {name} is missing; get the complete folder.")
-            if _sha(content) != listed["sha256"]:
-                raise ModelFolderError(f"{path / name}: changed since it was written; get the original folder.")
-            contents[name] = content
-        times = _read(path / TIMES)
-        return description, contents if times is None else contents | {TIMES: times}
+            raise ModelFolderError(f"{path}: {name} is missing; get the complete folder.")
+        if _sha(content) != listed["sha256"]:
+            raise ModelFolderError(f"{path / name}: {_CHANGED}")
+        contents[name] = content
+    times = _read(path / TIMES)
+    return description, contents if times is None else contents | {TIMES: times}
 
 
 def _parsed(file: Path, content: bytes) -> dict[str, Any]:
     """The description, if it is one of this format and unchanged."""
     try:
-        description: Any = json.loads(content.decode(), parse_constant=_no_number)
+        description: Any = json.loads(content.decode())
     except (ValueError, RecursionError):
         raise ModelFolderError(f"{file}: damaged, it is not valid JSON; get the original folder.") from None
     version = description.get("version") if isinstance(description, dict) else None
@@ -130,11 +121,10 @@ def _parsed(file: Path, content: bytes) -> dict[str, Any]:
         raise ModelFolderError(f"{file}: not the description of a metricfit model.")
     if version != VERSION:
         advice = "train the model again" if version < VERSION else "upgrade metricfit"
-        raise ModelFolderError(
-            f"{file}: written in format version {version}, this metricfit reads {VERSION}; {advice}."
-        )
+        read = f"this metricfit reads {VERSION}; {advice}"
+        raise ModelFolderError(f"{file}: written in format version {version}, {read}.")
     if description.get("checksum") != _checksum(description):
-        raise ModelFolderError(f"{file}: changed since it was written; get the original folder.")
+        raise ModelFolderError(f"{file}: {_CHANGED}")
     return dict(description)
 
 
@@ -146,22 +136,17 @@ def _read(file: Path, size: int | None = None) -> bytes | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         raise ModelFolderError(f"{file}: not a regular file; get the original folder.")
-    if size is None and status.st_size > _LARGEST_JSON:
-        raise ModelFolderError(f"{file}: {status.st_size:,} bytes, expected at most {_LARGEST_JSON:,}.")
-    if size is not None and status.st_size != size:
+    if status.st_size > _LARGEST_JSON if size is None else status.st_size != size:
         raise ModelFolderError(f"{file}: damaged or changed, it has {status.st_size:,} bytes; get the original folder.")
     # Without following a link or waiting for a pipe that took the file's place in the meantime.
     with open(os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)), "rb") as opened:
         return opened.read(status.st_size)
 
 
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number")
-
-
 def describe(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the checked content of ``model.json``, without importing torch."""
-    return read_folder(Path(folder))[0]
+    with refused(Path(folder)):
+        return read_folder(Path(folder))[0]
 
 
 def _sha(content: bytes) -> str:
@@ -170,7 +155,7 @@ def _sha(content: bytes) -> str:
 
 def _checksum(description: dict[str, Any]) -> str:
     rest = {key: value for key, value in description.items() if key != "checksum"}
-    return _sha(json.dumps(rest, sort_keys=True).encode())
+    return _sha(json.dumps(rest, sort_keys=True, allow_nan=False).encode())
 
 
 def _put_in_place(new: Path, path: Path) -> None:
@@ -196,14 +181,10 @@ def _put_in_place(new: Path, path: Path) -> None:
 
 def _exchange(first: Path, second: Path) -> bool:
     """Swap two folders in one step, where the system can; whether it did."""
+    one, other, here, swap = os.fsencode(first), os.fsencode(second), -100, 2
     with contextlib.suppress(OSError, AttributeError):
         system = ctypes.CDLL(None, use_errno=True)
-        names = os.fsencode(first), os.fsencode(second)
-        if sys.platform == "linux":
-            at_working_directory, exchange = -100, 2
-            done = system.renameat2(at_working_directory, names[0], at_working_directory, names[1], exchange)
-            return bool(done == 0)
         if sys.platform == "darwin":
-            swap = 2
-            return bool(system.renamex_np(*names, swap) == 0)
+            return bool(system.renamex_np(one, other, swap) == 0)
+        return sys.platform == "linux" and bool(system.renameat2(here, one, here, other, swap) == 0)
     return False

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
-from functools import reduce
 from importlib import import_module
-from operator import add
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,11 @@ from metricfit.training.networks import MemberLinear, MemberMLP
 __all__ = ["onnx_inputs", "to_onnx"]
 
 _OPSETS, _IR_VERSION = {"": 17, "ai.onnx.ml": 2}, 8
-_TYPES = {"float": 1, "int64": 7, "text": 8, "bool": 9, "double": 11}
+_TYPES = {"float": 1, "int64": 7, "text": 8, "bool": 9, "double": 11, "date": 11}
 """The numbers of ONNX's TensorProto.DataType."""
 _FLOAT_LIMIT = float(np.finfo(np.float32).max)
 _JUST_OVER_HALF = float(np.nextafter(0.5, 1))
 _DAYS_TO_MARCH_OF_YEAR_0 = 730_425.0
-_SATURDAY = 5.0
-"""2000-01-01, day 0 of the features, was one; Monday is 0."""
 _ONNX_NODES = {"featureids": "feature", "values": "threshold", "truenodeids": "left", "falsenodeids": "right",
                "missing_value_tracks_true": "gap_left"}  # fmt: skip
 _CODES = 256
@@ -50,48 +49,37 @@ class _Graph:
         self.parts: tuple[list[Any], ...] = ([], [], [], [])  # nodes, inputs, outputs, constants
 
     def input(self, name: str, kind: str, width: int = 1) -> _Value:
-        """An input (rows, width)."""
         self.inputs[name] = kind
-        self.parts[1].append(self._info(name, kind, ["rows", width]))
+        self.parts[1].append(self.onnx.helper.make_tensor_value_info(name, _TYPES[kind], ["rows", width]))
         return _Value(self, name)
 
     def output(self, name: str, value: _Value, kind: str, shape: list[Any]) -> None:
         self.parts[0].append(self.onnx.helper.make_node("Identity", [value.name], [name]))
-        self.parts[2].append(self._info(name, kind, shape))
+        self.parts[2].append(self.onnx.helper.make_tensor_value_info(name, _TYPES[kind], shape))
 
-    def node(self, operator: str, *inputs: Any, domain: str = "", **attributes: Any) -> _Value:
+    def node(self, operator: str, *inputs: Any, **attributes: Any) -> _Value:
         """The result of an operator on values, numbers (double) and arrays."""
         names = [one.name if isinstance(one, _Value) else self._constant(one) for one in inputs]
-        name = self._name(operator)
-        self.parts[0].append(self.onnx.helper.make_node(operator, names, [name], domain=domain, **attributes))
+        # Inputs are named by columns: a name of ours must not be one of theirs.
+        name = f"metricfit/{operator}_{len(self.parts[0])}"
+        self.parts[0].append(self.onnx.helper.make_node(operator, names, [name], **attributes))
         return _Value(self, name)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Check the graph and write it in one step."""
+    def save(self, path: str | os.PathLike[str], **about: str) -> None:
+        """Check the graph and write it in one step, with texts about it."""
         helper, (nodes, *parts) = self.onnx.helper, self.parts
         graph = helper.make_graph(nodes, "metricfit", *parts)
         opsets = [helper.make_opsetid(*pair) for pair in _OPSETS.items()]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="metricfit", ir_version=_IR_VERSION)
+        helper.set_model_props(model, about)
         self.onnx.checker.check_model(model)
         with written_whole(path) as file:
             file.write_bytes(model.SerializeToString())
 
     def _constant(self, value: Any) -> str:
-        name, array = self._name("constant"), np.asarray(value)
-        if array.dtype == object:
-            encoded = [str(v).encode() for v in array.ravel()]
-            tensor = self.onnx.helper.make_tensor(name, _TYPES["text"], array.shape, encoded)
-        else:
-            tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
-        self.parts[3].append(tensor)
+        name = f"metricfit/constant_{len(self.parts[3])}"
+        self.parts[3].append(self.onnx.numpy_helper.from_array(np.asarray(value), name))
         return name
-
-    def _info(self, name: str, kind: str, shape: list[Any]) -> Any:
-        return self.onnx.helper.make_tensor_value_info(name, _TYPES[kind], shape)
-
-    def _name(self, kind: str) -> str:
-        # Inputs are named by columns: a name of ours must not be one of theirs.
-        return f"metricfit/{kind}_{len(self.parts[0]) + len(self.parts[3])}"
 
 
 def _operator(name: str) -> Callable[[_Value, Any], _Value]:
@@ -123,9 +111,21 @@ class _Value:
     def cast(self, kind: str) -> _Value:
         return self.to("Cast", to=_TYPES[kind])
 
+    def column(self, number: int) -> _Value:
+        return self.to("Gather", np.array([number]), axis=1)
+
+    def row_of(self, table: NDArray[Any]) -> _Value:
+        """The rows of a table at these places."""
+        return self.graph.node("Gather", table, self, axis=0)
+
+    def beside(self, *others: _Value) -> _Value:
+        return self.to("Concat", *others, axis=1)
+
+    def sums(self, keepdims: int) -> _Value:
+        return self.to("ReduceSum", np.array([1]), keepdims=keepdims)
+
     def normalised(self) -> _Value:
-        """Rows divided by their sums."""
-        return self / self.to("ReduceSum", np.array([1]), keepdims=1)
+        return self / self.sums(keepdims=1)
 
 
 def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[str, str]:
@@ -134,7 +134,8 @@ def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[
     Every column that is used is an input (rows, 1): numbers and truth values as double, NaN for a gap; categories as
     text, the empty text for a gap; dates as days since 2000-01-01, double. Outputs are ``label`` (rows,), or 0/1 (rows,
     labels) for several labels, and ``probabilities`` (rows, classes or labels) with the decision rule folded in.
-    :func:`onnx_inputs` makes the inputs of a frame.
+    The metadata of the file hold ``inputs`` and ``decision_rule``, with the classes, as JSON. :func:`onnx_inputs` makes
+    the inputs of a frame.
 
     Trees give the same probabilities as in Python to about 1e-14: splits are exact, and leaves are added up in double.
     Networks compute in float32, there and here, and agree to about 1e-6; a label may differ only where its
@@ -145,34 +146,27 @@ def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[
         path: The file.
 
     Returns:
-        The inputs: name and type.
+        The inputs: name and type, "double", "text", "date", or "float" for an array without names.
     """
     graph, classes = _Graph(), classifier.classes_
     several = classifier.task_ == "multilabel"
     table = _features(graph, classifier)
     found = [_probabilities(m, table, several) * classifier.weights_[name] for name, m in classifier.models_.items()]
-    proba = reduce(add, found)
-    folded = _decision(classifier.decision_rule_, proba)
+    folded = _decision(classifier.decision_rule_, graph.node("Sum", *found))
     graph.output("probabilities", folded, "double", ["rows", len(classes)])
     if several:
         graph.output("label", folded.to("Greater", 0.5).cast("int64"), "int64", ["rows", len(classes)])
     else:
-        kinds = {"U": ("text", object), "O": ("text", object), "b": ("bool", bool), "f": ("double", np.float64)}
+        kinds = {"U": ("text", str), "O": ("text", str), "b": ("bool", bool), "f": ("double", np.float64)}
         kind, dtype = kinds.get(classes.dtype.kind, ("int64", np.int64))
-        names = classes.astype(str).astype(object) if kind == "text" else classes.astype(dtype)
-        label = graph.node("Gather", names, folded.to("ArgMax", axis=1, keepdims=0), axis=0)
+        label = folded.to("ArgMax", axis=1, keepdims=0).row_of(classes.astype(dtype))
         graph.output("label", label, kind, ["rows"])
-    graph.save(path)
+    graph.save(path, inputs=json.dumps(graph.inputs), decision_rule=classifier.decision_rule_.to_json())
     return graph.inputs
 
 
 def onnx_inputs(classifier: MetricClassifier, X: Any) -> dict[str, NDArray[Any]]:
-    """What to give to an ONNX session for the rows of a table.
-
-    Args:
-        classifier: The classifier that was exported.
-        X: Rows as for ``predict``.
-    """
+    """What to give to an ONNX session of an exported classifier for rows ``X`` as ``predict`` takes them."""
     preprocessor = classifier.preprocessor_
     if preprocessor is None:
         return {"X": np.asarray(X, dtype=np.float32)}
@@ -202,40 +196,34 @@ def _features(graph: _Graph, classifier: MetricClassifier) -> dict[str, _Value]:
         encoder = column.encoder
         if not column.features:
             continue
+        x = graph.input(column.name, {CategoryEncoder: "text", DateEncoder: "date"}.get(type(encoder), "double"))
         if isinstance(encoder, CategoryEncoder):
-            features, code = _category(graph.input(column.name, "text"), column)
+            features, code = _category(x, column)
             dense.append(features)
             trees.append(code)
         elif isinstance(encoder, DateEncoder):
-            days = graph.input(column.name, "double")
-            values = _calendar(days)
+            values = _calendar(x)
             dense += [part for name, number in encoder.parts.items() for part in _number(values[name], number)]
-            dense += [days.to("IsNaN").cast("float")] if encoder.indicator else []
+            dense += [x.to("IsNaN").cast("float")] if encoder.indicator else []
             trees += [values[name].cast("float") for name in encoder.parts or ["days"]]
         else:
-            x = graph.input(column.name, "double")
             dense += _number(x, encoder)
             trees.append(x.clip(-_FLOAT_LIMIT, _FLOAT_LIMIT).cast("float"))
     if not dense:
         raise ValueError("no column of the model has a feature; there is nothing to export.")
-    return {name: graph.node("Concat", *parts, axis=1) for name, parts in (("dense", dense), ("trees", trees))}
+    return {"dense": dense[0].beside(*dense[1:]), "trees": trees[0].beside(*trees[1:])}
 
 
 def _category(text: _Value, column: FittedColumn) -> tuple[_Value, _Value]:
     """The features of a level, and its code for trees, are rows of a table: levels, then unknown ones, then gaps."""
-    levels = column.encoder.levels.tolist()
-    size = len(levels)
+    levels, size = column.encoder.levels.tolist(), len(column.encoder.levels)
     rows = np.empty((size + 2, len(column.features)), dtype=np.float32)
     # "\0" cannot be a level: no text file holds it.
     each = np.append(np.arange(size + 1), -1), np.array([*levels, "\0"], dtype=object)
     column.write(each, rows)
-    codes = np.stack(column.encoder.tree(each), axis=1).astype(np.float32)
-    position = text.to(
-        "LabelEncoder", domain="ai.onnx.ml", keys_strings=[*levels, ""], values_int64s=[*range(size), size + 1],
-        default_int64=size,
-    )  # fmt: skip
-    place = position.to("Squeeze", np.array([1]))
-    return text.graph.node("Gather", rows, place, axis=0), text.graph.node("Gather", codes, place, axis=0)
+    places = {"keys_strings": [*levels, ""], "values_int64s": [*range(size), size + 1], "default_int64": size}
+    place = text.to("LabelEncoder", domain="ai.onnx.ml", **places).to("Squeeze", np.array([1]))
+    return place.row_of(rows), place.row_of(np.stack(column.encoder.tree(each), axis=1).astype(np.float32))
 
 
 def _number(x: _Value, encoder: NumberEncoder) -> list[_Value]:
@@ -246,25 +234,15 @@ def _number(x: _Value, encoder: NumberEncoder) -> list[_Value]:
     if encoder.standardised:
         scaled = x / encoder.scale - encoder.centre / encoder.scale
         parts.append(scaled.clip(-STANDARD_LIMIT, STANDARD_LIMIT))
-    if len(encoder.knots):
-        parts.append(_interpolate(x, encoder.knots, encoder.scores))
+    if len(knots := encoder.knots):  # numpy.interp: from each knot by its slope, beyond the ends as at the ends
+        slopes, inside = np.append(np.diff(encoder.scores) / np.diff(knots), 0.0), x.clip(knots[0], knots[-1])
+        place = (inside >= knots[None, 1:]).cast("int64").sums(keepdims=1)
+        parts.append(place.row_of(slopes) * (inside - place.row_of(knots)) + place.row_of(encoder.scores))
     if len(encoder.levels):
         parts.append(x.to("Equal", encoder.levels[None, :]).to("And", gap.to("Not")))
     if encoder.indicator:
         parts.append(gap)
     return [part.cast("float") for part in parts]
-
-
-def _interpolate(x: _Value, knots: NDArray[np.float64], scores: NDArray[np.float64]) -> _Value:
-    """``numpy.interp``: between the knots by slopes, beyond them the ends."""
-    if len(knots) == 1:
-        return x * 0.0 + float(scores[0])
-    x = x.clip(float(knots[0]), float(knots[-1]))
-    # The last knot at or below x: how many of the inner knots are.
-    place = (x >= knots[None, 1:-1]).cast("int64").to("ReduceSum", np.array([1]), keepdims=1)
-    slopes = np.diff(scores) / np.diff(knots)
-    start, height, slope = (x.graph.node("Gather", v, place, axis=0) for v in (knots[:-1], scores[:-1], slopes))
-    return slope * (x - start) + height
 
 
 def _calendar(days: _Value) -> dict[str, _Value]:
@@ -279,7 +257,7 @@ def _calendar(days: _Value) -> dict[str, _Value]:
     month_from_march = (day_of_year * 5.0 + 2.0) // 153.0
     start_of_month = (month_from_march * 153.0 + 2.0) // 5.0
     late = month_from_march >= 10.0
-    shifted = whole + _SATURDAY
+    shifted = whole + 5.0  # 2000-01-01 was a Saturday; Monday is 0
     return {
         "days": days,
         "year": year_of_era + era * 400.0 + late.cast("double"),
@@ -304,18 +282,16 @@ def _probabilities(model: Any, table: dict[str, _Value], several: bool) -> _Valu
     x, folds = table[model.form], []
     for fits in model.fits:
         if several and len(fits) > 1:
-            labels = [_of_estimator(each, x, 2).to("Gather", np.array([1]), axis=1) for each in fits]
-            folds.append(x.graph.node("Concat", *labels, axis=1))
+            first, *others = [_of_estimator(each, x, 2).column(1) for each in fits]
+            folds.append(first.beside(*others))
         else:
             folds.append(_of_estimator(fits[0], x, model.outputs))
-    return reduce(add, folds) / float(len(folds))
+    return x.graph.node("Sum", *folds) / float(len(folds))
 
 
 def _networks(network: Any, features: _Value, several: bool) -> _Value:
     if not isinstance(network, MemberMLP):
-        raise ValueError(
-            "network: only the built-in networks 'mlp' and 'linear' can be exported; export your own by torch."
-        )
+        raise ValueError("network: only the built-in 'mlp' and 'linear' can be exported; export your own by torch.")
     x = features.to("Unsqueeze", np.array([0]))
     layers = [layer for layer in network.layers if isinstance(layer, MemberLinear)]
     for i, layer in enumerate(layers):
@@ -331,17 +307,15 @@ def _networks(network: Any, features: _Value, several: bool) -> _Value:
 def _of_estimator(estimator: Any, x: _Value, outputs: int) -> _Value:
     """The probabilities of one fitted forest or boosting (rows, outputs); a number is the only class it has seen."""
     if isinstance(estimator, int):
-        zero = x.to("Gather", np.array([0]), axis=1).to("IsNaN").cast("double") * 0.0
-        return zero + np.eye(outputs)[[estimator]]
+        return x.column(0).to("IsNaN").cast("double") * 0.0 + np.eye(outputs)[[estimator]]
     if not isinstance(estimator, HistGradientBoostingClassifier):
         return _forest(estimator, x, outputs)
-    baseline: NDArray[Any] = estimator._baseline_prediction
-    raw: _Value = _boosting(estimator, x) + baseline.astype(np.float64)
+    raw: _Value = _boosting(estimator, x) + estimator._baseline_prediction.astype(np.float64)
     if len(estimator.classes_) > 2:
         proba = raw.to("Softmax", axis=1)
     else:
         second = raw.to("Sigmoid")
-        proba = x.graph.node("Concat", 1.0 - second, second, axis=1)
+        proba = (1.0 - second).beside(second)
     return proba.to("MatMul", np.eye(outputs)[estimator.classes_])
 
 
@@ -358,17 +332,14 @@ def _forest(forest: Any, x: _Value, outputs: int) -> _Value:
 
 
 def _boosting(estimator: Any, x: _Value) -> _Value:
-    """Raw scores (rows, 1 or classes) without the baseline.
-
-    ONNX has no split on a set of categories: each becomes a column that says whether the row goes right.
-    """
+    """Raw scores (rows, 1 or classes) without the baseline."""
     width = estimator.n_features_in_
     category = np.zeros(width, dtype=bool) if estimator.is_categorical_ is None else estimator.is_categorical_
     order = np.append(np.flatnonzero(category), np.flatnonzero(~category))  # as the estimator has them
     # What the estimator makes of each code; the last one is a gap.
     codes = np.append(np.arange(_CODES - 1.0), np.nan)
     known = estimator._preprocess_X(np.where(category, codes[:, None], 0.0), reset=False)
-    right: dict[int, list[NDArray[np.bool_]]] = {}
+    # ONNX has no split on a set of categories: each becomes a column that says whether the row goes right.
     trees, splits = [], []
     for predictor, tree in trees_of(estimator):
         nodes, feature = predictor.nodes, tree["feature"]
@@ -379,50 +350,42 @@ def _boosting(estimator: Any, x: _Value) -> _Value:
             whole = np.nan_to_num(code).astype(np.int64)
             bits = predictor.raw_left_cat_bitsets[nodes["bitset_idx"][at]]
             left = np.where(np.isnan(code), tree["gap_left"][at], bits[whole // 32] >> whole % 32 & 1)
-            column = int(tree["feature"][at])
-            splits.append((tree, at, column, len(right.setdefault(column, []))))
-            right[column].append(left == 0)
-    parts, start = [x], {}
-    for column, goes_right in right.items():
-        start[column] = width
-        width += len(goes_right)
-        category_code = x.to("Gather", np.array([column]), axis=1).to("Squeeze", np.array([1]))
-        place = category_code.to("IsNaN").to("Where", np.float32(_CODES - 1), category_code).cast("int64")
-        parts.append(x.graph.node("Gather", np.stack(goes_right, axis=1).astype(np.float32), place, axis=0))
-    for tree, at, column, number in splits:
-        tree["feature"][at], tree["threshold"][at] = start[column] + number, 0.5
-    return _sum_of_trees(x.graph.node("Concat", *parts, axis=1), trees, estimator.n_trees_per_iteration_)
+            splits.append((int(tree["feature"][at]), tree, at, (left == 0).astype(np.float32)))
+    parts = []
+    for column, group in groupby(sorted(splits, key=itemgetter(0)), key=itemgetter(0)):
+        _, of, places, goes_right = zip(*group, strict=True)
+        for number, (tree, at) in enumerate(zip(of, places, strict=True)):
+            tree["feature"][at], tree["threshold"][at] = width + number, 0.5
+        width += len(places)
+        code = x.column(column).to("Squeeze", np.array([1]))
+        place = code.to("IsNaN").to("Where", np.float32(_CODES - 1), code).cast("int64")
+        parts.append(place.row_of(np.stack(goes_right, axis=1)))
+    return _sum_of_trees(x.beside(*parts), trees, estimator.n_trees_per_iteration_)
 
 
 def _sum_of_trees(x: _Value, trees: list[Nodes], outputs: int) -> _Value:
-    """The sum of the leaves that the rows come to, (rows, outputs); double.
-
-    A leaf has a ``value``, (nodes, outputs) or (nodes, 1). ONNX gives the places of the leaves only: it would add up
-    their values in float.
-    """
+    """The sum of the leaves that the rows come to, (rows, outputs), in double; their ``value`` may have one column."""
+    # ONNX gives the places of the leaves only: it would add up their values in float.
     sizes = [len(tree["leaf"]) for tree in trees]
     joined = {name: np.concatenate([tree[name] for tree in trees]) for name in trees[0]}
     leaf, threshold = joined["leaf"], joined["threshold"].astype(np.float64)
     # A float is at most a double if it is at most the largest float below that: rounded down, no row changes its side.
     with np.errstate(over="ignore"):
         rounded = threshold.astype(np.float32)
-    rounded = np.where(rounded > threshold, np.nextafter(rounded, np.float32(-np.inf)), rounded)
+    joined["threshold"] = np.where(rounded > threshold, np.nextafter(rounded, np.float32(-np.inf)), rounded)
     tree_ids = np.repeat(np.arange(len(trees)), sizes)
     node_ids = np.concatenate([np.arange(size) for size in sizes])
-
-    inner = {
-        name: np.where(leaf, 0, values) for name, values in (joined | {"threshold": rounded}).items() if name != "value"
-    }
-    nodes = {"treeids": tree_ids, "nodeids": node_ids, "modes": np.where(leaf, "LEAF", "BRANCH_LEQ")}
-    nodes |= {name: inner[field] for name, field in _ONNX_NODES.items()}
-    target = {"treeids": tree_ids[leaf], "nodeids": node_ids[leaf], "ids": tree_ids[leaf]}
-    target["weights"] = node_ids[leaf].astype(np.float32)
-    attributes = {f"{kind}_{name}": values.tolist() for kind, part in (("nodes", nodes), ("target", target))
-                  for name, values in part.items()}  # fmt: skip
-    place = x.to("TreeEnsembleRegressor", domain="ai.onnx.ml", n_targets=len(trees), **attributes)
-    values = x.graph.node("Gather", joined["value"], place.cast("int64") + np.cumsum([0, *sizes[:-1]]), axis=0)
+    attributes = {
+        "nodes_treeids": tree_ids, "nodes_nodeids": node_ids, "nodes_modes": np.where(leaf, "LEAF", "BRANCH_LEQ"),
+        **{f"nodes_{name}": np.where(leaf, 0, joined[field]) for name, field in _ONNX_NODES.items()},
+        "target_treeids": tree_ids[leaf], "target_nodeids": node_ids[leaf], "target_ids": tree_ids[leaf],
+        "target_weights": node_ids[leaf].astype(np.float32), "n_targets": np.array(len(trees)),
+    }  # fmt: skip
+    plain = {name: values.tolist() for name, values in attributes.items()}
+    place = x.to("TreeEnsembleRegressor", domain="ai.onnx.ml", **plain)
+    values = (place.cast("int64") + np.cumsum([0, *sizes[:-1]])).row_of(joined["value"])
     rounds = values.to("Reshape", np.array([-1, len(trees) * joined["value"].shape[1] // outputs, outputs]))
-    return rounds.to("ReduceSum", np.array([1]), keepdims=0)
+    return rounds.sums(keepdims=0)
 
 
 def _decision(rule: DecisionRule, proba: _Value) -> _Value:
@@ -433,17 +396,10 @@ def _decision(rule: DecisionRule, proba: _Value) -> _Value:
     if rule.kind == "offsets":
         return proba.to("Mul", np.exp(parameter - parameter.max())).normalised()
     if rule.kind == "costs":
-        saved = parameter.max(axis=1, keepdims=True) - parameter
-        return proba.to("MatMul", saved).normalised()
-    if rule.kind == "thresholds":
-        return _moved_to_half(proba, parameter)
-    folded = _moved_to_half(proba.to("Gather", np.array([1]), axis=1), parameter[None])
-    return proba.graph.node("Concat", 1.0 - folded, folded, axis=1)
-
-
-def _moved_to_half(proba: _Value, threshold: NDArray[np.float64]) -> _Value:
-    """Odds rescaled so that each column's threshold becomes one half."""
-    bounded = np.clip(threshold, 1e-12, 1 - 1e-12)
-    up, down = proba * (1 - bounded), (1.0 - proba) * bounded
+        return proba.to("MatMul", parameter.max(axis=1, keepdims=True) - parameter).normalised()
+    # The odds are rescaled so that each threshold becomes one half.
+    p, bounded = proba if rule.kind == "thresholds" else proba.column(1), np.clip(parameter, 1e-12, 1 - 1e-12)
+    up, down = p * (1 - bounded), (1.0 - p) * bounded
     moved = up / (up + down)
-    return (proba >= threshold).to("Where", moved.to("Max", _JUST_OVER_HALF), moved.to("Min", 0.5))
+    folded = (p >= parameter).to("Where", moved.to("Max", _JUST_OVER_HALF), moved.to("Min", 0.5))
+    return folded if rule.kind == "thresholds" else (1.0 - folded).beside(folded)

@@ -14,10 +14,9 @@ Nodes = dict[str, NDArray[Any]]
 """Arrays with one entry per node: feature, threshold, left, right, gap_left, leaf."""
 
 KNOWN = (RandomForestClassifier, ExtraTreesClassifier, HistGradientBoostingClassifier)
-_FOREST = {"feature": "feature", "threshold": "threshold", "left": "left_child", "right": "right_child",
-           "gap_left": "missing_go_to_left"}  # fmt: skip
-_BOOSTING = {"feature": "feature_idx", "threshold": "num_threshold", "left": "left", "right": "right",
-             "gap_left": "missing_go_to_left"}  # fmt: skip
+_FIELDS = ("feature", "threshold", "left", "right", "gap_left")
+_FOREST = ("feature", "threshold", "left_child", "right_child", "missing_go_to_left")
+_BOOSTING = ("feature_idx", "num_threshold", "left", "right", "missing_go_to_left")
 
 
 def trees_of(estimator: Any) -> list[tuple[Any, Nodes]]:
@@ -30,17 +29,12 @@ def trees_of(estimator: Any) -> list[tuple[Any, Nodes]]:
         trees = [each.tree_ for each in estimator.estimators_]
         names, nodes = _FOREST, [tree.__getstate__()["nodes"] for tree in trees]
         leaves = [each["left_child"] == -1 for each in nodes]
-    arrays = [{name: each[field].copy() for name, field in names.items()} for each in nodes]
+    arrays = [{name: each[field].copy() for name, field in zip(_FIELDS, names, strict=True)} for each in nodes]
     return [(tree, each | {"leaf": leaf}) for tree, each, leaf in zip(trees, arrays, leaves, strict=True)]
 
 
 def check_fit(estimator: Any, classes: int) -> None:
-    """Refuse what a file may hold but no fit gives: trees that point out of themselves, or in circles.
-
-    Args:
-        estimator: What a model of the portfolio holds per fold: an estimator, or the only class that it has seen.
-        classes: How many classes there are.
-    """
+    """Refuse what a file may hold but no fit gives; an estimator may be the only class that a fold has seen."""
     if not isinstance(estimator, KNOWN):
         if not (0 <= estimator < classes if isinstance(estimator, int) else hasattr(estimator, "predict_proba")):
             raise ValueError("an estimator that gives no probabilities of these classes")

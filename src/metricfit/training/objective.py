@@ -103,7 +103,7 @@ class MemberObjective(nn.Module):
         losses: Tensor = self.loss(logits, target, weight)
         if self.multipliers is not None and self.training:
             with torch.no_grad():
-                hard = hard_matrix(self.samples(logits.detach(), target, weight), self.task, labels=self.labels)
+                hard = hard_matrix(self.samples(logits.detach(), target, weight), labels=self.labels)
                 (counts,) = sum_over_processes([hard.matrix.float()], self.group)
                 self.multipliers.update(hard.with_matrix(counts))
         return losses
@@ -119,7 +119,7 @@ class MemberObjective(nn.Module):
 
     def cross_entropy_sums(self, samples: Samples) -> Tensor:
         """Weighted sums of the cross-entropies of each member, and sums of the weights, (2, members)."""
-        return cross_entropy_sums(samples, task=self.task, balance=self.recipe.balance, weights=self.class_weights)
+        return cross_entropy_sums(samples, self.recipe.balance, self.class_weights)
 
     def surrogate(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """The surrogate F-beta loss of each member."""
@@ -269,8 +269,8 @@ def _sums(objective: MemberObjective, logits: Tensor, target: Tensor, weights: T
         samples, found = objective.samples(logits, target, weight), dict[Any, Tensor]()
         for grid in objective.metric.grids():
             for name, step in steps.items():
-                found[name, grid] = count_samples(samples, objective.task, step, threshold=0.5, thresholds=grid)
-            found["hard", grid] = hard_matrix(samples, objective.task, thresholds=grid).matrix
+                found[name, grid] = count_samples(samples, step, thresholds=grid)
+            found["hard", grid] = hard_matrix(samples, thresholds=grid).matrix
         found["log_loss"], found["mass"] = objective.cross_entropy_sums(samples)
         if recipe.objective == "surrogate_fbeta":
             found["surrogate"] = objective.surrogate(logits, target, weight).double() * found["mass"]

@@ -28,7 +28,8 @@ class Recipe:
     A part that is ``None`` is as the named recipe says; :meth:`complete` fills it in. Nothing is checked before that.
 
     Args:
-        name: ``"default"``, ``"east"``, ``"log_loss"``, ``"surrogate_fbeta"`` or ``"anyloss"``.
+        name: ``"default"``, ``"btg"``, ``"multiclass_fbeta"``, ``"east"``, ``"log_loss"``, ``"surrogate_fbeta"`` or
+            ``"anyloss"``.
         objective: What is minimised: the ``"metric"`` on the soft confusion matrix, ``"log_loss"`` (cross-entropy) or
             ``"surrogate_fbeta"``.
         cross_entropy: Weight of the cross-entropy that is added to the metric's loss.
@@ -221,6 +222,11 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_) and math.isfinite(value)
 
 
+_ALONE: dict[str, Any] = {"cross_entropy": 0.0, "balance": "none", "memory": 0.0}
+_PAPERS: dict[str, Any] = {
+    "min_updates": 0, "learning_rate": 1e-3, "schedule": "constant", "warm_up_updates": 0, "averaging": 0.0,
+    "stratified": False, "selection": "objective",
+}  # fmt: skip
 RECIPES: dict[str, dict[str, Any]] = {
     "default": {
         "objective": "metric", "cross_entropy": 0.5, "balance": "sqrt", "warm_start_epochs": 0,
@@ -231,21 +237,21 @@ RECIPES: dict[str, dict[str, Any]] = {
         "hidden_sizes": (128, 64), "dropout": 0.1, "averaging": 3.0, "selection": "soft",
         "selection_temperature": 0.1, "checkpoints": 50, "rule": "argmax", "mixed_precision": True,
     },
-    "east": {
-        "cross_entropy": 0.0, "balance": "none", "memory": 0.0, "annealing": "plateau", "patience": 10,
-        "min_delta": 1e-4, "max_epochs": 400, "min_updates": 0, "learning_rate": 1e-3, "schedule": "constant",
-        "warm_up_updates": 0, "hidden_sizes": (512, 256, 128), "dropout": 0.25, "averaging": 0.0, "stratified": False,
-        "selection": "objective",
+    "btg": _ALONE | _PAPERS | {
+        "step": "linear:delta=0.1", "patience": 100, "max_epochs": 5000, "max_updates": 10**9, "batch_size": 1024,
+        "weight_decay": 0.0, "hidden_sizes": (32, 16), "dropout": 0.5,
     },
-    "log_loss": {
-        "objective": "log_loss", "cross_entropy": 1.0, "balance": "none", "memory": 0.0, "selection": "log_loss",
+    "multiclass_fbeta": _ALONE | _PAPERS | {
+        "step": "linear:delta=0.2", "patience": 100, "max_epochs": 2000, "max_updates": 10**9, "batch_size": 1024,
+        "hidden_sizes": (512, 256, 128), "dropout": 0.25,
     },
-    "surrogate_fbeta": {
-        "objective": "surrogate_fbeta", "cross_entropy": 0.0, "balance": "none", "memory": 0.0, "selection": "hard",
+    "east": _ALONE | _PAPERS | {
+        "annealing": "plateau", "patience": 10, "min_delta": 1e-4, "max_epochs": 400, "hidden_sizes": (512, 256, 128),
+        "dropout": 0.25,
     },
-    "anyloss": {
-        "cross_entropy": 0.0, "balance": "none", "memory": 0.0, "step": "amplifier", "selection": "hard",
-    },
+    "log_loss": _ALONE | {"objective": "log_loss", "cross_entropy": 1.0, "selection": "log_loss"},
+    "surrogate_fbeta": _ALONE | {"objective": "surrogate_fbeta", "selection": "hard"},
+    "anyloss": _ALONE | {"step": "amplifier", "selection": "hard"},
 }  # fmt: skip
-"""The parts of the default recipe, and what the others have differently: EAST as in the paper, log-loss, surrogate
-F-beta, AnyLoss."""
+"""The parts of the default recipe, and what the others have differently: Bridging the gap, multi-class F-beta and EAST
+as in their papers, log-loss, surrogate F-beta, AnyLoss."""

@@ -15,15 +15,19 @@ from benchmarks.papers.verdicts import CLAIMS, Figure, Found, compared, followed
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.fixture(scope="module")
+def rows() -> pd.DataFrame:
+    return read("scores", RESULTS)
+
+
 def test_the_page_has_the_table_of_the_committed_rows() -> None:
-    page = (ROOT / "docs" / "papers.md").read_text()
-    assert verdicts(RESULTS) in page
-    assert verdicts(RESULTS) in (RESULTS / "verdicts.md").read_text()
+    table = verdicts(RESULTS)
+    assert table in (ROOT / "docs" / "papers.md").read_text()
+    assert table in (RESULTS / "verdicts.md").read_text()
 
 
-def test_a_paired_difference_equals_a_plain_loop() -> None:
+def test_a_paired_difference_equals_a_plain_loop(rows: pd.DataFrame) -> None:
     claim = next(claim for claim in CLAIMS if claim.says.startswith("F1 as a loss does about as well"))
-    rows = read("scores", RESULTS)
     found = {each.dataset: each for each in compared(rows, claim.ours, claim.other, claim)}["adult"]
     table = pd.read_csv(RESULTS / "scores" / "east-tabular--adult.csv")
     by_trial: dict[int, dict[str, float]] = {}
@@ -39,8 +43,8 @@ def test_a_paired_difference_equals_a_plain_loop() -> None:
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.paper}: {claim.says}")
-def test_every_claim_finds_its_rows(claim) -> None:
-    found = compared(read("scores", RESULTS), claim.ours, claim.other, claim)
+def test_every_claim_finds_its_rows(claim, rows: pd.DataFrame) -> None:
+    found = compared(rows, claim.ours, claim.other, claim)
     assert [each.dataset for each in found] == list(claim.datasets)
 
 

@@ -1,0 +1,23 @@
+"""What docs/papers.md quotes: its numbers in order, paragraph by paragraph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+PAGE = Path(__file__).parents[3] / "docs" / "papers.md"
+NUMBER = re.compile(r"(?<![\w.])[+−]?\d+\.\d+(?: ± \d+\.\d+)?(?!\w)")
+
+
+def paragraphs() -> Iterator[tuple[str, str]]:
+    """Section and paragraph: a block between blank lines, or one point of a list."""
+    text = PAGE.read_text(encoding="utf-8")
+    begin, end = "<!-- table: verdicts -->", "<!-- end of table: verdicts -->"
+    text = text[: text.index(begin)] + text[text.index(end) + len(end) :]
+    section = ""
+    for block in re.split(r"\n\n+|\n(?=\* )", text):
+        if block.startswith("## "):
+            section = block.removeprefix("## ").split(" (")[0]
+        elif NUMBER.search(block):
+            yield section, re.sub(r"\]\([^)]*\)", "]", block)
