@@ -36,9 +36,7 @@ Form = Literal["trees", "dense", "given"]
 DEFAULT = ("boosting", "extra_trees", "forest", "network_ce", "network")
 """The portfolio of ``models="auto"``, the cheap ones first."""
 
-BOOSTING_LIBRARIES = ("lightgbm", "xgboost", "catboost")
-"""Models that need a package of their own."""
-
+BOOSTING_LIBRARIES = ("lightgbm", "xgboost", "catboost")  # each needs a package of its own
 TREES = 100  # of a forest, in each fold
 ROUNDS = 500  # trees of boosting at most …
 PATIENCE = 20  # … until so many in a row have not improved the log-loss of the fold's validation rows
@@ -47,21 +45,15 @@ SMALL_WORK = 20_000  # rows times fits below which threads cost more than they b
 
 def _named_estimator(name: str, folds: Folds, rows: int) -> Any:
     """A new estimator of the built-in models, for the folds and the rows of one."""
-    stops, leaf = folds.held_out, max(2, min(20, rows // 50))
+    stops, leaf, categories = folds.held_out, max(2, min(20, rows // 50)), folds.table.categories
     if name in ("forest", "extra_trees"):
         kind = RandomForestClassifier if name == "forest" else ExtraTreesClassifier
         return kind(TREES, min_samples_leaf=max(2, rows // 10_000))  # where rows are many, trees stay small
     if name == "boosting":
-        return HistGradientBoostingClassifier(
-            learning_rate=0.1,
-            max_iter=ROUNDS if stops else 100,
-            early_stopping=stops,
-            n_iter_no_change=PATIENCE,
-            min_samples_leaf=leaf,
-            categorical_features=folds.table.categories if folds.table.categories.any() else None,
-        )
+        how: dict[str, Any] = {"max_iter": ROUNDS if stops else 100, "early_stopping": stops}
+        how |= {"n_iter_no_change": PATIENCE, "categorical_features": categories if categories.any() else None}
+        return HistGradientBoostingClassifier(min_samples_leaf=leaf, **how)
     library, threads = importlib.import_module(name), 1 if len(folds.splits) > 1 else -1  # folds run in parallel
-    categories = folds.table.categories
     if name == "catboost":
         rounds, columns = ROUNDS * 2 if stops else 300, np.flatnonzero(categories).tolist()
         options = {"allow_writing_files": False, "verbose": False, "thread_count": threads, "random_state": 0}
@@ -142,8 +134,7 @@ class EstimatorModel(Model):
             self.seconds = state["seconds"]
             self._read(state["fits"].numpy().tobytes())
             return [part.numpy() for part in state["held_out"]]
-        started = time.perf_counter()
-        done: list[int] = []
+        started, done = time.perf_counter(), list[int]()
 
         def one(k: int, split: Split) -> tuple[list[Any], Array]:
             if time.monotonic() >= until:
@@ -155,8 +146,8 @@ class EstimatorModel(Model):
             progress(len(done), len(folds.splits), "")
             return fitted, found
 
-        work = len(folds.codes) * len(folds.splits)
-        pairs = self._parallel(work)(delayed(one)(k, split) for k, split in enumerate(folds.splits))
+        parallel = self._parallel(len(folds.codes) * len(folds.splits))
+        pairs = parallel(delayed(one)(k, split) for k, split in enumerate(folds.splits))
         self.fits, held_out = [fitted for fitted, _ in pairs], [found for _, found in pairs]
         self.seconds = time.perf_counter() - started
         if self.checkpoint is not None:
@@ -179,7 +170,7 @@ class EstimatorModel(Model):
 
     def to_bytes(self) -> bytes:
         """The fitted estimators as a skops file, which holds no code; a ValueError where that cannot be."""
-        plain = [[e.to_plain() if isinstance(e, LibraryFit) else e for e in fold] for fold in self.fits]
+        plain = [[e.to_plain() if isinstance(e, _LibraryFit) else e for e in fold] for fold in self.fits]
         return objects.to_bytes(plain, TRUSTED, f"models: {self.name}")
 
     def described(self) -> dict[str, Any]:
@@ -200,7 +191,7 @@ class EstimatorModel(Model):
 
     def _read(self, content: bytes) -> None:
         plain = objects.from_bytes(content, TRUSTED, self.name)
-        self.fits = [[LibraryFit.of_plain(e) if isinstance(e, dict) else e for e in fold] for fold in plain]
+        self.fits = [[_LibraryFit.of_plain(e) if isinstance(e, dict) else e for e in fold] for fold in plain]
 
     def _parallel(self, work: int) -> Parallel:
         jobs = 1 if work < SMALL_WORK else effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)
@@ -209,12 +200,11 @@ class EstimatorModel(Model):
     def _rows(self, table: Table, rows: Any = slice(None)) -> Any:
         """Rows in the form that the estimator takes."""
         found = _safe_indexing(getattr(table, self.form), rows)
-        if self.name != "catboost" or self.estimator is not None or not table.categories.any():
-            return found
-        frame = pd.DataFrame(found)
-        for k in np.flatnonzero(table.categories):  # categories must be whole numbers, gaps too
-            frame[k] = np.nan_to_num(found[:, k], nan=-1.0).astype(np.int64)
-        return frame
+        if self.name == "catboost" and self.estimator is None and table.categories.any():
+            found = pd.DataFrame(found)
+            for k in np.flatnonzero(table.categories):  # categories must be whole numbers, gaps too
+                found[k] = found[k].fillna(-1).astype(np.int64)
+        return found
 
     def _fit_fold(self, folds: Folds, split: Split, k: int) -> list[Any]:
         own = self.estimator is not None
@@ -248,7 +238,7 @@ class EstimatorModel(Model):
         estimator.fit(X, y, **fit_options, **self._stopping(estimator, folds, held, y_held))
         if self.name == "boosting":
             return estimator
-        return LibraryFit(self.name, estimator.booster_ if self.name == "lightgbm" else estimator, seen)
+        return _LibraryFit(self.name, estimator.booster_ if self.name == "lightgbm" else estimator, seen)
 
     def _stopping(self, estimator: Any, folds: Folds, rows: NDArray[np.intp], y: NDArray[Any]) -> dict[str, Any]:
         """What a boosting model needs to stop on validation rows."""
@@ -287,7 +277,7 @@ class EstimatorModel(Model):
         return np.stack([_all_classes(*one, 2)[:, 1] for one in found], axis=1)
 
 
-class LibraryFit(NamedTuple):
+class _LibraryFit(NamedTuple):
     """A fit of a boosting library, kept in the library's own format, and the classes of its rows."""
 
     library: str
@@ -295,7 +285,6 @@ class LibraryFit(NamedTuple):
     classes_: NDArray[np.int64]
 
     def predict_proba(self, X: Any) -> Array:
-        """Probabilities of the classes of its rows."""
         if self.library != "lightgbm":
             return np.asarray(self.model.predict_proba(X))
         found = np.asarray(self.model.predict(X))
@@ -314,8 +303,7 @@ class LibraryFit(NamedTuple):
         return {"library": self.library, "model": content, "classes": self.classes_}
 
     @classmethod
-    def of_plain(cls, kept: dict[str, Any]) -> LibraryFit:
-        """The fit again."""
+    def of_plain(cls, kept: dict[str, Any]) -> _LibraryFit:
         name, content = kept["library"], kept["model"]
         if name not in BOOSTING_LIBRARIES:
             raise ValueError(f"a fit of the library {name!r}")
