@@ -211,7 +211,6 @@ class _Batch:
             self.cells = self.labels + self.classes * self.member_of[:, None]
         self.lines = _lines(job.points.tobytes(), groups, dtype, logits.device)
         self.is_table = self.scores.stride(0) == 1  # classes lie side by side
-        self.is_transposed = self.is_table and self.classes < ROWS_FROM
         most = max(1, (BLOCK_ELEMENTS if logits.is_cpu else BLOCK_ON_DEVICE) // self.classes)
         rows, columns = min(groups, max(1, most // length)), min(most, length)
         self.most = self.classes * rows * columns
@@ -228,7 +227,7 @@ class _Batch:
     def _shaped(self, memory: Tensor, like: Tensor) -> Tensor:
         """Memory as a block whose classes lie side by side if there are many, else apart."""
         classes, groups, length = like.shape
-        if self.is_table and not self.is_transposed:
+        if self.is_table and classes >= ROWS_FROM:
             return memory.view(groups, length, classes).movedim(-1, 0)
         return memory.view(classes, groups, length)
 
