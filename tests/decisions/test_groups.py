@@ -207,7 +207,11 @@ def test_what_cannot_see_groups_says_so():
 
 @pytest.mark.parametrize(
     ("limit", "column"),
-    [("recall[1] >= 0.9 in b", "b"), ("spread(recall[1]) <= 0.1 in b", "b"), ("predicted_count[1] <= 9 per day", "day")],
+    [
+        ("recall[1] >= 0.9 in b", "b"),
+        ("spread(recall[1]) <= 0.1 in b", "b"),
+        ("predicted_count[1] <= 9 per day", "day"),
+    ],
 )
 def test_a_classifier_says_what_to_do_about_groups_before_it_trains(limit, column, monkeypatch):
     from metricfit import MetricClassifier, classifier
