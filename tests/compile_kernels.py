@@ -25,8 +25,8 @@ def compile_double():
     # Only the comparison with the plain formulas takes the loops in double precision.
     for d in (3, 130):
         scores, target = torch.zeros(4, d, dtype=torch.float64), torch.arange(4) % d
-        job = Job(scores, target, torch.ones(4, dtype=torch.float64), None, five_points(Annealed()), -100, False, True,
-                  False, False)  # fmt: skip
+        job = Job(scores, target, torch.ones(4, dtype=torch.float64), None, five_points(Annealed()), -100, True, False,
+                  False)  # fmt: skip
         compiled_pass(job, lambda counts, d=d: (counts, torch.ones(1, d, d)))
 
 

@@ -206,7 +206,7 @@ def test_lipschitz_constant_of_the_exact_step_is_infinite():
 @pytest.mark.parametrize(
     ("call", "error", "named"),
     [
-        (lambda: get("cubic"), ValueError, "step: unknown name 'cubic'; The steps are annealed, linear"),
+        (lambda: get("cubic"), ValueError, "step: unknown name 'cubic'; there are 'annealed', 'linear'"),
         (lambda: get("anealed"), ValueError, "did you mean 'annealed'"),
         (lambda: get("linear:k=3"), ValueError, "step: 'linear' has no parameter 'k'; it takes delta"),
         (lambda: get("identity:k=3"), ValueError, "it takes none"),

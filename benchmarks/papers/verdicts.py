@@ -17,9 +17,13 @@ from typing import Literal
 
 import pandas as pd
 
+from benchmarks.papers.checks import btg_facts, btg_lookup, btg_search
 from benchmarks.papers.results import read
 
-__all__ = ["CLAIMS", "FIGURES", "Claim", "Figure", "Found", "Side", "compared", "verdict", "verdicts", "write_page"]
+__all__ = [
+    "CLAIMS", "FIGURES", "Claim", "Figure", "Found", "Side", "compared", "followed", "page_tables", "verdict",
+    "verdicts", "write_page",
+]  # fmt: skip
 
 MARGIN = 0.02
 """Differences of a metric that count as level."""
@@ -397,8 +401,57 @@ def _tuned(rows: pd.DataFrame, claim: Claim) -> list[Found]:
     return compared(rows, replace(claim.ours, rule="decision"), claim.tuned, claim)
 
 
+def page_tables(results: Path) -> dict[str, str]:
+    """The tables of the page that are written from rows, by the name in their marks."""
+    curves = read("curves", results)
+    curves = curves[curves["size"] == "reduced"]
+    return {
+        "verdicts": verdicts(results),
+        "correlations": _correlations(curves),
+        "convergence": _convergence(curves),
+        "btg search": btg_search.table(pd.read_csv(btg_search.FILE)),
+        "btg lookup": btg_lookup.table(pd.read_csv(btg_lookup.FILE)),
+        "btg facts": btg_facts.table(pd.read_csv(btg_facts.FILE)),
+    }
+
+
+def _correlations(curves: pd.DataFrame) -> str:
+    """Loss and score over the epochs: the mean of the repetitions (lowest to highest)."""
+    lines = [f"| correlation, by β | {' | '.join(BETAS)} |", "|" + "---|" * (len(BETAS) + 1)]
+    for name, dataset in IMAGES.items():
+        for loss, called in (("surrogate_fbeta", "surrogate Fβ"), ("soft_fbeta", "soft Fβ")):
+            found = [-followed(curves, dataset, loss, beta) for beta in BETAS]
+            cells = [f"{r.mean():.2f} ({r.min():.2f} to {r.max():.2f})" if len(r) else "not run" for r in found]
+            cells = [cell.replace("-", "\N{MINUS SIGN}") for cell in cells]
+            counts = sorted({len(r) for r in found if len(r)}) or [0]
+            of = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
+            lines.append(f"| {called}, {name} (repetitions: {of}) | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _convergence(curves: pd.DataFrame) -> str:
+    """F1 in the mean of the last epochs, and over repetitions (lowest to highest)."""
+    methods = {
+        "surrogate Fβ, β = 0.5": "surrogate_fbeta@0.5", "surrogate Fβ, β = 1": "surrogate_fbeta@1",
+        "surrogate Fβ, β = 2": "surrogate_fbeta@2", "surrogate Fβ, β = 3": "surrogate_fbeta@3",
+        "soft Fβ, β = 1": "soft_fbeta@1", "MAE, balanced": "mae", "cross-entropy, balanced": "bce",
+        "cross-entropy, plain": "bce+plain",
+    }  # fmt: skip
+    lines = [f"| F1 on the validation part, last {LAST} epochs | {' | '.join(IMAGES)} |", "|---|---|---|"]
+    for name, method in methods.items():
+        cells = []
+        for dataset in IMAGES.values():
+            f1 = _averaged(curves, dataset, method, "validation_f1", slice(-LAST, None))
+            cells.append(f"{f1.mean():.2f} ({f1.min():.2f} to {f1.max():.2f}; {len(f1)})" if len(f1) else "not run")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def write_page(page: Path, results: Path) -> None:
-    """Renew the table between its marks on a page."""
-    begin, end = "<!-- table: verdicts -->\n", "<!-- end of table: verdicts -->"
-    before, _, rest = page.read_text().partition(begin)
-    page.write_text(f"{before}{begin}\n{verdicts(results)}\n\n{end}{rest.partition(end)[2]}")
+    """Renew the tables between their marks on a page."""
+    text = page.read_text()
+    for name, table in page_tables(results).items():
+        begin, end = f"<!-- table: {name} -->\n", f"<!-- end of table: {name} -->"
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n{table}\n\n{end}{rest.partition(end)[2]}"
+    page.write_text(text)

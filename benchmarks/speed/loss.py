@@ -94,11 +94,11 @@ def without_numba(loss):
     def call(logits, target):
         from metricfit import fast
 
-        known, fast.numba_is_here = fast.numba_is_here, lambda: False
+        known, fast.compiled_loops = fast.compiled_loops, lambda: None
         try:
             return loss(logits, target)
         finally:
-            fast.numba_is_here = known
+            fast.compiled_loops = known
 
     return call
 

@@ -59,9 +59,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             positive class's (the second in sorted order) for two classes and the macro average for more;
             ``metric_`` and :meth:`explain` say which was taken.
         models: ``"auto"`` for the portfolio; ``"network"`` for networks trained on the metric alone, decided by
-            arg max; or a list of ``"network"``, ``"network_ce"``, ``"forest"``, ``"extra_trees"``, ``"boosting"``,
-            ``"lightgbm"``, ``"xgboost"``, ``"catboost"`` and scikit-learn classifiers with ``predict_proba``. A
-            pipeline gets the table as given, other classifiers get numbers without gaps.
+            arg max; or a list of ``"auto"``, ``"network"``, ``"network_ce"``, ``"forest"``, ``"extra_trees"``,
+            ``"boosting"``, ``"lightgbm"``, ``"xgboost"``, ``"catboost"`` and scikit-learn classifiers with
+            ``predict_proba``. A pipeline gets the table as given, other classifiers get numbers without gaps.
         recipe: For the networks, a name (``"default"``, ``"log_loss"``, ``"east"`` and others) or a
             :class:`metricfit.training.Recipe`.
         cv: Folds; ``None`` for one stratified hold-out of 20 %; ``"auto"`` decides by size; or a scikit-learn

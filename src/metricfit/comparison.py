@@ -28,8 +28,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.assess import leaderboard
+from metricfit.choices import close_to
 from metricfit.classifier import MetricClassifier
-from metricfit.data.reader import BadArgumentError, close_to
+from metricfit.data.reader import BadArgumentError
 from metricfit.decisions.rules import argmax_rule
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, MetricLike, resolve

@@ -30,8 +30,8 @@ WHOLE_ELEMENTS = 2**25
 """Up to this many memberships are counted at once."""
 
 BLOCK_ELEMENTS = 2**22
-"""More are counted in blocks of rows of about this size, which the backward pass recomputes, for half as much time
-again: so that the extra memory stays a few times the logits'."""
+"""More are counted in blocks of rows of about this size. The backward pass computes each block again: that takes half
+as much time again, but the extra memory stays a few times the logits'."""
 
 
 @dataclass(frozen=True, eq=False)

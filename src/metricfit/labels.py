@@ -55,10 +55,9 @@ def sweep_of_scores(
             return _sweep(encoded == 1, column, weight, thresholds), "binary", names
         indicator = encoded[:, None] == np.arange(len(names))
     if indicator.shape != scores.shape:
-        raise ValueError(
-            f"y_pred: expected scores of shape {indicator.shape}, one column for each of {indicator.shape[1]} classes, "
-            f"got {scores.shape}; name classes that do not occur with labels=[…]."
-        )
+        expected = f"{indicator.shape}, one column for each of {indicator.shape[1]} classes"
+        advice = "name classes that do not occur with labels=[…]"
+        raise ValueError(f"y_pred: expected scores of shape {expected}, got {scores.shape}; {advice}.")
     sweeps = [_sweep(indicator[:, k], scores[:, k], weight, thresholds) for k in range(scores.shape[1])]
     longest = max(len(s) for s in sweeps)
     padded = [np.concatenate([s, np.repeat(s[-1:], longest - len(s), axis=0)]) for s in sweeps]
@@ -82,9 +81,9 @@ def _sweep(
 
 def as_numpy(values: Any) -> Any:
     """A tensor as an array; other values as they are."""
-    if not isinstance(values, torch.Tensor):
-        return values
-    return (values.float() if values.dtype == torch.bfloat16 else values).detach().cpu().numpy()
+    if isinstance(values, torch.Tensor):
+        values = (values.float() if values.dtype == torch.bfloat16 else values).detach().cpu().numpy()
+    return values
 
 
 def score_array(values: ArrayLike, name: str) -> NDArray[Any]:
@@ -99,20 +98,17 @@ def score_array(values: ArrayLike, name: str) -> NDArray[Any]:
     if array.ndim == 0 or len(array) == 0:
         raise ValueError(f"{name}: expected scores of at least one sample, got {array.shape}.")
     if not np.isfinite(array).all():
-        raise ValueError(
-            f"{name}: expected finite numbers, got NaN or infinity in {int((~np.isfinite(array)).sum())} places; drop "
-            "those samples or mend the model."
-        )
+        places = f"{int((~np.isfinite(array)).sum())} places; drop those samples or mend the model"
+        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity in {places}.")
     return array
 
 
 def _indicators(array: NDArray[Any], name: str) -> NDArray[np.int64]:
     """0/1 indicators (n, labels), checked."""
     if not np.isin(array, (0, 1)).all():
-        raise ValueError(
-            f"{name}: expected labels of shape (n,) or 0/1 indicators of shape (n, labels), got an array of shape "
-            f"{array.shape} with the values {np.unique(array).tolist()[:10]}; several columns must hold 0 and 1 only."
-        )
+        expected = "labels of shape (n,) or 0/1 indicators of shape (n, labels)"
+        got = f"an array of shape {array.shape} with the values {np.unique(array).tolist()[:10]}"
+        raise ValueError(f"{name}: expected {expected}, got {got}; several columns must hold 0 and 1 only.")
     return array.astype(np.int64)
 
 
@@ -310,13 +306,11 @@ def _column_order(names: list[Any] | None, classes: list[Any]) -> list[int]:
     places = list(range(len(classes)))
     if names is not None and set(names) == set(classes):
         return [names.index(label) for label in classes]
-    if names in (None, places) or (classes == places and not set(names or ()) & set(classes)):
+    if names is None or names == places or (classes == places and not set(names) & set(classes)):
         return places
-    other = next(name for name in names or () if name not in classes)
-    raise ValueError(
-        f"y: expected the columns {classes[:20]}, as at fit, got {(names or [])[:20]}: {other!r} is not among them; "
-        "rename the columns, or give an array with the columns in that order."
-    )
+    got = f"got {names[:20]}: {next(name for name in names if name not in classes)!r} is not among them"
+    advice = "rename the columns, or give an array with the columns in that order"
+    raise ValueError(f"y: expected the columns {classes[:20]}, as at fit, {got}; {advice}.")
 
 
 def repeated(names: Iterable[Any]) -> list[Any]:

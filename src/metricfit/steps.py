@@ -7,7 +7,6 @@ papers (btg: Tsoi et al. 2022; east: Li et al.).
 
 from __future__ import annotations
 
-import difflib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -256,9 +255,9 @@ def get(step: StepLike) -> Step:
         raise TypeError(f"step: expected a step, its spec or a function (p, tau), got {type(step).__name__}.")
     name, _, rest = (part.strip() for part in step.partition(":"))
     if name not in _STEPS:
-        close = difflib.get_close_matches(name, _STEPS, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"step: unknown name {name!r}; {hint}The steps are {', '.join(_STEPS)}.")
+        from metricfit.choices import close_to
+
+        raise ValueError(f"step: unknown name {name!r}; {close_to(name, _STEPS)}")
     known = [part.name for part in fields(_STEPS[name])]  # type: ignore[arg-type]
     given: dict[str, Any] = {}
     for pair in rest.split(",") if rest else ():

@@ -117,10 +117,11 @@ def folds_for(y: np.ndarray, parts: int = 3) -> Folds:
 
 
 def test_target_scores_are_shrunk_log_odds() -> None:
-    scores = target_scores(np.array([[3.0], [0.0]]), np.array([5.0, 0.0]), np.array([0.2]))
+    level, indicator = np.array([0, 0, 0, 0, 0, -1, -2]), np.array([1, 1, 1, 0, 0, 1, 1], dtype=bool)[:, None]
+    scores = target_scores(level, 2, indicator, np.array([0.2]))
     rate = (3 + 10 * 0.2) / 15
     expected = math.log(rate / (1 - rate)) - math.log(0.2 / 0.8)
-    np.testing.assert_allclose(scores, [[expected], [0.0]])
+    np.testing.assert_allclose(scores, [[expected], [0.0], [0.0]], atol=1e-15)
 
 
 @settings(max_examples=25)

@@ -126,7 +126,7 @@ def test_text_labels_and_constraints_on_a_class():
 def test_infeasible_constraints_say_the_best_reachable_value():
     y, p = data(100, sharp=0.5)
     with pytest.raises(
-        InfeasibleError, match=r"no class offsets meets.*best reachable value beside the others is"
+        InfeasibleError, match=r"no set of class offsets meets.*best reachable value beside the others is"
     ) as caught:
         best_offsets(y, p, "accuracy", subject_to=["precision[2] >= 0.97", "recall[2] >= 0.9"])
     assert 0 < caught.value.reachable["precision[2] >= 0.97"] < 0.97

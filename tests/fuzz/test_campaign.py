@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from metricfit import fast
+from tests.fuzz import cases
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -42,3 +45,17 @@ def test_a_failing_case_is_kept_as_a_seed_that_one_command_replays(tmp_path):
     again = campaign("--replay", case, first=tmp_path, folder=tmp_path)
     assert again.returncode == 1
     assert "plain" in again.stdout
+
+
+@pytest.mark.parametrize("seed", [18, 42, 141])
+def test_gradients_at_ties_are_compared_with_the_slopes_of_both_sides(seed, monkeypatch):
+    """Cases with tied logits at which the two ways differ; one that is off by a little must be found."""
+    right = fast.metric_loss
+
+    def wrong(batch, input):
+        value = right(batch, input)
+        return None if value is None else value + 1e-3 * (input - input.detach()).sum()
+
+    assert cases.loss(seed) == ""
+    monkeypatch.setattr(fast, "metric_loss", wrong)
+    assert "gradients" in cases.loss(seed)

@@ -15,10 +15,10 @@ TASKS = [(task, shape) for task, shapes in SHAPES.items() for shape in shapes]
 @pytest.fixture(params=["compiled", "compiled in parts", "torch", "plain"])
 def way(request, monkeypatch):
     if request.param == "compiled in parts":
-        monkeypatch.setattr(fast, "SERIAL_ELEMENTS", 0)
+        monkeypatch.setattr(fast, "PART_ELEMENTS", 1)
         monkeypatch.setattr(fast, "parts_of", fast.parts_of.__wrapped__)
     elif request.param == "torch":
-        monkeypatch.setattr(fast, "numba_is_here", lambda: False)
+        monkeypatch.setattr(fast, "compiled_loops", lambda: None)
     elif request.param == "plain":
         monkeypatch.setattr(fast, "metric_loss", lambda *_: None)
 

@@ -183,12 +183,15 @@ def test_weights_need_a_model_that_takes_them() -> None:
 
 def test_names() -> None:
     assert [name for name, _ in names_of("auto")] == ["boosting", "extra_trees", "forest", "network_ce", "network"]
+    more = ["boosting", "extra_trees", "forest", "catboost", "network_ce", "network"]
+    assert [name for name, _ in names_of(["auto", "catboost"])] == more
     assert [name for name, _ in names_of(["network", GaussianNB(), GaussianNB()])] == [
         "gaussiannb", "gaussiannb_2", "network"
     ]  # fmt: skip
     for wrong, told in (
         ("tree", "expected 'auto', one or several of network, network_ce, forest"),
         (["forest", "forest"], "'forest' is given twice"),
+        (["auto", "forest"], "'forest' is given twice"),
         ([], "at least one model"),
     ):
         with pytest.raises(ValueError, match=told):

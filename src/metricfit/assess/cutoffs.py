@@ -57,17 +57,8 @@ def threshold_uncertainty(
     no samples are copied. With more than about a thousand distinct scores the resamples choose among that many
     cut-offs, spread evenly over all samples and over the positive ones; the cut-off reported is the exact one.
 
-    Args:
-        y_true: Labels of two classes, shape (n,).
-        score: Scores of the positive class, shape (n,).
-        metric: As for :func:`best_threshold`.
-        subject_to: Constraints.
-        sample_weight: Weights, shape (n,).
-        labels: The two classes.
-        pos_label: The positive class.
-        resamples: How many.
-        level: The level of the intervals.
-        random_state: Seed.
+    ``resamples`` are drawn with the seed ``random_state``, intervals have this ``level``; other arguments are those of
+    :func:`metricfit.decisions.best_threshold`.
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 2000)
@@ -85,7 +76,6 @@ def threshold_uncertainty(
     chosen, optimism = _resample(samples, sweep, goal, best.index, resamples, np.random.default_rng(random_state))
     if len(chosen) == 0:
         raise ValueError("resamples: none of them has both classes and meets the constraints; bring more data.")
-    sign = 1.0 if goal.metric.greater_is_better else -1.0
     thresholds = sweep.thresholds(chosen).astype(np.float64)
     low, high = (float(end) for end in np.quantile(thresholds, tails(level), method="inverted_cdf"))
     failed = resamples - len(chosen)
@@ -109,10 +99,10 @@ def threshold_uncertainty(
     called = samples.score >= np.asarray(threshold, dtype=samples.score.dtype)
     rows = Decided(samples.target.astype(np.int64), called.astype(np.int64), samples.classes, weight=samples.weight)
     found = estimate(goal.metric, rows, level=level)
-    corrected = sign * (best.gain - float(np.mean(optimism)))
+    corrected = goal.sign * (best.gain - float(np.mean(optimism)))
     intervals = (low, high), (found.low, found.high)
     return ThresholdUncertainty(
-        threshold, sign * best.gain, *intervals, corrected, level, thresholds, failed, stable=reason is None
+        threshold, goal.sign * best.gain, *intervals, corrected, level, thresholds, failed, stable=reason is None
     )
 
 

@@ -3,11 +3,8 @@
 Rows fall into cells (truth, decision), or (truth, decision, other decision) for a difference. What is unknown is how
 probable each cell is; given the counts, the shares of the cells are Dirichlet-distributed with Jeffreys' prior of one
 half per cell of a 2 x 2 matrix (for a share such as precision this is Jeffreys' interval). The metric of many draws of
-these shares gives the interval. A draw costs a number per cell, not per row.
-
-What it covers: the value of *these fixed decisions* on new rows of the same kind. It does not cover another training
-on other rows; :func:`metricfit.assess.over_splits` is for that. docs/reference/assess.md says more, and
-benchmarks/decisions/coverage.md shows how often the interval holds the truth.
+these shares gives the interval. It covers the value of *these fixed decisions* on new rows of the same kind, not
+another training (:func:`over_splits`); docs/reference/assess.md says more and shows how often it holds the truth.
 """
 
 from __future__ import annotations
@@ -25,9 +22,7 @@ from scipy import sparse, stats
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import computed
 from metricfit.inputs import Task
-from metricfit.metrics import Constrained, Metric
-
-__all__ = ["Decided", "Estimate", "difference", "estimate", "estimate_classes", "interval", "over_splits", "share"]
+from metricfit.metrics import Metric
 
 LEVEL = 0.95
 _PRIOR = 2.0  # its weight in rows: one half for each cell of a 2 x 2 matrix
@@ -81,13 +76,8 @@ class Decided:
     @property
     def confusion(self) -> ConfusionMatrix:
         """The confusion matrix, (classes, classes) or (labels, 2, 2)."""
-        return counted(self.truth, self.decided, self.labels, self.weight)
-
-
-def counted(truth: Codes, decided: Codes, labels: tuple[Any, ...], weight: Array | None = None) -> ConfusionMatrix:
-    """The confusion matrix of codes (n,) or of 0/1 indicators (n, labels)."""
-    task: Task | None = "multilabel" if truth.ndim == 2 else None
-    return ConfusionMatrix.from_codes(truth, decided, len(labels), weight, task=task, labels=labels)
+        size, task = len(self.labels), self.task
+        return ConfusionMatrix.from_codes(self.truth, self.decided, size, self.weight, task=task, labels=self.labels)
 
 
 def estimate(metric: Metric, rows: Decided, *, level: float | None = None, seed: int = 0) -> Estimate:
@@ -99,7 +89,7 @@ def estimate(metric: Metric, rows: Decided, *, level: float | None = None, seed:
     >>> found.value, round(found.low, 2), found.high
     (1.0, 0.97, 1.0)
     """
-    (values,) = _values(_objective(metric), [rows], seed)
+    (values,) = _values(getattr(metric, "objective", metric), [rows], seed)
     return interval(values, level)
 
 
@@ -117,7 +107,7 @@ def difference(metric: Metric, first: Decided, second: Decided, *, seed: int = 0
     >>> difference(metrics.get("fpr[1]"), Decided(truth, truth, (0, 1)), Decided(truth, 1 - truth, (0, 1))).value
     1.0
     """
-    ours, theirs = _values(_objective(metric), [first, second], seed)
+    ours, theirs = _values(getattr(metric, "objective", metric), [first, second], seed)
     return interval((1.0 if metric.greater_is_better else -1.0) * (ours - theirs))
 
 
@@ -152,10 +142,6 @@ def tails(level: float | None = None) -> tuple[float, float]:
     """The quantiles at which an interval of this level ends."""
     level = LEVEL if level is None else level
     return (1 - level) / 2, (1 + level) / 2
-
-
-def _objective(metric: Metric) -> Metric:
-    return metric.objective if isinstance(metric, Constrained) else metric
 
 
 def interval(values: Array, level: float | None = None) -> Estimate:
@@ -234,23 +220,18 @@ def _added(truth: NDArray[Any], decided: NDArray[Any], weight: Array, size: int)
 
 def _of_scores(metric: Metric, several: Sequence[Decided], random: np.random.Generator) -> list[Array]:
     """The same for metrics of scores: a draw weighs the rows (the Bayesian bootstrap), so no class goes missing."""
-    rows = several[0]
-    n = len(rows.truth)
+    rows, n = several[0], len(several[0].truth)
     known = rows.truth if rows.truth.ndim == 2 else np.array(rows.labels, dtype=object)[rows.truth]
     found: list[list[float]] = [[] for _ in several]
     for i in range(1 + (_FEWEST_DRAWS if n * len(rows.labels) <= 40_000 else 40)):
         drawn = random.standard_gamma(1.0, n) if i else None
         weight = rows.weight if drawn is None else drawn if rows.weight is None else drawn * rows.weight
         for values, judged in zip(found, several, strict=True):
-            values.append(_score(metric, known, judged, weight))
+            if judged.proba is None:
+                raise ValueError(f"proba: {metric} judges scores, so they are needed.")
+            score = judged.proba[:, 1] if judged.task == "binary" else judged.proba
+            try:
+                values.append(float(metric.score(known, score, weight, labels=judged.labels)))
+            except ValueError:
+                values.append(math.nan)  # combines metrics of scores with metrics of decisions: it has no one value
     return [np.array(values) for values in found]
-
-
-def _score(metric: Metric, known: NDArray[Any], judged: Decided, weight: Array | None) -> float:
-    if judged.proba is None:
-        raise ValueError(f"proba: {metric} judges scores, so they are needed.")
-    score = judged.proba[:, 1] if judged.task == "binary" else judged.proba
-    try:
-        return float(metric.score(known, score, weight, labels=judged.labels))
-    except ValueError:
-        return math.nan  # combines metrics of scores with metrics of decisions: it has no one value

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricfit.assess.intervals import Estimate, interval
 from metricfit.decisions.calibration import calibrate
-from metricfit.decisions.problem import class_samples
+from metricfit.decisions.problem import check_probabilities, class_samples
 from metricfit.labels import score_array
 
 __all__ = ["estimate_prevalence"]
@@ -33,16 +33,8 @@ def estimate_prevalence(
     probabilities are calibrated on the labelled rows first, without which the shares are biased. The interval comes
     from drawing weights for both kinds of rows (the Bayesian bootstrap), with calibration and EM done anew.
 
-    Args:
-        new_proba: The model's probabilities for the rows without labels, (n,) of the second class or (n, classes).
-        y_true: Labels of other rows, which the model was not fitted on.
-        proba: The model's probabilities of those.
-        labels: The classes in the order of the columns, sorted order if not given.
-        level: The level of the intervals, 0.95 if not given.
-        random_state: Seed of the draws.
-
-    Returns:
-        For each class its share.
+    ``new_proba`` are the model's probabilities for the rows without labels, (n,) of the second class or (n, classes);
+    ``y_true`` and ``proba`` are of other rows, which the model was not fitted on.
 
     >>> rng = np.random.default_rng(0)
     >>> def rows(n, share):
@@ -87,6 +79,5 @@ def _expectation_maximisation(ratio: Array, weight: Array, shares: Array) -> Arr
 def _two_dimensions(values: ArrayLike, name: str) -> Array:
     p = score_array(values, name).astype(np.float64)
     p = np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
-    if p.min() < 0 or p.max() > 1:
-        raise ValueError(f"{name}: expected probabilities in [0, 1], got values from {p.min():g} to {p.max():g}.")
+    check_probabilities(p, name)
     return p

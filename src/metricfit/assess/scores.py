@@ -16,8 +16,6 @@ from metricfit.decisions.rules import DecisionRule, argmax_rule
 from metricfit.labels import as_label_array, encode_labels
 from metricfit.metrics import MetricLike, resolve
 
-__all__ = ["HeldOutScores", "permutation_importance", "scores_of"]
-
 
 @dataclass(frozen=True)
 class HeldOutScores:
@@ -88,9 +86,8 @@ class HeldOutScores:
 
     def finite(self) -> tuple[HeldOutScores, int]:
         """Without the rows that have a score that is no number, and how many they were."""
-        good: NDArray[np.bool_] = np.asarray(np.isfinite(self.proba).all(axis=1))
-        if self.baseline is not None:
-            good = good & np.asarray(np.isfinite(self.baseline).all(axis=1))
+        parts = [part for part in (self.proba, self.baseline) if part is not None]
+        good: NDArray[np.bool_] = np.asarray(np.isfinite(np.concatenate(parts, axis=1)).all(axis=1))
         return (self, 0) if good.all() else (self.take(good), int((~good).sum()))
 
     def sample(self, most: int, *, seed: int = 0) -> HeldOutScores:
@@ -143,17 +140,9 @@ def permutation_importance(
     The values of a column are shuffled among the rows, everything else stays, and the drop of the metric is measured.
     Columns that tell the same can stand in for each other: each of them then looks less important than both are.
 
-    Args:
-        classifier: A fitted :class:`metricfit.MetricClassifier`.
-        X: Rows that it was not trained on, with its columns.
-        y: Their labels.
-        metric: What is measured; the classifier's own metric if it is not given.
-        sample_weight: Weights of the rows.
-        repeats: How often each column is shuffled; drops and ends of intervals are means over them.
-        random_state: Seed of the shuffling.
-
-    Returns:
-        One row per column, the most important first: column, drop, low and high (95 % interval, paired row by row).
+    ``X`` are rows that the classifier was not trained on, ``y`` their labels; the metric is the classifier's own if it
+    is not given. Drops and ends of intervals are means over the ``repeats``. The frame has one row per column, the most
+    important first: column, drop, low and high (95 % interval, paired row by row).
 
     >>> from sklearn.datasets import load_iris
     >>> from metricfit import MetricClassifier

@@ -17,11 +17,6 @@ from metricfit.assess.scores import HeldOutScores
 from metricfit.decisions.threshold import tuned_rule
 from metricfit.metrics import Constrained, Metric
 
-__all__ = [
-    "MODEL", "PLAIN", "REPORT_COLUMNS", "TUNED", "Assessment", "Reached", "Verdict", "assess", "assess_held_out",
-    "cautions", "in_words", "leaderboard", "validation_report", "verdict",
-]  # fmt: skip
-
 MODEL, PLAIN, TUNED = "this model", "cross-entropy, arg max", "cross-entropy, tuned rule"
 
 
@@ -85,8 +80,9 @@ class Verdict:
 
     def sentence(self, advice: str = "models={!r}") -> str:
         """The verdict in one sentence; ``advice`` is how to ask for the rival where it did better."""
-        rival, model = in_words(self.rival.name), self.rival.name
-        model = "network_ce" if model in (PLAIN, TUNED) else model
+        words = {PLAIN: "the same network trained with cross-entropy", TUNED: "cross-entropy with a tuned rule"}
+        rival = words.get(self.rival.name, f"{self.rival.name} alone")
+        model = "network_ce" if self.rival.name in words else self.rival.name
         between = f" (paired 95 % interval {self.gain.low:+.4f} to {self.gain.high:+.4f})"
         between += f", both held to {' and '.join(self.equal)}" if self.equal else ""
         if self.better == "unknown":
@@ -99,21 +95,12 @@ class Verdict:
         return f"The difference to {rival} is within the noise{between}."
 
 
-def in_words(name: str) -> str:
-    """A rival's name as part of a sentence."""
-    words = {PLAIN: "the same network trained with cross-entropy", TUNED: "cross-entropy with a tuned rule"}
-    return words.get(name, f"{name} alone")
-
-
 def assess(name: str, metric: Metric, rows: Decided) -> Assessment:
     """What decisions reach: the metric, and of a constrained one each constraint.
 
-    >>> import numpy as np
     >>> from metricfit import metrics
-    >>> truth = np.repeat([0, 1], [80, 20])
-    >>> found = assess(
-    ...     "all", metrics.get("precision[1] subject to recall[1] >= 0.9"), Decided(truth, 0 * truth + 1, (0, 1))
-    ... )
+    >>> rows = Decided(np.repeat([0, 1], [80, 20]), np.ones(100, int), (0, 1))
+    >>> found = assess("all", metrics.get("precision[1] subject to recall[1] >= 0.9"), rows)
     >>> found.estimate.value, found.missed, found.note
     (0.2, (), 'with recall[1] 1.0000')
     """
@@ -208,11 +195,9 @@ def leaderboard(
     ``results`` has one row per split and method: split, method, value, seconds and error (empty if it worked).
     ``test_share`` is the share of the rows that each split tests on, see :func:`over_splits`.
 
-    >>> rows = [
-    ...     {"split": s, "method": m, "value": v + s / 100, "seconds": 1.0, "error": ""}
-    ...     for s in range(3)
-    ...     for m, v in (("a", 0.5), ("b", 0.6))
-    ... ]
+    >>> both = [("a", 0.5), ("b", 0.6)]
+    >>> row = {"seconds": 1.0, "error": ""}
+    >>> rows = [{**row, "split": s, "method": m, "value": v + s / 100} for s in range(3) for m, v in both]
     >>> [(row["method"], round(row["difference"], 2)) for row in leaderboard(rows, ["a", "b"], True)]
     [('b', 0.1), ('a', 0.0)]
     """

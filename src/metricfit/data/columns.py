@@ -50,8 +50,8 @@ _POINT_OR_DECIMAL = r"^[+-]?[1-9]\d{0,2}(\.\d{3})?$"
 _CODE = r"^0\d+$"
 _FLAG = r"(?i)^(true|false)$"
 _LENIENT_SHARE, _LENIENT_DISTINCT = 0.9, 20
-_DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
-_TIMES = ("", " %H:%M", " %H:%M:%S")
+_DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
+_DATES = [day + time for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S")]
 _LOOKED_AT = 1000
 _DAY = datetime.timedelta(days=1)
 _ID_NAME = re.compile(r"(^|[\W_])(id|index|uuid|rownum|row_number)$|^unnamed|[a-z]I[Dd]$|^column_1$", re.IGNORECASE)
@@ -87,9 +87,8 @@ def columns_of(X: Any, names: Sequence[str] | None = None) -> list[Any]:
         return list(found)
     by_name = dict(zip(X.columns, found, strict=True))
     if missing := [repr(name) for name in names if name not in by_name]:
-        more = " and more" if len(missing) > 10 else ""
-        shown = f"{', '.join(missing[:10])}{more}; got {list(by_name)[:20]}"
-        raise ValueError(f"X: columns seen in fit are missing: {shown}.")
+        shown = ", ".join(missing[:10]) + (" and more" if len(missing) > 10 else "")
+        raise ValueError(f"X: columns seen in fit are missing: {shown}; got {list(by_name)[:20]}.")
     return [by_name[name] for name in names]
 
 
@@ -315,8 +314,7 @@ def _text_format(present: pa.ChunkedArray) -> tuple[Kind, str, str]:
     if _match(present, _ISO_DATE) and not np.isnat(_text_dates(present, "")).any():
         return "date", "", "text in which every value is an ISO date"
     first = present[0].as_py()
-    styles = (date + time for date in _DATE_FORMATS for time in _TIMES)
-    for date in styles if first[0].isdigit() and any(mark in first for mark in "./-") else ():
+    for date in _DATES if first[0].isdigit() and any(mark in first for mark in "./-") else ():
         # The first values settle nearly every column; only what looks like dates is read in full.
         if not any(np.isnat(_text_dates(part, date)).any() for part in (present.slice(0, _LOOKED_AT), present)):
             return "date", date, f"dates written as {date}"

@@ -26,8 +26,7 @@ _ROWS_PER_LEVEL = 10
 _PRIOR_ROWS = 10.0
 _LEAST_REPEATED = 0.25
 _TARGET_LIMIT = 10.0
-_TREE_LEVELS = 253
-"""With one for all others 254, the most that histograms of 255 bins hold beside gaps."""
+_TREE_LEVELS = 253  # with one for all others 254, the most that histograms of 255 bins hold beside gaps
 _EPOCH = np.datetime64("2000-01-01", "us")
 
 
@@ -167,11 +166,21 @@ class Folds:
     names: list[str]  # of the classes
     fold: NDArray[np.int8]  # part of each row, (n,)
 
+    @property
+    def prior(self) -> NDArray[np.float64]:
+        """Shares of the classes; half a row more of each kind keeps the log-odds finite."""
+        return np.asarray((self.indicator.sum(axis=0) + 0.5) / (len(self.indicator) + 1.0))
 
-def target_scores(hits: NDArray[Any], counts: NDArray[Any], prior: NDArray[Any]) -> NDArray[np.float64]:
-    """Log-odds of the classes in each level, shrunk to the prior by ten more rows, minus those of the prior."""
+
+def target_scores(
+    level: NDArray[np.intp], size: int, indicator: NDArray[np.bool_], prior: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Log-odds of the classes in each level, shrunk to the prior by ten more rows, minus the prior's; unknown: 0."""
+    counts = np.bincount(level[level >= 0], minlength=size)
+    hits = np.stack([np.bincount(level[column & (level >= 0)], minlength=size) for column in indicator.T], axis=1)
     rate = (hits + _PRIOR_ROWS * prior) / (counts[:, None] + _PRIOR_ROWS)
-    return np.asarray(np.log(rate / (1 - rate)) - np.log(prior / (1 - prior)))
+    scores = np.log(rate / (1 - rate)) - np.log(prior / (1 - prior))
+    return np.vstack([scores, np.zeros(scores.shape[1])])
 
 
 @dataclass
@@ -215,7 +224,7 @@ class CategoryEncoder:
             if deviation > 1e-6:
                 encoder.log_count = ((np.append(logs[:known], 0.0) - mean) / deviation).astype(np.float32)
         if folds is not None:
-            scores = _scores_of_levels(encoder.find((codes, keys)), len(order), folds.indicator, folds)
+            scores = target_scores(encoder.find((codes, keys)), len(order), folds.indicator, folds.prior)
             deviation_of = np.sqrt(np.average(scores[:-1] ** 2, axis=0, weights=counts))
             encoder.target_scale = np.where(deviation_of > 1e-6, deviation_of, 1.0)
             encoder.target, encoder.target_names = encoder._scaled(scores[[*range(known), -1]]), folds.names
@@ -257,7 +266,7 @@ class CategoryEncoder:
             target = self.target[known]
             if folds is not None:
                 for here in (folds.fold == part for part in np.unique(folds.fold)):
-                    scores = _scores_of_levels(level[~here], len(self.levels), folds.indicator[~here], folds)
+                    scores = target_scores(level[~here], len(self.levels), folds.indicator[~here], folds.prior)
                     target[here] = self._scaled(scores)[known[here]]
             parts += list(target.T)
         return parts
@@ -267,17 +276,6 @@ class CategoryEncoder:
         level, most = self.find(keyed), min(len(self.levels), _TREE_LEVELS)
         other = most if self.others or most < len(self.levels) else np.nan  # without others, an unknown one is a gap
         return [np.select([level == -2, (level >= 0) & (level < most)], [np.nan, level], other)]
-
-
-def _scores_of_levels(
-    level: NDArray[np.intp], size: int, indicator: NDArray[np.bool_], folds: Folds
-) -> NDArray[np.float64]:
-    """Target scores of each level (levels, classes), from some of the rows; zeros for unknown levels come last."""
-    hits = [np.bincount(level[column & (level >= 0)], minlength=size) for column in indicator.T]
-    # Half a row more of each kind keeps the log-odds finite for a label that all rows have.
-    prior = (folds.indicator.sum(axis=0) + 0.5) / (len(folds.indicator) + 1.0)
-    scores = target_scores(np.stack(hits, axis=1), np.bincount(level[level >= 0], minlength=size), prior)
-    return np.vstack([scores, np.zeros(scores.shape[1])])
 
 
 @dataclass
@@ -326,8 +324,7 @@ class FittedColumn:
         except TypeError as error:
             raise TypeError(f"{name} holds values that are no categories: {error}.") from error
         if not isinstance(found, tuple) and found.dtype.kind == "f" and np.isinf(found).any():
-            advice = "replace it by a number, or by NaN if the value is unknown"
-            raise ValueError(f"{name} contains infinity; {advice}.")
+            raise ValueError(f"{name} contains infinity; replace it by a number, or by NaN if the value is unknown.")
         return found
 
 
@@ -374,5 +371,4 @@ def unpack(packed: dict[str, Any]) -> list[FittedColumn]:
             return numbers[dtype][start : start + size].reshape(value["shape"])
         return value.get("parts", value)  # earlier versions wrapped the parts of a date
 
-    found: list[FittedColumn] = json.loads(packed["columns"], object_hook=built)
-    return found
+    return list(json.loads(packed["columns"], object_hook=built))

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit.choices import Choice
+from metricfit.choices import Choice, close_to
 from metricfit.data.columns import GAPS, LABEL_GAPS, ColumnFormat, identifier_reason, read_column
 from metricfit.data.preprocessing import TablePreprocessor
-from metricfit.data.reader import BadArgumentError, BadDataError, Formats, Rows, TableFile, close_to
+from metricfit.data.reader import BadArgumentError, BadDataError, Formats, Rows, TableFile
 from metricfit.inputs import Task
 from metricfit.labels import as_label_array, repeated
 
@@ -27,10 +27,8 @@ _MANY_NUMBERS = 30
 _INDICATORS = {"0": 0, "0.0": 0, "false": 0, "no": 0, "1": 1, "1.0": 1, "true": 1, "yes": 1}
 _HELD_OUT_SHARE = 0.2
 _FOLDS = 5
-_PROGRAM = 7.2e8
-"""Bytes of the libraries and the network: what a training on 2,000 rows takes."""
-_SMALL = 2_000_000
-"""Fewer values than this need too little memory to be worth a look at the first rows."""
+_PROGRAM = 1.1e9  # bytes of the libraries, the forests and a batch of the networks
+_SMALL = 2_000_000  # fewer values than this need too little memory to be worth a look at the first rows
 _SAMPLE_ROWS, _SAMPLE_COLUMNS = 4096, 200
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
@@ -217,8 +215,7 @@ def read_labelled_like(file: TableFile, roles: Roles, formats: Formats, classes:
     """Read a table with the columns, types and classes (or labels) of a model; group, time, weight may be missing."""
     file.check_columns(formats)
     file.check_columns(roles.target, "target")
-    known = set(file.columns)
-    absent: dict[str, Any] = {n: None for n in ("group", "time", "weight") if getattr(roles, n) not in known}
+    absent: dict[str, Any] = {n: None for n in ("group", "time", "weight") if getattr(roles, n) not in file.columns}
     roles = replace(roles, **absent)
     rows = file.read(roles.columns(formats))
     several = len(roles.target) > 1
@@ -252,10 +249,9 @@ def _times(rows: Rows, name: str) -> NDArray[np.float64]:
     else:
         # Only ISO 8601 has time zones, which the features of a date leave out; for the order they count.
         values = rows.column(name).to_pandas() if how.text and not how.style else rows.frame({name: how})[name]
-        plain = values.dtype.kind == "M"
-        parsed = pd.to_datetime(values, errors="coerce", format=None if plain else "ISO8601", utc=True)
-        times = np.array(parsed.astype("datetime64[us, UTC]").astype("int64"), dtype=np.float64)
-        times[parsed.isna().to_numpy()] = np.nan
+        written = None if values.dtype.kind == "M" else "ISO8601"
+        parsed = pd.to_datetime(values, errors="coerce", format=written, utc=True).astype("datetime64[us, UTC]")
+        times = np.where(parsed.isna(), np.nan, parsed.astype("int64"))
     rows.refuse(name, np.isnan(times), "a number or a date in every row")
     return times
 
@@ -312,12 +308,12 @@ def _checked_classes(y: NDArray[Any], file: str, names: list[str], task: str, ch
     if task not in ("auto", kind):
         raise BadArgumentError("task", f"the column {name!r} has {len(classes)} classes, which is {kind}, not {task}.")
     values = {"i": "whole numbers", "b": "truth values"}.get(y.dtype.kind, "text")
-    shares = _shares(classes, counts / len(y))
-    held = f"task {kind}: {name!r} holds {len(classes)} classes ({values}): {shares}"
+    held = f"task {kind}: {name!r} holds {len(classes)} classes ({values}): {_shares(classes, counts / len(y))}"
     choices.append(Choice("target", held, ("target", "task")))
     if rare := [repr(c) for c, n in zip(classes, counts, strict=True) if n < 5]:
-        few = f"classes with fewer than 5 rows can hardly be learned: {', '.join(rare[:10])}"
-        choices.append(Choice("target", few))
+        choices.append(
+            Choice("target", f"classes with fewer than 5 rows can hardly be learned: {', '.join(rare[:10])}")
+        )
     return y
 
 
@@ -398,7 +394,7 @@ def check_memory(
     features = TablePreprocessor(random_state=0).fit(X).transform(X[:1]).shape[1]
     values = X.memory_usage(deep=True).sum() / len(X)
     # The rows as the file has them, their values and features. The factors, for copies, are measured ones.
-    per_row = 1.1 * file.size / max(1, file.rows) + (1.9 * values + 1.15 * 4 * features) * len(columns) / len(some)
+    per_row = 1.1 * file.size / max(1, file.rows) + (1.9 * values + 2.6 * 4 * features) * len(columns) / len(some)
     needed = rows * per_row + _PROGRAM
     free = free_memory()
     shape = f"about {rows:,} rows × {len(columns)} columns"

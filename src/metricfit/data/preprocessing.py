@@ -16,15 +16,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from metricfit.choices import Choice
+from metricfit.choices import Choice, close_to
 from metricfit.data import encoders
 from metricfit.data.columns import ColumnFormat, columns_of, find_format, identifier_reason, is_frame
 from metricfit.data.encoders import FittedColumn, Folds, NumericMode
-from metricfit.data.reader import close_to
 
-_FREE_TEXT = "an identifier or free text: hardly a value occurs twice"
-"""Why a column of text was dropped."""
-
+_FREE_TEXT = "an identifier or free text: hardly a value occurs twice"  # why a column of text was dropped
 _QUANTILE_ROWS = 100_000
 _TARGET_FOLDS = 5
 _TARGET_CLASSES = 10
@@ -120,10 +117,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def tree_categories_(self) -> NDArray[np.bool_]:
         """Which columns of :meth:`tree_features` are categories, shape (tree columns,)."""
         check_is_fitted(self)
-        found: list[bool] = []
-        for encoder in (column.encoder for column in self.columns_ if column.features):
-            found += [isinstance(encoder, encoders.CategoryEncoder)] * (len(getattr(encoder, "parts", [0])) or 1)
-        return np.array(found, dtype=bool)
+        used = [column.encoder for column in self.columns_ if column.features]
+        kinds = [isinstance(e, encoders.CategoryEncoder) for e in used for _ in getattr(e, "parts", None) or [0]]
+        return np.array(kinds, dtype=bool)
 
     def read(self, X: Any) -> tuple[int, Iterator[tuple[FittedColumn, Any]]]:
         """The rows of a table, and each column that is used with its values as :meth:`FittedColumn.read` gives them."""
@@ -153,16 +149,14 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         columns = columns_of(X)
         validate_data(self, X, skip_check_array=True)
         random = check_random_state(self.random_state)
-        sample, rows = None, len(columns[0])
-        if rows > _QUANTILE_ROWS:
-            sample = np.sort(random.choice(rows, _QUANTILE_ROWS, replace=False))
+        rows = len(columns[0])
+        drawn = rows > _QUANTILE_ROWS
+        sample = np.sort(random.choice(rows, _QUANTILE_ROWS, replace=False)) if drawn else None
         folds = _folds(y, rows, random) if y is not None and self.target_encoding else None
         names = [str(name) for name in _check_feature_names_in(self)]
         categories = self._categorical_positions(names)
-        self.columns_ = [
-            self._fit_column(name, values, i in categories, sample, folds)
-            for i, (name, values) in enumerate(zip(names, columns, strict=True))
-        ]
+        found = enumerate(zip(names, columns, strict=True))
+        self.columns_ = [self._fit_column(*named, i in categories, sample, folds) for i, named in found]
         return folds
 
     def _fit_column(
@@ -204,8 +198,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return out
 
     def _categorical_positions(self, names: list[str]) -> set[int]:
-        given = [] if self.categorical_features is None else list(self.categorical_features)
-        size = len(names)
+        given, size = list([] if self.categorical_features is None else self.categorical_features), len(names)
         if given and all(isinstance(g, bool | np.bool_) for g in given):
             if len(given) != size:
                 raise ValueError(f"categorical_features: a mask needs one entry per column, {size}, got {len(given)}.")
@@ -269,10 +262,8 @@ def column_choices(preprocessor: Any, *, stacklevel: int = 2) -> list[Choice]:
     unused = [f"{_named(names)} not used: {reason}" for reason, names in dropped.items() if reason]
     shown = ""
     if not any(c.features for c in columns):
-        shown = (
-            f"no column can be used, so every row will get the same probabilities ({'; '.join(unused)}). Give columns"
-        )
-        shown += " that vary;"
+        shown = f"no column can be used, so every row will get the same probabilities ({'; '.join(unused)})."
+        shown += " Give columns that vary;"
     elif _FREE_TEXT in dropped:
         shown = f"{_named(dropped[_FREE_TEXT])} not used: {_FREE_TEXT}. Leave out of X what says nothing;"
     if shown:

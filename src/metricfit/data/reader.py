@@ -6,7 +6,6 @@ import atexit
 import bz2
 import codecs
 import csv
-import difflib
 import gzip
 import io
 import lzma
@@ -31,7 +30,7 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from metricfit.choices import Choice
+from metricfit.choices import Choice, close_to
 from metricfit.data.columns import GAPS, BadValueError, ColumnFormat, find_format, labels_of, read_column, refuse, typed
 from metricfit.labels import repeated
 
@@ -55,14 +54,6 @@ class BadArgumentError(ValueError):
     def __init__(self, argument: str, problem: str) -> None:
         super().__init__(f"{argument}: {problem}")
         self.argument, self.problem = argument, problem
-
-
-def close_to(name: str, known: Iterable[str]) -> str:
-    """The known names that resemble one, or the first of them, for the end of a message."""
-    names = list(known)
-    if close := difflib.get_close_matches(name, names, n=3, cutoff=0.5):
-        return f"did you mean {' or '.join(map(repr, close))}?"
-    return f"there are {', '.join(map(repr, names[:20]))}{' and more' if len(names) > 20 else ''}."
 
 
 @dataclass
@@ -217,9 +208,7 @@ class Rows:
         """Some of the rows."""
         return Rows(self.file, self.table.filter(pa.array(keep)), self.records[keep])
 
-    def formats(
-        self, columns: Iterable[str], *, categorical: Iterable[str] = (), gaps: Sequence[str] = GAPS
-    ) -> Formats:
+    def formats(self, columns: Iterable[str], categorical: Iterable[str] = (), gaps: Sequence[str] = GAPS) -> Formats:
         """What the columns hold; those named as categories are taken as such though they may hold numbers."""
         named = set(categorical)
         given = ColumnFormat("category", reason="named as a category")
@@ -321,22 +310,22 @@ def describe_table(table: pd.DataFrame) -> dict[str, Any]:
     >>> describe_table(pd.DataFrame({"age": [20.0, 40.0, None], "plan": ["a", "b", "a"]}))["columns"]["plan"]
     {'gaps': 0, 'values': '2 distinct; a 67 %, b 33 %'}
     """
-    shown = table[table.columns[:500]].items()
-    columns = {str(name): {"gaps": int(c.isna().sum()), "values": _in_words(c.dropna())} for name, c in shown}
+    columns = {}
+    for name, column in table[table.columns[:500]].items():
+        known = column.dropna()
+        if not len(known):
+            words = "nothing but gaps"
+        elif known.dtype.kind in "iuf":
+            low, middle, high = np.quantile(known.to_numpy(dtype=np.float64), [0, 0.5, 1])
+            words = f"{low:.4g} to {high:.4g}, median {middle:.4g}"
+        elif known.dtype.kind == "M":
+            words = f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
+        else:
+            counts = known.astype(str).value_counts()
+            top = (f"{str(level)[:40]} {100 * count / len(known):.0f} %" for level, count in counts[:3].items())
+            words = f"{len(counts):,} distinct; {', '.join(top)}"
+        columns[str(name)] = {"gaps": len(column) - len(known), "values": words}
     return {"rows": len(table), "columns": columns}
-
-
-def _in_words(known: pd.Series[Any]) -> str:
-    if not len(known):
-        return "nothing but gaps"
-    if known.dtype.kind in "iuf":
-        low, middle, high = np.quantile(known.to_numpy(dtype=np.float64), [0, 0.5, 1])
-        return f"{low:.4g} to {high:.4g}, median {middle:.4g}"
-    if known.dtype.kind == "M":
-        return f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
-    counts = known.astype(str).value_counts()
-    top = ", ".join(f"{str(name)[:40]} {100 * count / len(known):.0f} %" for name, count in counts[:3].items())
-    return f"{len(counts):,} distinct; {top}"
 
 
 def open_table(path: str | os.PathLike[str], *, separator: str | None = None, encoding: str | None = None) -> TableFile:
@@ -438,8 +427,7 @@ def _opened(path: Path, name: str = "") -> Any:
         if len(members) != 1:
             raise BadDataError(f"{name}: a zip archive of {len(members)} files, expected one; unpack it, and name one.")
         return archive.open(members[0])
-    packed = next((unpack for mark, unpack in _PACKED.items() if magic.startswith(mark)), None)
-    return path.open("rb") if packed is None else packed(path, "rb")
+    return next((unpack for mark, unpack in _PACKED.items() if magic.startswith(mark)), open)(path, "rb")
 
 
 def _text(raw: Any, encoding: str, errors: str) -> io.TextIOWrapper:

@@ -13,15 +13,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit.data.columns import LABEL_GAPS, ColumnFormat, find_format
-from metricfit.data.reader import Rows, joined, open_table
+from metricfit.data.columns import LABEL_GAPS
+from metricfit.data.reader import joined, open_table
 
-ROWS_AT_ONCE = 16_384
-"""Rows that come from a file at once."""
-
-OPEN_PIECES = 8
-"""Pieces that are read in turn: rows of so many places of the table meet in the shuffling buffer."""
-
+ROWS_AT_ONCE = 16_384  # rows that come from a file
+OPEN_PIECES = 8  # pieces that are read in turn: rows of so many places of the table meet in the shuffling buffer
 _SUFFIXES = (".parquet", ".pq", ".csv")
 
 
@@ -62,17 +58,15 @@ class Shards:
         files = [open_table(file) for file in found]
         if len({file.kind for file in files}) > 1:
             raise ValueError("source: expected files of one kind, got both Parquet and CSV.")
-        self.columns, self._files = files[0].columns, files
+        self.columns = files[0].columns
         for file in files:
             file.check_columns(self.columns, "source")
         self.pieces = [(file, group) for file in files for group in (range(file.groups) if file.groups else [None])]
         # The first rows of every file say what a column holds; a value further on that does not fit is an error.
-        self._formats = self._first_rows(self.columns).formats(self.columns)
-        self._label_formats: dict[str, ColumnFormat] = {}
-
-    def _first_rows(self, columns: list[str]) -> Rows:
-        starts = (next(file.batches(columns), None) for file in self._files)
-        return joined([rows for rows in starts if rows is not None])
+        starts = (next(file.batches(self.columns), None) for file in files)
+        first = joined([rows for rows in starts if rows is not None])
+        self._formats = first.formats(self.columns)
+        self._label_formats = first.formats(self.columns, gaps=LABEL_GAPS)
 
     def chunks(
         self,
@@ -108,8 +102,9 @@ class Shards:
             counts.update({value: int(count) for value, count in chunk.rows[column].value_counts().items()})
             missing += int(chunk.rows[column].isna().sum())
         if missing:
-            advice = "a target needs one in every row, drop the others"
-            raise ValueError(f"{column}: {missing:,} rows have no value; {advice}.")
+            raise ValueError(
+                f"{column}: {missing:,} rows have no value; a target needs one in each row, drop the rest."
+            )
         return dict(sorted(counts.items()))
 
     def _read(self, piece: int, columns: list[str], target: str | None, most: int) -> Iterator[Chunk]:
@@ -120,9 +115,6 @@ class Shards:
             texts = frame.select_dtypes("category").columns  # pieces need not have the same categories
             frame = frame.astype(dict.fromkeys(texts, object))
             if target is not None:
-                if target not in self._label_formats:
-                    first = self._first_rows([target]).column(target)
-                    self._label_formats[target] = find_format(first, LABEL_GAPS)
                 frame[target] = rows.labels(target, self._label_formats[target])
             frame = frame[columns]
             for row in range(0, len(frame), most):

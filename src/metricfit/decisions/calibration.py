@@ -4,11 +4,9 @@
 * Beta (Kull et al. 2017): logit q = a log p - b log(1 - p) + c, each class against the rest.
 * Isotonic: any rising function of p, each class against the rest.
 
-The last two are divided by their sum over the classes.
-
-A rule can be tuned on labels mixed with calibrated beliefs: the value of a cut-off is then the metric of the *expected*
-confusion matrix under the labels (1 - belief) y + belief Q, where Q are the probabilities after calibration. A few
-lucky positives then move the cut-off less.
+The last two are divided by their sum over the classes. A rule can be tuned on labels mixed with calibrated beliefs: the
+value of a cut-off is then the metric of the *expected* confusion matrix under the labels (1 - belief) y + belief Q,
+where Q are the probabilities after calibration. A few lucky positives then move the cut-off less.
 """
 
 from __future__ import annotations
@@ -68,14 +66,9 @@ def calibrate(
 ) -> Calibration:  # fmt: skip
     """Find the map that makes probabilities fit the labels.
 
-    Args:
-        y_true: Labels (n,) of rows that the model was not fitted on, or 0/1 (n, labels).
-        proba: The model's probabilities of them, (n,) of the second class, (n, classes) or (n, labels).
-        method: One of them, or ``"auto"``: the one with the least log-loss on folds that it was not fitted on.
-        sample_weight: Weights (n,).
-        labels: The classes in the order of the columns, sorted order if not given.
-        folds: How many folds the log-loss is measured on; 0 for a given method whose log-loss is not wanted.
-        random_state: Seed of the folds.
+    ``y_true`` are labels (n,) of rows that the model was not fitted on, or 0/1 (n, labels); ``proba`` its probabilities
+    of them, (n,) of the second class, (n, classes) or (n, labels), in the order of ``labels`` (or sorted). The
+    method ``"auto"`` has the least log-loss on ``folds`` that it was not fitted on; 0 folds leave the loss unmeasured.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(2000)
@@ -201,18 +194,15 @@ def _against_rest(method: Method, p: Array, smallest: float) -> Array:
 
 
 def _log_loss(samples: Samples, proba: Array) -> float:
-    hits = samples.target if samples.target.ndim == 2 else np.eye(proba.shape[1], dtype=bool)[samples.target]
-    of_truth = np.where(hits, proba, 1 - proba) if samples.target.ndim == 2 else proba[hits][:, None]
-    losses = -np.log(of_truth.clip(min=1e-15)).mean(axis=1)
-    return float(np.average(losses, weights=samples.weight))
+    hits = samples.target
+    of_truth = np.where(hits, proba, 1 - proba) if hits.ndim == 2 else proba[np.arange(len(hits)), hits][:, None]
+    return float(np.average(-np.log(of_truth.clip(min=1e-15)).mean(axis=1), weights=samples.weight))
 
 
 def check_belief(belief: float) -> None:
     """Raise unless it is a share of a label."""
     if isinstance(belief, bool) or not isinstance(belief, (int, float)) or not 0 <= belief <= 1:
-        raise ValueError(
-            f"belief: expected a number from 0 (labels alone) to 1 (calibrated probabilities alone), got {belief!r}."
-        )
+        raise ValueError(f"belief: expected a number from 0 (labels) to 1 (calibrated probabilities), got {belief!r}.")
 
 
 def mixed_labels(samples: Samples, belief: float) -> Array | None:

@@ -33,8 +33,6 @@ from metricfit.metrics.base import ClassMetric
 if TYPE_CHECKING:
     from metricfit.decisions.threshold import Sweep
 
-__all__ = ["certified", "certify_cuts", "check_confidence", "lower_bound", "promised"]
-
 _GRID_RATIO = 1.5
 _MARGINS = tuple(np.arange(4.0, -0.01, -0.5))  # standard errors of safety, from cautious to bold
 
@@ -66,16 +64,13 @@ def check_confidence(
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
         raise ValueError(f"confidence: expected a number between 0 and 1, such as 0.95, got {confidence!r}.")
     if not constraints:
-        raise ValueError(
-            "confidence: has no effect without a constraint; write the metric as '… subject to recall[1] >= 0.9'."
-        )
+        raise ValueError("confidence: has no effect without a constraint; write '… subject to recall[1] >= 0.9'.")
     if weighted:
         raise ValueError("sample_weight: a promise at a confidence needs unweighted samples; leave the weights out.")
     mixed = [c for c in constraints if getattr(c.metric, "name", "") not in ("recall", "specificity", "fpr", "fnr")]
     if at_any_prevalence and mixed:
         raise ValueError(
-            f"confidence: {mixed[0]} depends on the prevalence, so it cannot be promised at another one; constrain "
-            "recall, specificity, fpr or fnr, or leave the confidence out."
+            f"confidence: {mixed[0]} depends on the prevalence; leave it out, or constrain recall or specificity."
         )
     return 1 - confidence
 
@@ -159,8 +154,7 @@ def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float, group: Any = N
     if constraint.within is not None:
         if kind in ("precision", "npv") or constraint.spread:
             raise ValueError(
-                f"confidence: {constraint} cannot be promised in groups; recall, specificity, fpr, fnr and "
-                "predicted_share can. Leave the confidence out, or constrain one of those."
+                f"confidence: {constraint} cannot be promised in groups; leave it out, or constrain recall."
             )
         part = sweep.parts[constraint.within][group]
         places = sweep.places_in(part)
@@ -199,10 +193,7 @@ def _grid(called: Array, bound: float, alpha: float, from_top: bool) -> Indices:
 def _share(constraint: Constraint, cm: ConfusionMatrix) -> tuple[str, int]:
     metric = constraint.metric
     if not isinstance(metric, ClassMetric) or metric.name not in _SHARES:
-        raise ValueError(
-            f"confidence: a promise can be made for {', '.join(_SHARES)} of a class, got {constraint}; leave the "
-            "confidence out, or constrain one of those."
-        )
+        raise ValueError(f"confidence: a promise is about one of {', '.join(_SHARES)}, got {constraint}; leave it out.")
     if metric.label is not None:
         return metric.name, cm.class_index(metric.label)
     if metric.average == "auto" and cm.task == "binary":
@@ -288,12 +279,12 @@ def _tested(
 
 
 def _tightened(goal: Goal, margin: float, n: int) -> Goal:
-    def tighter(constraint: Constraint) -> Constraint:
-        lowest, highest = constraint.metric.range
-        share = min(max(constraint.bound, 0.05), 0.95)
+    """The goal with bounds that are so many standard errors safer."""
+    tighter = []
+    for c in goal.constraints:
+        share, (lowest, highest) = min(max(c.bound, 0.05), 0.95), c.metric.range
         # A tenth of the samples as the size of the class concerned: only the order of the rules depends on it.
         step = margin * float(np.sqrt(share * (1 - share) / max(n / 10, 1)))
-        bound = constraint.bound + step if constraint.operator == ">=" else constraint.bound - step
-        return replace(constraint, bound=min(max(bound, lowest), highest))
-
-    return replace(goal, constraints=tuple(tighter(c) for c in goal.constraints))
+        bound = c.bound + step if c.operator == ">=" else c.bound - step
+        tighter.append(replace(c, bound=min(max(bound, lowest), highest)))
+    return replace(goal, constraints=tuple(tighter))

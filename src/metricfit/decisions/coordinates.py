@@ -34,8 +34,9 @@ _MOST_PASSES = 50
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Point = NDArray[Any]
-Key = tuple[float, float]
-"""What points are compared by: minus the violation of the constraints, then the gain."""
+Key = tuple[float, float]  # what points are compared by: minus the violation of the constraints, then the gain
+KeyOf = Callable[[Point], Key]
+Move = Callable[[Point, int], tuple[float, Key]]
 
 
 def best_offsets(
@@ -56,20 +57,14 @@ def best_offsets(
     All probabilities are held in memory, in float64. Where there are more, give a random sample with a thousand rows of
     the rarest class or more, and see what the rule reaches on all rows with :func:`confusion_of_chunks`.
 
-    Args:
-        y_true: Labels, shape (n,).
-        proba: Probabilities, shape (n, classes).
-        metric: As for :func:`best_threshold`.
-        subject_to: Constraints, such as ``"recall[ill] >= 0.9"``.
-        confidence: If given, the constraints hold on new data with this probability: half of the samples propose
-            rules, from cautious to bold, the other half tests them in that order.
-        sample_weight: Weights, shape (n,).
-        labels: The classes in the order of the columns, sorted order if not given.
-        regularisation: 0.25 by default, 0 with ``belief``: the best value on these data, whatever it takes.
-        restarts: Starting points beside arg max.
-        random_state: Seed of the random starting points and of the split for ``confidence``.
-        belief: The share of every label that calibrated probabilities replace, as for :func:`best_threshold`.
-        prevalence: The shares of the classes where the rule will be used, see :meth:`BestRule.for_prevalence`.
+    Arguments not named here are those of :func:`best_threshold`.
+
+    * ``y_true``: labels (n,); ``proba``: probabilities (n, classes); ``labels``: the classes in the order of the
+      columns, sorted order if not given; ``prevalence``: their shares where the rule will be used.
+    * ``confidence``: the constraints hold on new data with this probability. Half of the samples propose rules, from
+      cautious to bold, the other half tests them in that order.
+    * ``regularisation``: 0.25 by default, 0 with ``belief``: the best value on these data, whatever it takes.
+    * ``restarts``: starting points beside arg max; ``random_state`` is their seed, and that of the split.
 
     >>> proba = [[0.8, 0.1, 0.1], [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.2, 0.6, 0.2], [0.5, 0.1, 0.4], [0.4, 0.3, 0.3]]
     >>> best = best_offsets([0, 0, 1, 1, 2, 2], proba, "balanced_accuracy")
@@ -110,21 +105,15 @@ def best_label_thresholds(
 ) -> BestRule:  # fmt: skip
     """The best cut-off for every label of a multi-label target.
 
-    Args:
-        y_true: 0/1 indicators, shape (n, labels).
-        score: Scores, shape (n, labels).
-        metric: As for :func:`best_threshold`.
-        how: ``"joint"`` maximises the metric of all labels together by coordinate ascent with an exact sweep per label
-            (one pass is exact for a macro average; micro averages and others need several). ``"each"`` maximises the
-            metric (and meets the constraints) for each label on its own.
-        subject_to: Constraints.
-        confidence: If given, the constraints hold on new data with this probability.
-        sample_weight: Weights, shape (n,).
-        labels: Names of the labels.
-        default: Cut-off of labels for which the data say nothing.
-        restarts: Starting points of the joint search beside ``default`` and each label's own best.
-        random_state: Seed of the random starting points and of the split for ``confidence``.
-        belief: The share of every label that calibrated probabilities replace, as for :func:`best_threshold`.
+    Arguments not named here are those of :func:`best_threshold`.
+
+    * ``y_true``: 0/1 indicators (n, labels); ``score``: scores (n, labels); ``labels``: their names.
+    * ``how="joint"`` maximises the metric of all labels together by coordinate ascent with an exact sweep per label (a
+      macro average takes one pass, micro averages and others several). ``"each"`` maximises the metric (and meets the
+      constraints) for each label on its own.
+    * ``default``: cut-off of labels for which the data say nothing.
+    * ``restarts``: starting points of the joint search beside ``default`` and each label's own best; ``random_state``
+      is their seed, and that of the split for ``confidence``.
 
     >>> y = [[1, 0], [1, 1], [0, 0], [0, 1]]
     >>> best_label_thresholds(y, [[0.9, 0.1], [0.3, 0.3], [0.2, 0.2], [0.1, 0.4]], "f1").thresholds
@@ -134,7 +123,7 @@ def best_label_thresholds(
         raise ValueError(f"how: expected 'joint' or 'each', got {how!r}.")
     if how == "each" and confidence is not None:
         raise ValueError(
-            "confidence: speaks of all constraints together; use how='joint', or best_threshold for a label on its own."
+            "confidence: is about all constraints together; use how='joint', or best_threshold for one label."
         )
     goal = goal_of(metric, subject_to)
     check_belief(belief)
@@ -152,12 +141,7 @@ def best_label_thresholds(
     return BestRule(rule, float(values_of(goal.metric, cm)), cm)
 
 
-def _ascend(
-    point: Point,
-    key_of: Callable[[Point], Key],
-    move: Callable[[Point, int], tuple[float, Key]],
-    worthwhile: float = 0.0,
-) -> tuple[Point, Key]:
+def _ascend(point: Point, key_of: KeyOf, move: Move, worthwhile: float = 0.0) -> tuple[Point, Key]:
     """Move one coordinate after the other, the others held, until a whole pass improves nothing worth the name."""
     key = key_of(point)
     for _ in range(_MOST_PASSES):
@@ -252,10 +236,10 @@ def _search(problem: _Problem, restarts: int, rng: np.random.Generator) -> Array
 
     def best(aim: Goal) -> float | None:
         on_labels = replace(problem, goal=aim, price=0 * problem.price, views=problem.views[:1])
-        found, key = _best_of_starts(on_labels, restarts, rng)
-        return None if key[0] < 0 else float(values_of(aim.metric, _confusion(problem.samples, found)))
+        _, key = _best_of_starts(on_labels, restarts, rng)
+        return None if key[0] < 0 else aim.sign * key[1]
 
-    raise problem.goal.infeasible(problem.goal.reachable(best), "class offsets")
+    raise problem.goal.infeasible("set of class offsets", best)
 
 
 def _best_of_starts(problem: _Problem, restarts: int, rng: np.random.Generator) -> tuple[Array, Key]:
@@ -344,7 +328,7 @@ def _search_labels(
     if how == "each":
         cuts = _each(sweeps, goal, plain, must_hold=True)
     else:
-        cuts = _jointly(sweeps, goal, plain, restarts, rng, samples.classes)
+        cuts, _ = _jointly(sweeps, goal, plain, restarts, rng, samples.classes)
     chosen = zip(sweeps, cuts, plain, strict=True)
     return np.array([default if cut == usual else sweep.threshold(int(cut)) for sweep, cut, usual in chosen])
 
@@ -368,8 +352,8 @@ def _each(sweeps: Sequence[Sweep], goal: Goal, plain: Indices, *, must_hold: boo
 def _jointly(
     sweeps: Sequence[Sweep], goal: Goal, plain: Indices, restarts: int, rng: np.random.Generator,
     labels: tuple[object, ...] | None,
-) -> Indices:  # fmt: skip
-    """The best cut-offs for all labels together."""
+) -> tuple[Indices, Key]:  # fmt: skip
+    """The best cut-offs for all labels together, and their key."""
 
     def counts_at(cuts: Indices) -> Tensor:  # (1 or 2 views, labels, 2, 2)
         return torch.cat([sweep.views(cut, cut + 1) for sweep, cut in zip(sweeps, cuts.tolist(), strict=True)], dim=1)
@@ -394,15 +378,17 @@ def _jointly(
         starts.append(_each(sweeps, goal, plain, must_hold=False))
     starts += [np.array([rng.integers(len(sweep)) for sweep in sweeps]) for _ in range(restarts)]
     cuts, key = max((_ascend(start, key_of, move) for start in starts), key=lambda result: result[1])
-    if key[0] < 0:
-        cm = ConfusionMatrix(counts_at(cuts)[0], "multilabel", labels)
-        missed = {c: (float(values_of(c.metric, cm)), " that was found") for c in goal.constraints}
-        raise goal.infeasible(missed, "set of cut-offs found")
-    return cuts
+    if key[0] == 0 or goal.sought is not None:
+        return cuts, key
+
+    def best(aim: Goal) -> float | None:
+        _, key = _jointly([replace(sweep, seen=None) for sweep in sweeps], aim, plain, restarts, rng, labels)
+        return None if key[0] < 0 else aim.sign * key[1]
+
+    raise goal.infeasible("set of cut-offs", best)
 
 
 def _names_a_class(metric: Metric) -> bool:
     """Whether it speaks of labels by name; a function of the matrix may."""
-    parts: tuple[Metric, ...] = metric._parts()
     named = isinstance(metric, CallableMetric) or getattr(metric, "label", None) is not None
-    return named or any(_names_a_class(part) for part in parts)
+    return named or any(_names_a_class(part) for part in metric._parts())

@@ -15,15 +15,8 @@ from torch import Tensor
 
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
-from metricfit.inputs import Task
 from metricfit.labels import as_label_array, as_numpy, checked_weights, class_labels, encode_labels, score_array
 from metricfit.metrics import ClassMetric, Constrained, Constraint, Metric, MetricLike
-
-__all__ = [
-    "ConstraintLike", "Goal", "Groups", "InfeasibleError", "Samples", "TotalGain", "UntunableError", "binary_samples",
-    "check_decides", "check_probabilities", "class_samples", "computed", "expected_gain", "gain_table", "goal_of",
-    "label_samples", "of_groups", "reached", "values_of",
-]  # fmt: skip
 
 Array = NDArray[np.float64]
 ConstraintLike = Constraint | str
@@ -52,9 +45,8 @@ class Samples:
 
     def confusion(self, decided: NDArray[Any]) -> ConfusionMatrix:
         """The confusion matrix of decisions about several classes (n,) or labels (n, labels)."""
-        task: Task | None = "multilabel" if self.target.ndim == 2 else None
-        size = self.score.shape[1]
-        return ConfusionMatrix.from_codes(self.target, decided, size, self.weight, task=task, labels=self.classes)
+        how: Any = {"task": "multilabel" if self.target.ndim == 2 else None, "labels": self.classes}
+        return ConfusionMatrix.from_codes(self.target, decided, self.score.shape[1], self.weight, **how)
 
     def at_prevalence(self, prevalence: Any) -> Samples:
         """The same samples, weighed so that the classes have these shares; the sum of the weights stays."""
@@ -93,9 +85,7 @@ def binary_samples(
         classes = (*(c for c in classes if c != pos_label), pos_label)
     codes = _several_codes(true, weight, classes, "a cut-off needs both classes")
     if scores.min() == scores.max():
-        raise UntunableError(
-            f"score: all scores are {scores[0]:g}; no cut-off can separate the classes. Is the model fitted?"
-        )
+        raise UntunableError(f"score: all scores are {scores[0]:g}; no cut-off can separate them. Is the model fitted?")
     return Samples(codes == 1, scores, weight, classes)
 
 
@@ -118,9 +108,7 @@ def label_samples(y_true: ArrayLike, score: ArrayLike, sample_weight: Weights = 
     """A 0/1 indicator and a score for every label."""
     true, scores = np.asarray(as_numpy(y_true)), score_array(score, "score")
     if true.ndim != 2 or scores.shape != true.shape:
-        raise ValueError(
-            f"score: expected y_true and score of one shape (n, labels), got {true.shape} and {scores.shape}."
-        )
+        raise ValueError(f"score: expected one shape (n, labels), as y_true has, got {scores.shape} for {true.shape}.")
     if not np.isin(true, (0, 1)).all():
         raise ValueError(f"y_true: a multi-label array of shape {true.shape} must hold 0 and 1 only.")
     positive = true.astype(bool)
@@ -160,10 +148,8 @@ def _several_codes(true: NDArray[Any], weight: Any, classes: tuple[Any, ...], ne
 def check_probabilities(values: NDArray[Any], name: str) -> None:
     """Raise unless the values are class probabilities (n, classes): not negative, and not all zero in a row."""
     if (values < 0).any() or (values > 1 + 1e-6).any():
-        raise ValueError(
-            f"{name}: expected probabilities in [0, 1], got values from {values.min():g} to {values.max():g}; for "
-            "logits take the softmax first."
-        )
+        ends = f"{values.min():g} to {values.max():g}"
+        raise ValueError(f"{name}: expected probabilities in [0, 1], got {ends}; for logits take the softmax first.")
     if not (values.sum(axis=-1) > 0).all():
         raise ValueError(f"{name}: a row of probabilities is all zero.")
 
@@ -189,38 +175,37 @@ class Goal:
         """Objective and constraints as one spec."""
         return str(self.metric.subject_to(*self.constraints)) if self.constraints else str(self.metric)
 
+    @property
+    def sign(self) -> float:
+        """1 if more of the objective is better, else -1."""
+        upwards = self.metric.greater_is_better if self.sought is None else self.sought.operator == ">="
+        return 1.0 if upwards else -1.0
+
     def keys(self, cm: ConfusionMatrix, groups: Groups | None = None) -> tuple[Tensor, Tensor]:
         """The largest violation of any constraint, and the gain: the objective, more is better, -inf if undefined."""
         worst = torch.zeros(cm.batch_shape, dtype=torch.float64)
         for constraint in self.constraints:
             missed = constraint.violation(reached(constraint, cm, groups))
             worst = torch.maximum(worst, torch.where(missed.isnan(), torch.inf, missed))
-        if self.sought is not None:
-            values = reached(self.sought, cm, groups).expand(cm.batch_shape)
-            gains = values if self.sought.operator == ">=" else -values
-        else:
-            values = values_of(self.metric, cm)
-            gains = values if self.metric.greater_is_better else -values
+        values = values_of(self.metric, cm) if self.sought is None else reached(self.sought, cm, groups)
+        gains = self.sign * values.expand(cm.batch_shape)
         return worst, torch.where(gains.isnan(), -torch.inf, gains)
 
-    def reachable(self, best: Callable[[Goal], float | None]) -> dict[Constraint, tuple[float, str]]:
-        """How far each constraint can be met, beside the others or else on its own; ``best`` is a goal's best value."""
-        found = {}
-        for constraint in self.constraints:
-            others = tuple(c for c in self.constraints if c is not constraint)
-            for kept, given in ((others, " beside the others" if others else ""), ((), " on its own")):
-                value = best(Goal(constraint.metric, kept, constraint))
-                if value is not None:
-                    found[constraint] = (value, given)
-                    break
-        return found
+    def infeasible(self, what: str, best: Callable[[Goal], float | None]) -> InfeasibleError:
+        """The error that says how far each constraint can be met, beside the others or else on its own.
 
-    def infeasible(self, found: Mapping[Constraint, tuple[float, str]], what: str) -> InfeasibleError:
-        """The error for constraints that cannot be met, from the best value of each and under which condition."""
-        parts = [f"{c}: the best reachable value{given} is {value:.4g}" for c, (value, given) in found.items()]
+        ``best`` is the best value of a goal, None where its constraints cannot be met.
+        """
+        reachable, parts = {}, []
+        for c in self.constraints:
+            others = tuple(other for other in self.constraints if other is not c)
+            tried = ((others, " beside the others" if others else ""), ((), " on its own"))
+            values = ((best(Goal(c.metric, kept, c)), given) for kept, given in tried)
+            value, given = next(((value, given) for value, given in values if value is not None), (math.nan, ""))
+            reachable[str(c)] = value
+            parts.append(f"{c}: the best reachable value{given} is {value:.4g}")
         asked = " and ".join(str(c) for c in self.constraints)
-        reached = {str(c): value for c, (value, _) in found.items()}
-        return InfeasibleError(f"subject_to: no {what} meets {asked}. {'; '.join(parts)}.", reached)
+        return InfeasibleError(f"subject_to: no {what} meets {asked}. {'; '.join(parts)}.", reachable)
 
 
 def reached(constraint: Constraint, cm: ConfusionMatrix, groups: Groups | None = None) -> Tensor:
@@ -244,30 +229,23 @@ def of_groups(constraint: Constraint, groups: Groups) -> Tensor:
 def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[ConstraintLike] = (), groups: Any = None) -> Goal:
     """Read a metric, a spec with ``subject to``, and further constraints into one goal."""
     found = metrics.get(metric)
-    objective, constraints = found, list[Constraint]()
-    if isinstance(found, Constrained):
-        objective, constraints = found.objective, list(found.constraints)
+    objective, constraints = (found.objective, found.constraints) if isinstance(found, Constrained) else (found, ())
     for item in [subject_to] if isinstance(subject_to, (str, Constraint)) else subject_to:
         if isinstance(item, str):
-            parsed = metrics.get(f"accuracy subject to {item}")
-            constraints.extend(parsed.constraints if isinstance(parsed, Constrained) else ())
+            constraints += goal_of(f"accuracy subject to {item}", groups=groups).constraints
         elif isinstance(item, Constraint):
-            constraints.append(item)
+            constraints += (item,)
         else:
-            raise TypeError(
-                f"subject_to: expected constraints such as metrics.Recall(1) >= 0.9 or 'recall[1] >= 0.9', got "
-                f"{type(item).__name__}."
-            )
+            raise TypeError(f"subject_to: expected constraints such as 'recall[1] >= 0.9', got {type(item).__name__}.")
     for part in (objective, *(c.metric for c in constraints)):
         check_decides(part)
-    for c in constraints:
-        if c.within is not None and (groups is None or c.within not in groups):
-            given = "none were given" if groups is None else f"got {list(groups)}"
-            raise ValueError(
-                f"groups: {c} needs the column, groups={{{c.within!r}: values}}, {given}; best_threshold and "
-                "TunedRuleClassifier.fit take it for two classes."
-            )
-    return Goal(objective, tuple(constraints))
+    if lacking := [c for c in constraints if c.within is not None and (groups is None or c.within not in groups)]:
+        given = "none were given" if groups is None else f"got {list(groups)}"
+        raise ValueError(
+            f"groups: {lacking[0]} needs the column, groups={{{lacking[0].within!r}: values}}, {given}; best_threshold "
+            "and TunedRuleClassifier.fit take it for two classes."
+        )
+    return Goal(objective, constraints)
 
 
 def computed(metric: Metric, cm: ConfusionMatrix) -> Tensor:
@@ -290,8 +268,7 @@ def values_of(metric: Metric, cm: ConfusionMatrix) -> Tensor:
     values = computed(metric, cm)
     if values.shape != cm.batch_shape:
         raise ValueError(
-            f"metric: {metric} gives {tuple(values.shape[len(cm.batch_shape) :])} numbers per decision; a search needs "
-            "one, choose an average or a class."
+            f"metric: {metric} gives several numbers per decision; a search needs one, choose an average or a class."
         )
     return values
 
@@ -300,8 +277,7 @@ def check_decides(metric: Metric) -> None:
     """Raise unless a decision can change the metric."""
     if metric.grids() - {None}:
         raise ValueError(
-            f"metric: {metric} is a metric of the scores, no cut-off changes it; choose a metric of the decision, "
-            "such as f1 or mcc."
+            f"metric: {metric} is a metric of the scores, no cut-off changes it; choose one such as f1 or mcc."
         )
     if metric.greater_is_better is None:
         raise ValueError(f"metric: {metric} is a constant; there is nothing to search for.")
@@ -338,8 +314,7 @@ def gain_table(gain: Sequence[ArrayLike], n: int) -> Array:
     tp, fp, fn, tn = table.T
     if (tp <= fn).all() and (fp <= tn).all():
         raise ValueError(
-            "gain: a positive decision never pays: tp <= fn and fp <= tn on every row. A cost is a negative gain, such "
-            "as fp=-5 and fn=-amount."
+            "gain: a positive decision never pays (tp <= fn, fp <= tn on every row); costs are negative, as fp=-5."
         )
     return np.stack([tn, fp, fn, tp], axis=1).reshape(n, 2, 2)
 
@@ -347,12 +322,9 @@ def gain_table(gain: Sequence[ArrayLike], n: int) -> Array:
 def expected_gain(proba: ArrayLike, gain: Sequence[ArrayLike]) -> Array:
     """What calling a row positive is expected to bring more than not: the score to cut where amounts are known.
 
-    Where the amount of a row is known before its truth, p (tp - fn) + (1 - p) (fp - tn) ranks rows by money. With
-    probabilities that can be trusted, call all rows above 0; :func:`best_threshold` finds the cut-off for others.
-
-    Args:
-        proba: Probabilities of the positive class, (n,).
-        gain: What a true positive, a false positive, a false negative and a true negative are worth, numbers or (n,).
+    Where the amount of a row is known before its truth, p (tp - fn) + (1 - p) (fp - tn) ranks rows by money, for
+    probabilities (n,) of the positive class and a ``gain`` as of :func:`best_threshold`. With probabilities that can be
+    trusted, call all rows above 0; :func:`best_threshold` finds the cut-off for others.
 
     >>> expected_gain([0.1, 0.1], (np.array([95, 20]), -5, 0, 0))
     array([ 5. , -2.5])

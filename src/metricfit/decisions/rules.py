@@ -16,8 +16,6 @@ from metricfit.decisions.problem import Goal, check_probabilities, values_of
 from metricfit.labels import score_array
 from metricfit.metrics import Constraint, ExpectedCost
 
-__all__ = ["BestRule", "ConstraintValue", "DecisionRule", "argmax_rule", "bayes_rule"]
-
 _FORMAT = "metricfit.decision_rule"
 _KINDS = ("argmax", "threshold", "offsets", "costs", "thresholds")  # each but arg max names its parameter
 _JUST_OVER_HALF = float(np.nextafter(0.5, 1))
@@ -40,8 +38,6 @@ class DecisionRule:
     >>> rule.fold([[0.9, 0.1], [0.6, 0.4]]).round(2)
     array([[0.77, 0.23],
            [0.36, 0.64]])
-    >>> DecisionRule.from_json(rule.to_json()) == rule
-    True
     """
 
     kind: str
@@ -114,11 +110,7 @@ class DecisionRule:
         return self._fold(self._columns(proba, any_scale=False))
 
     def in_words(self, how: str = "") -> str:
-        """What the rule does, as the end of a sentence; ``how`` it was chosen is added where it was.
-
-        >>> DecisionRule.at_threshold(0.25, ["no", "yes"]).in_words()
-        "class 'yes' if its raw probability is at least 0.25."
-        """
+        """What the rule does, as the end of a sentence; ``how`` it was chosen is added where it was."""
         chosen = f", {how}" if how else ""
         if self.kind == "argmax":
             return "the class with the highest probability; nothing was tuned afterwards."
@@ -145,7 +137,7 @@ class DecisionRule:
     def from_json(cls, text: str) -> DecisionRule:
         """Read a rule back. The text is data: it is checked field by field and nothing in it is run."""
         try:
-            content = json.loads(text, parse_constant=_no_constant)
+            content = json.loads(text)
         except (json.JSONDecodeError, TypeError, RecursionError) as error:
             raise ValueError(f"rule: expected JSON text, got something else ({error}).") from None
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
@@ -160,15 +152,14 @@ class DecisionRule:
         return cls(kind, tuple(classes), content.get(kind), content.get("metric"))
 
     def _columns(self, score: ArrayLike, *, any_scale: bool) -> NDArray[Any]:
-        scores = score_array(score, "score")
+        scores, size = score_array(score, "score"), len(self.classes)
         if self.kind == "threshold" and any_scale and (scores.ndim == 1 or scores.shape[1:] == (2,)):
             return scores
-        if len(self.classes) == 2 and self.kind != "thresholds" and scores.ndim == 1:
+        if size == 2 and self.kind != "thresholds" and scores.ndim == 1:
             scores = np.stack([1 - scores, scores], axis=1)
-        if scores.ndim != 2 or scores.shape[1] != len(self.classes):
+        if scores.ndim != 2 or scores.shape[1] != size:
             raise ValueError(
-                f"score: expected shape (n, {len(self.classes)}), a column for each of {list(self.classes)[:20]}, got "
-                f"{scores.shape}."
+                f"score: expected shape (n, {size}), a column for each of {self.classes[:20]}, got {scores.shape}."
             )
         if self.kind != "thresholds":
             check_probabilities(scores, "score")
@@ -335,10 +326,6 @@ def bayes_rule(costs: ArrayLike, classes: Classes | None = None) -> DecisionRule
         if alarm > 0 and miss > 0:
             return DecisionRule.at_threshold(alarm / (alarm + miss), names, metric=spec)
     return DecisionRule.from_costs(matrix.tolist(), names, metric=spec)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"rule: {name} is not a finite number.")
 
 
 def _plain_classes(classes: Sequence[Any], kind: str) -> tuple[Any, ...]:

@@ -45,12 +45,9 @@ def best_threshold_of_chunks(
     matrix it is the best of all bins' edges and of those bins whose corners promise more. For several labels and a
     macro average, call it once for each label's column.
 
-    Args:
-        chunks: Called once for each pass (3 for float32, up to 5 for float64 scores); gives chunks ``(y_true, score)``
-            or ``(y_true, score, sample_weight)``, always the same rows.
-        metric: As for :func:`best_threshold`.
-        subject_to: Constraints.
-        labels: The two classes, negative first.
+    ``chunks`` is called once for each pass (3 for float32, up to 5 for float64 scores). It gives chunks ``(y_true,
+    score)`` or ``(y_true, score, sample_weight)``, always the same rows. ``labels`` are the two classes, the negative
+    one first; metric and constraints are as for ``best_threshold``.
 
     >>> parts = [([0, 0, 1], [0.1, 0.2, 0.35]), ([0, 1, 1], [0.4, 0.6, 0.9])]
     >>> best = best_threshold_of_chunks(lambda: parts, "f1")
@@ -105,11 +102,7 @@ def area_of_chunks(
     say how far it can be off. Two to four passes are usual, more for smaller tolerances; 0 resolves every score, for
     which memory may grow with the number of different scores.
 
-    Args:
-        chunks: As for :func:`best_threshold_of_chunks`.
-        metric: ``"auroc"`` or ``"auprc"``.
-        tolerance: How far the value may be from the exact one.
-        labels: The two classes, negative first.
+    ``metric`` is ``"auroc"`` or ``"auprc"``; chunks and labels are as for :func:`best_threshold_of_chunks`.
 
     >>> parts = [([0, 0, 1], [0.1, 0.2, 0.35]), ([0, 1, 1], [0.4, 0.6, 0.9])]
     >>> area_of_chunks(lambda: parts).value
@@ -145,8 +138,6 @@ def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRul
 
     The scores of the chunks are those that :meth:`DecisionRule.apply` takes.
 
-    >>> from metricfit import metrics
-    >>> from metricfit.decisions import DecisionRule
     >>> parts = [([0, 0, 1], [0.1, 0.2, 0.35]), ([0, 1, 1], [0.4, 0.6, 0.9])]
     >>> matrix = confusion_of_chunks(lambda: parts, DecisionRule.at_threshold(0.3))
     >>> metrics.get("f1").compute(matrix)
@@ -167,10 +158,7 @@ def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRul
 def _with_rows(chunks: Callable[[], Iterable[Chunk]]) -> Iterator[Any]:
     """The chunks of one pass that have rows."""
     if not callable(chunks):
-        raise TypeError(
-            f"chunks: expected a function that gives the chunks anew for each pass, got {type(chunks).__name__}; "
-            "wrap it: lambda: chunks."
-        )
+        raise TypeError(f"chunks: expected a function that gives the chunks anew, got {type(chunks).__name__}.")
     found = False
     for chunk in chunks():
         if len(chunk[1]):  # type: ignore[arg-type]
@@ -259,29 +247,28 @@ class _Stream:
             return bins
         room = max(int(np.log2(CELLS / len(bins))), LEAST_BITS) if bins.depth else BITS
         bits = min(room, BITS, self.width - bins.depth)
-        at_once = max(CELLS >> bits, 1)
-        found = [self._cut(bins.at(slice(s, s + at_once)), bits) for s in range(0, len(bins), at_once)]
+        size, at_once = 1 << bits, max(CELLS >> bits, 1)
+        found = []
+        for start in range(0, len(bins), at_once):
+            part = bins.at(slice(start, start + at_once))
+            counts = np.zeros((2, len(part) * size))
+            for scores, positive, weight in self:
+                keys = self._numbers_of(scores)
+                prefix = keys >> np.uint64(self.width - bins.depth)  # 0 where all bits are shifted out
+                place = np.searchsorted(part.prefixes, prefix).clip(max=len(part) - 1)
+                kept = part.prefixes[place] == prefix
+                low = np.uint64(self.width - bins.depth - bits)
+                inner = ((keys >> low).astype(np.int64) & (size - 1)) + place * size
+                for column, mask in ((0, positive & kept), (1, ~positive & kept)):
+                    added = np.bincount(inner[mask], None if weight is None else weight[mask])
+                    counts[column, : len(added)] += added
+            cells = counts.reshape(2, -1, size).transpose(1, 2, 0)
+            which, inner = np.nonzero(cells.any(axis=-1))
+            inside = cells[which, inner]
+            above = part.above[which] + np.cumsum(cells[:, ::-1], axis=1)[:, ::-1][which, inner] - inside
+            found.append((part.prefixes[which] * np.uint64(size) + inner.astype(np.uint64), above, inside))
         prefixes, above, inside = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return _Bins(prefixes, above, inside, bins.depth + bits)
-
-    def _cut(self, bins: _Bins, bits: int) -> tuple[NDArray[np.uint64], Array, Array]:
-        size = 1 << bits
-        counts = np.zeros((2, len(bins) * size))
-        for scores, positive, weight in self:
-            keys = self._numbers_of(scores)
-            low = np.uint64(self.width - bins.depth - bits)
-            prefix = keys >> np.uint64(self.width - bins.depth)  # 0 where all bits are shifted out
-            place = np.searchsorted(bins.prefixes, prefix).clip(max=len(bins) - 1)
-            kept = bins.prefixes[place] == prefix
-            inner = ((keys >> low).astype(np.int64) & (size - 1)) + place * size
-            for column, mask in ((0, positive & kept), (1, ~positive & kept)):
-                added = np.bincount(inner[mask], None if weight is None else weight[mask])
-                counts[column, : len(added)] += added
-        cells = counts.reshape(2, -1, size).transpose(1, 2, 0)
-        which, inner = np.nonzero(cells.any(axis=-1))
-        inside = cells[which, inner]
-        above = bins.above[which] + np.cumsum(cells[:, ::-1], axis=1)[:, ::-1][which, inner] - inside
-        return bins.prefixes[which] * np.uint64(size) + inner.astype(np.uint64), above, inside
 
     def threshold(self, edge: float) -> float:
         """Midway between the lowest score from ``edge`` on and the highest below it, in one more pass."""
@@ -293,7 +280,7 @@ class _Stream:
             lowest, highest = min(lowest, scores.min()), max(highest, scores.max())
         if lowest == highest:
             raise UntunableError(
-                f"score: all scores are {lowest:g}; no cut-off can separate the classes. Is the model fitted?"
+                f"score: all scores are {lowest:g}; no cut-off can separate them. Is the model fitted?"
             )
         around = [end for end in (upper, lower) if np.isfinite(end)]
         return Sweep(np.array(around, self.given), np.zeros(3), np.zeros(3)).threshold(0 if upper == np.inf else 1)

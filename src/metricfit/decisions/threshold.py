@@ -22,11 +22,6 @@ from metricfit.labels import as_label_array, as_numpy
 from metricfit.metrics import ExpectedCost, Metric, MetricLike
 from metricfit.metrics import get as get_metric
 
-__all__ = [
-    "CHUNK", "Cut", "Sweep", "ThresholdCurve", "best_cut", "best_rule", "best_threshold", "feasible_cut",
-    "infeasible_cuts", "score_sweep", "tuned_rule",
-]  # fmt: skip
-
 CHUNK = 8000
 """Cut-offs whose matrices exist at the same time: 256 kB of counts, whatever the number of samples. So small, they stay
 in the cache and below the size from which torch would start threads, which costs more than it brings here."""
@@ -91,7 +86,7 @@ class Sweep:
         parts: dict[str, dict[Any, Sweep]] = {}
         within = [c for c in goal.constraints if c.within is not None]
         for name in {str(c.within) for c in within}:
-            column = as_label_array((groups or {})[name], f"groups[{name!r}]")
+            column = as_label_array(groups[name], f"groups[{name!r}]")  # type: ignore[index]
             if column.shape != samples.target.shape:
                 raise ValueError(f"groups[{name!r}]: expected shape {samples.target.shape}, got {column.shape}.")
             parts[name] = {value: Sweep.of(samples.take(column == value)) for value in np.unique(column).tolist()}
@@ -138,10 +133,12 @@ class Sweep:
         last = len(self.scores) - 1
         upper = self.scores[np.maximum(indices - 1, 0)]
         lower = self.scores[np.minimum(indices, last)]
-        between = _just_above(lower) if low else lower / 2 + upper / 2
+        with np.errstate(over="ignore"):  # infinity is the next number after the last one
+            above_lower, above_upper = (np.nextafter(s, np.array(np.inf, s.dtype)) for s in (lower, upper))
+        between = above_lower if low else lower / 2 + upper / 2
         # Where no number of the scores' dtype lies between, and for "everybody": on the upper one.
         between = np.where((lower < between) & (between <= upper), between, upper)
-        return np.where(indices == 0, _just_above(upper), between)
+        return np.where(indices == 0, above_upper, between)
 
     def index_of(self, threshold: float) -> int:
         """The cut-off that a threshold makes: how many distinct scores reach it."""
@@ -187,13 +184,6 @@ def best_cut(
     return best
 
 
-def _just_above(scores: NDArray[Any]) -> NDArray[Any]:
-    """The next number of the scores' dtype; infinity after the last one."""
-    with np.errstate(over="ignore"):
-        above: NDArray[Any] = np.nextafter(scores, np.array(np.inf, dtype=scores.dtype))
-    return above
-
-
 def best_threshold(
     y_true: ArrayLike, score: ArrayLike, metric: MetricLike | None = None, *,
     gain: Sequence[ArrayLike] | None = None, subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
@@ -226,15 +216,14 @@ def best_threshold(
             positives are few. Constraints, the value and the matrix of the result are always those of the labels.
         prevalence: The share of the positive class where the rule will be used, see :meth:`BestRule.for_prevalence`.
 
-    >>> best = best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], "f1")
+    >>> y, score = [0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9]
+    >>> best = best_threshold(y, score, "f1")
     >>> best.threshold, best.value
     (0.275, 0.8571428571428571)
-    >>> best_threshold(
-    ...     [0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], "recall subject to precision >= 1"
-    ... ).threshold
+    >>> best_threshold(y, score, "recall subject to precision >= 1").threshold
     0.5
     >>> amount = np.array([10, 20, 30, 40, 50, 60])
-    >>> best_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.35, 0.4, 0.6, 0.9], gain=(amount - 5, -5, -amount, 0)).value
+    >>> best_threshold(y, score, gain=(amount - 5, -5, -amount, 0)).value
     120.0
     """
     if (metric is None) == (gain is None):
@@ -291,10 +280,9 @@ def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what:
 
     def best(aim: Goal) -> float | None:
         cut = best_cut(replace(sweep, seen=None), aim, wrap=wrap)
-        upwards = aim.sought is not None and aim.sought.operator == ">="
-        return None if cut is None or cut.violation > 0 else cut.gain if upwards else -cut.gain
+        return None if cut is None or cut.violation > 0 else aim.sign * cut.gain
 
-    return goal.infeasible(goal.reachable(best), what)
+    return goal.infeasible(what, best)
 
 
 @dataclass(frozen=True)
@@ -311,16 +299,9 @@ def score_sweep(
     sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
     pos_label: Hashable | None = None,
 ) -> ThresholdCurve:  # fmt: skip
-    """The value of one or several metrics over the cut-off.
+    """The value of one or several metrics over the cut-off; arguments as for :func:`best_threshold`.
 
-    Args:
-        y_true: Labels of two classes.
-        score: Scores of the positive class.
-        metric: One metric or several.
-        points: At most so many cut-offs, evenly spread over the ranks of the scores; ``None`` for all of them.
-        sample_weight: Weights.
-        labels: The two classes.
-        pos_label: The positive class.
+    There are at most so many ``points``, evenly spread over the ranks of the scores; ``None`` for all cut-offs.
 
     >>> curve = score_sweep([0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], ["recall", "precision"])
     >>> curve.thresholds
@@ -353,12 +334,9 @@ def score_sweep(
 def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = None, **options: Any) -> BestRule:
     """A threshold for two classes, offsets (or the Bayes rule of a cost matrix) for more, thresholds for labels.
 
-    Args:
-        y_true: Labels (n,), or a 0/1 array (n, labels).
-        proba: Probabilities (n,) of the second class, (n, classes) or (n, labels).
-        metric: A metric, as for :func:`best_threshold`.
-        options: Those of :func:`best_threshold`, :func:`best_offsets` or :func:`best_label_thresholds`;
-            ``regularisation`` and ``random_state`` may be given for all of them, where they have an effect or not.
+    ``y_true`` are labels (n,) or 0/1 (n, labels), ``proba`` probabilities (n,) of the second class, (n, classes) or (n,
+    labels). Options are those of :func:`best_threshold`, :func:`best_offsets` or :func:`best_label_thresholds`;
+    ``regularisation`` and ``random_state`` may be given for all of them, where they have an effect or not.
 
     >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
     DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,8 @@ from metricfit.labels import read_target
 from metricfit.metrics import MetricLike
 
 __all__ = ["TunedRuleClassifier"]
+
+Array = NDArray[np.float64]
 
 
 def _gives_probabilities(self: TunedRuleClassifier) -> bool:
@@ -84,36 +86,47 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     ) -> TunedRuleClassifier:
         """Choose the rule on out-of-fold probabilities, then fit the estimator on everything.
 
-        Args:
-            X: Features, in whatever form the estimator takes.
-            y: Labels (n,), or a 0/1 array (n, labels).
-            sample_weight: Weights (n,), for the estimator and for the rule.
-            gain: In place of the metric, what a true positive, a false positive, a false negative and a true negative
-                are worth, numbers or arrays (n,); see :func:`best_threshold`. For two classes.
-            groups: The columns that constraints name, each (n,), such as ``{"region": X["region"]}``. For two classes.
+        ``X`` may have any form that the estimator takes; ``y`` are labels (n,) or a 0/1 array (n, labels). Weights are
+        for the estimator and for the rule. For two classes, ``gain`` takes the place of the metric and ``groups`` has
+        the columns that constraints name, such as ``{"region": X["region"]}``, both as in :func:`best_threshold`.
         """
         # Where this fit fails, the rule of an earlier one must not decide for the new estimator.
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
-        y = self._read_target(y, _num_samples(X))
-        (X,) = indexable(X)
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None.")
+        if not _num_samples(X):
+            raise ValueError("X: expected at least two samples, got none.")
+        target, base, prefit = read_target(y, _num_samples(X)), self._base(), self.cv == "prefit"
+        self._labelwise = target.task == "multilabel"
+        fitted = getattr(base, "classes_", None) if prefit and not self._labelwise else None
+        self.classes_ = target.classes if fitted is None else np.asarray(fitted)
+        (X,), y = indexable(X), target.truth
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
-        base = self._base()
-        if weight is not None and self.cv != "prefit" and not has_fit_parameter(base, "sample_weight"):
-            raise ValueError(
-                f"sample_weight: {type(base).__name__}.fit takes none; leave them out or choose another estimator."
-            )
-        if self.cv == "prefit":
+        if weight is not None and not prefit and not has_fit_parameter(base, "sample_weight"):
+            raise ValueError(f"sample_weight: {type(base).__name__}.fit takes none; leave them out.")
+        if prefit:
             check_is_fitted(base)
             self.estimator_ = base
-            rows, proba = np.arange(_num_samples(y)), self._probabilities(base, X)
+            rows, proba = np.arange(len(y)), self._probabilities(base, X)
         else:
             rows, proba = self._out_of_fold(base, X, y, weight)
             self.estimator_ = _fitted(base, X, y, weight)
         self._held_out = y[rows], proba, None if weight is None else weight[rows]
+        order = None if self._labelwise else self.classes_.tolist()
+        if order is not None and self.pos_label is not None:
+            if len(order) != 2 or self.pos_label not in order:
+                raise ValueError(f"pos_label: expected one of two classes, got {self.pos_label!r} of {order}.")
+            if self.pos_label == order[0]:
+                order, proba = order[::-1], proba[:, ::-1]
         worth = None if gain is None else [g if np.ndim(g) == 0 else np.asarray(g)[rows] for g in gain]
         columns = None if groups is None else {name: np.asarray(groups[name])[rows] for name in groups}
-        self._choose(*self._held_out, worth, columns)
+        self.search_ = best_rule(
+            y[rows], proba, self.metric if gain is None else None, gain=worth, groups=columns,
+            subject_to=self.subject_to, confidence=self.confidence, sample_weight=self._held_out[2], labels=order,
+            regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
+        )  # fmt: skip
+        self.rule_, self.value_ = self.search_.rule, self.search_.value
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -122,26 +135,26 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return self.rule_.apply(self._in_rule_order(self._probabilities(self.estimator_, X)))
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Array:
         """Probabilities with the rule folded in: ``predict`` is their arg max (above one half, for labels)."""
         check_is_fitted(self, "rule_")
         folded = self.rule_.fold(self._in_rule_order(self._probabilities(self.estimator_, X)))
         return self._in_rule_order(folded)
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Any) -> Array:
         """The logarithm of ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
-    def predict_raw_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_raw_proba(self, X: Any) -> Array:
         """The estimator's own probabilities, (n, classes) or (n, labels)."""
         check_is_fitted(self, "rule_")
         return self._probabilities(self.estimator_, X)
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
-    def predict_calibrated_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_calibrated_proba(self, X: Any) -> Array:
         """Probabilities that can be trusted: the estimator's, calibrated on its out-of-fold ones (``calibration_``)."""
         return self.calibration_.apply(self.predict_raw_proba(X))
 
@@ -175,68 +188,34 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     def _base(self) -> Any:
         return LogisticRegression() if self.estimator is None else self.estimator
 
-    def _read_target(self, y: Any, rows: int) -> NDArray[Any]:
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
-        if not rows:
-            raise ValueError("X: expected at least two samples, got none.")
-        target = read_target(y, rows)
-        self._labelwise = target.task == "multilabel"
-        fitted = None if self._labelwise or self.cv != "prefit" else getattr(self.estimator, "classes_", None)
-        self.classes_ = target.classes if fitted is None else np.asarray(fitted)
-        return target.truth
-
-    def _choose(self, y: NDArray[Any], proba: NDArray[Any], weight: NDArray[Any] | None, *more: Any) -> None:
-        gain, groups = more
-        order = None if self._labelwise else self.classes_.tolist()
-        if order is not None and self.pos_label is not None:
-            if len(order) != 2 or self.pos_label not in order:
-                raise ValueError(
-                    f"pos_label: expected one of two classes, got {self.pos_label!r} and the classes {order}."
-                )
-            if self.pos_label == order[0]:
-                order, proba = order[::-1], proba[:, ::-1]
-        self.search_ = best_rule(
-            y, proba, self.metric if gain is None else None, gain=gain, groups=groups, subject_to=self.subject_to,
-            confidence=self.confidence, sample_weight=weight, labels=order,
-            regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
-        )  # fmt: skip
-        self.rule_, self.value_ = self.search_.rule, self.search_.value
-
     def _in_rule_order(self, proba: NDArray[Any]) -> NDArray[Any]:
         """Columns from the classes' order to the rule's, or back: only two of them are ever exchanged."""
         same = self._labelwise or list(self.rule_.classes) == self.classes_.tolist()
         return proba if same else proba[:, ::-1]
 
-    def _out_of_fold(
-        self, base: Any, X: Any, y: NDArray[Any], weight: NDArray[np.float64] | None
-    ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        def held_out(train: NDArray[np.intp], test: NDArray[np.intp]) -> NDArray[np.float64]:
+    def _out_of_fold(self, base: Any, X: Any, y: NDArray[Any], weight: Any) -> tuple[NDArray[np.intp], Array]:
+        def held_out(train: NDArray[np.intp], test: NDArray[np.intp]) -> Array:
             part = None if weight is None else weight[train]
             model = _fitted(base, _safe_indexing(X, train), y[train], part)
             return self._probabilities(model, _safe_indexing(X, test))
 
-        folds = list(self._folds(X, y))
-        parts = Parallel(n_jobs=self.n_jobs)(delayed(held_out)(train, test) for train, test in folds)
-        return np.concatenate([test for _, test in folds]), np.concatenate(parts)
-
-    def _folds(self, X: Any, y: NDArray[Any]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         number = 5 if self.cv is None else self.cv
         if isinstance(number, (int, np.integer)) and not isinstance(number, bool):
             if number < 2:
                 raise ValueError(f"cv: expected at least 2 folds, a splitter or 'prefit', got {number}.")
             smallest = len(y) if self._labelwise else int(np.unique(y, return_counts=True)[1].min())
-            splits = int(max(2, min(number, smallest)))
             kind = KFold if self._labelwise else StratifiedKFold
-            splitter = kind(splits, shuffle=True, random_state=self.random_state)
+            splitter = kind(int(max(2, min(number, smallest))), shuffle=True, random_state=self.random_state)
         else:
             splitter = check_cv(number, y, classifier=True)
         with warnings.catch_warnings():
             # A class with a single sample is in one fold only; its probability is then taken as 0.
             warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
-            yield from splitter.split(np.zeros(len(y)), y)
+            folds = list(splitter.split(np.zeros(len(y)), y))
+        parts = Parallel(n_jobs=self.n_jobs)(delayed(held_out)(train, test) for train, test in folds)
+        return np.concatenate([test for _, test in folds]), np.concatenate(parts)
 
-    def _probabilities(self, model: Any, X: Any) -> NDArray[np.float64]:
+    def _probabilities(self, model: Any, X: Any) -> Array:
         """The model's probabilities with a column for each of ``classes_``, or one per label."""
         if hasattr(model, "predict_proba"):
             raw = model.predict_proba(X)
@@ -253,24 +232,16 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             raw = raw if raw.ndim == 2 else np.stack([1 - raw, raw], axis=1)
         else:
             raise TypeError(f"estimator: {type(model).__name__} has neither predict_proba nor decision_function.")
+        if self._labelwise and isinstance(raw, list):  # (n, 2) for each label; one that never occurs has none for 1
+            parts = zip(raw, model.classes_, strict=True)
+            return np.stack([part[:, np.asarray(c) == 1].sum(axis=1) for part, c in parts], axis=1)
         if self._labelwise:
-            return _label_columns(raw, model)
+            return np.asarray(raw, dtype=np.float64)
         full = np.zeros((len(raw), len(self.classes_)))
         full[:, np.searchsorted(self.classes_, model.classes_)] = raw  # a fold may lack a class
         return full
 
 
-def _label_columns(raw: Any, model: Any) -> NDArray[np.float64]:
-    """Multi-label probabilities come as (n, labels), or as a list with (n, 2) for each label."""
-    if not isinstance(raw, list):
-        return np.asarray(raw, dtype=np.float64)
-    columns = []
-    for part, classes in zip(raw, model.classes_, strict=True):
-        place = np.flatnonzero(np.asarray(classes) == 1)
-        columns.append(part[:, place[0]] if len(place) else np.zeros(len(part)))
-    return np.stack(columns, axis=1)
-
-
-def _fitted(base: Any, X: Any, y: NDArray[Any], weight: NDArray[np.float64] | None) -> Any:
+def _fitted(base: Any, X: Any, y: NDArray[Any], weight: Array | None) -> Any:
     model = clone(base)
     return model.fit(X, y) if weight is None else model.fit(X, y, sample_weight=weight)

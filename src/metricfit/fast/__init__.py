@@ -6,16 +6,12 @@ and they raise the errors for invalid input.
 
 A pass counts the soft confusion matrix, takes the metric and its gradient with respect to the counts
 (:mod:`metricfit.fast.closed_form`), and pulls that back to the logits: in compiled loops (:mod:`metricfit.fast.loops`)
-or in torch (:mod:`metricfit.fast.blocks`). The loops release the interpreter lock, so plain threads do: no second
-thread library beside torch's, no limit fixed at import, and parts are the same, and summed in the same order, whenever
-the number of threads is the same.
+or in torch (:mod:`metricfit.fast.blocks`), both on the threads of torch itself.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor, distributed
 from torch.autograd import forward_ad
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from metricfit.distributed import sum_over_processes
-from metricfit.fast import blocks
-from metricfit.fast.blocks import Array, Derivative, Job, torch_pass
+from metricfit.fast.blocks import ROWS_FROM, Array, Derivative, Job, run, torch_pass
 from metricfit.fast.closed_form import ClosedForm, closed_form_of, loss_of_matrices, loss_of_sums
 from metricfit.inputs import WEIGHTS_FROM_TO
 from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN, Annealed, Linear, Step
@@ -40,27 +34,15 @@ __all__ = ["metric_loss"]
 MATRIX_UP_TO = 4096
 """From this many classes on no matrix is counted."""
 
-ROWS_FROM = 64
-"""From this many classes on a row alone fills the vector registers."""
+PART_ELEMENTS, MOST_PARTS = 2**16, 16
+"""A batch is counted in parts of at least so many scores, and in so many parts: threads share them."""
 
 LEAST, MOST = WEIGHTS_FROM_TO
-
-SERIAL_ELEMENTS = 2**16
-"""Up to this many scores a hand-over to another thread takes longer than it saves."""
-
-ROWS_OF_PART = 2**16
-"""So many samples at most are summed in float32 before they are added in float64."""
+ORDINARY = (Tensor, torch.nn.Parameter)
 
 
 def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
-    """The metric's loss of a batch, tied to autograd; None where the plain formulas must serve or raise an error.
-
-    Args:
-        batch: The batch. Its processes get the message of the plain formulas, which another may have to take.
-        input: Logits (N, C, …), or (N, …) for a binary task at the threshold 1/2; members in front.
-
-    Returns:
-        The loss, a scalar; (M,) with members.
+    """The metric's loss of a batch, (M,) with members, tied to autograd; None where the plain formulas must serve.
 
     >>> from metricfit import MetricLoss
     >>> MetricLoss("f1")(torch.eye(2).requires_grad_(), torch.arange(2)).grad_fn
@@ -72,15 +54,18 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
         return None
     if group is not None and options.cross_entropy:
         return None  # all processes have to send the same messages, also one that cannot take this way
-    if not are_ordinary(input, batch.target, sample_weight, weight):
+    if forward_ad._current_level >= 0 or not (options.validate or input.is_cpu):  # the checks wait for a device
         return None
-    classes: Tensor | None = batch.target
-    shape, lead = input.shape, 1 if members is None else 2
+    for tensor in (input, batch.target, sample_weight, weight):
+        if tensor is not None and (type(tensor) not in ORDINARY or tensor.layout is not torch.strided):
+            return None
+    classes, shape, lead = batch.target, input.shape, 1 if members is None else 2
+    positions, number = shape[:lead] + shape[lead + 1 :], shape[lead] if len(shape) > lead else 0
     if task == "binary":
-        classes, positions, number = _two_classes(input, batch.target), shape, 2
-    else:
-        positions, number = shape[:lead] + shape[lead + 1 :], shape[lead] if len(shape) > lead else 0
-    if classes is None or classes.dtype is not torch.int64 or classes.shape != positions or len(positions) < lead:
+        classes, positions, number = classes.long(), shape, 2
+        if batch.target.is_floating_point() and not torch.equal(classes.to(batch.target.dtype), batch.target):
+            return None  # shares of the classes
+    if classes.dtype is not torch.int64 or classes.shape != positions or len(positions) < lead:
         return None
     if not input.numel() or not input.is_floating_point() or classes.device != input.device:
         return None
@@ -107,8 +92,7 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
     job = Job(
         _dense_logits(input, task == "binary", members), classes if classes.ndim == 1 else classes.reshape(-1),
         _as_vector(sample_weight, dtype), _as_vector(weight, dtype), points, options.ignore_index,
-        False, wants_gradient, form is not None and not batch.memories and group is None,
-        form is not None, options.validate or input.is_cpu,
+        wants_gradient, form is not None and not batch.memories and group is None, form is not None,
     )  # fmt: skip
     found = _losses_and_gradient(job, batch, form, dtype)
     if found is None:
@@ -117,28 +101,6 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
     if losses.ndim and members is None:
         losses = losses.squeeze_(0)
     return _tie(input, losses, gradient, batch, remembered) if wants_gradient else losses
-
-
-def are_ordinary(*tensors: Tensor | None) -> bool:
-    """Whether all are ordinary dense tensors, outside of forward derivatives."""
-    if forward_ad._current_level >= 0:
-        return False
-    for tensor in tensors:
-        if tensor is not None and (
-            type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided
-        ):
-            return False
-    return True
-
-
-def _two_classes(input: Tensor, target: Tensor) -> Tensor | None:
-    """The classes of a binary task; None for shares of them."""
-    if target.shape != input.shape:
-        return None
-    classes = target.long()
-    if target.is_floating_point() and not torch.equal(classes.to(target.dtype), target):
-        return None
-    return classes
 
 
 def _are_weights(weights: Tensor, shape: tuple[int, ...], like: Tensor) -> bool:
@@ -151,10 +113,7 @@ def _as_vector(weights: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 
 def _dense_logits(input: Tensor, is_binary: bool, members: int | None) -> Tensor:
-    """Logits (M · N, C, …) that lie side by side, if with channels last. A logit z becomes (-z/2, z/2).
-
-    Two classes with these logits have the dynamic threshold 1/2, and one is inf where z is not finite.
-    """
+    """Logits (M · N, C, …), side by side. A logit z becomes (-z/2, z/2), of which one is inf where z is not finite."""
     logits = input.detach()
     if is_binary:
         half = logits * 0.5
@@ -167,10 +126,14 @@ def _dense_logits(input: Tensor, is_binary: bool, members: int | None) -> Tensor
 
 
 def five_points(step: Step | Tensor, members: int = 1) -> Array | None:
-    """The knots of the step of each member, (M, 5): :func:`metricfit.fast.blocks.five_points`.
+    """The step of each member, (M, 5), in units of the threshold; None for other steps than the two linear ones.
 
-    A tensor is the temperature of the annealed step, one number or one per member. None for other steps than the two
-    linear ones, and where a gradient of the temperature is wanted.
+    These are the height delta where the middle begins, the slopes below and in the middle, and where that begins and
+    ends. If it does not begin over 0, that is where its line would be 0. A tensor is the temperature of the annealed
+    step, one number or one per member, of which no gradient may be wanted.
+
+    >>> five_points(Linear(0.1))
+    array([[0.1, 0.2, 0.8, 0.5, 1.5]])
     """
     if isinstance(step, Linear):
         return _points((float(step.delta),), None, members)
@@ -179,37 +142,21 @@ def five_points(step: Step | Tensor, members: int = 1) -> Array | None:
         return _points((temperature,), torch.float64, members)
     if not isinstance(temperature, Tensor) or temperature.requires_grad or temperature.numel() not in (1, members):
         return None
-    return _points(_values_of(temperature), temperature.dtype, members)
-
-
-_read = WeakTensorKeyDictionary()
-
-
-def _values_of(tensor: Tensor) -> tuple[float, ...]:
-    """Those on another device are read again only after they changed, since that waits for the device."""
-    if is_on_host(tensor):
-        return tuple(tensor.reshape(-1).tolist()) if tensor.ndim else (tensor.item(),)
-    version = None if tensor.is_inference() else tensor._version
-    values: tuple[float, ...]
-    known, values = _read.get(tensor, (None, ()))
-    if known is None or known != version:
-        values = tuple(tensor.reshape(-1).tolist())
-        _read[tensor] = version, values
-    return values
-
-
-def is_on_host(tensor: Tensor) -> bool:
-    """Whether values can be read without waiting for a device."""
-    return tensor.is_cpu
+    values = tuple(temperature.reshape(-1).tolist()) if temperature.ndim else (temperature.item(),)
+    return _points(values, temperature.dtype, members)
 
 
 @lru_cache(maxsize=256)
 def _points(deltas: tuple[float, ...], dtype: torch.dtype | None, members: int) -> Array | None:
-    # Five times the temperature, rounded as the plain formula rounds it.
+    # The middle is five times as wide as the temperature, rounded as the plain formula rounds it.
     factors = [1.0] if dtype is None else (5 * torch.tensor(deltas, dtype=dtype)).tolist()
     if min(factors) * THRESHOLD_MARGIN <= SMALLEST_WIDTH:  # a width at its bound is another step
         return None
-    rows = [blocks.five_points(delta, factor) for delta, factor in zip(deltas, factors, strict=True)]
+    rows = []
+    for delta, factor in zip(deltas, factors, strict=True):
+        start, middle = 1 - factor / 2, (1 - 2 * delta) / factor
+        low, start = (delta / start, start) if start > 0 else (0.0, 1 - 0.5 / middle)
+        rows.append((delta, low, middle, start, 1 + factor / 2))
     return np.array(rows * (members if len(rows) == 1 else 1))
 
 
@@ -232,12 +179,12 @@ def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype:
     options, group = batch.options, batch.group
     skip_absent = options.absent == "skip"
     is_plain = job.weight is None or job.class_weight is None  # else a product may have vanished
-    is_compiled = job.logits.dtype is torch.float32 and job.logits.is_cpu and numba_is_here()
+    is_compiled = job.logits.dtype is torch.float32 and job.logits.is_cpu and compiled_loops() is not None
 
     def derivative(counts: Any) -> tuple[Any, Any] | None:
         totals = counts[:, 1].sum(1) if job.by_class else counts.sum((1, 2))
         is_usual = (totals >= LEAST) & (totals <= MOST) | ((totals == 0) & is_plain)
-        if job.may_wait and not is_usual.all():
+        if not is_usual.all():
             return None
         if form is not None and job.by_class:
             losses, gradient = loss_of_sums(form, counts, skip_absent, is_compiled)
@@ -267,18 +214,15 @@ class FastLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
-        """Arguments: input, losses, gradient of the dense logits, batch, what its memories held before."""
         input, losses, ctx.gradient, ctx.batch, ctx.remembered = arguments
         ctx.save_for_backward(input)
-        result: Tensor = losses
-        return result
+        return losses  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient of the input alone; one that can be differentiated again goes through the plain formulas."""
         (input,), (scale,), options = ctx.saved_tensors, gradients, ctx.batch.options
         if torch.is_grad_enabled():
-            plain = ctx.batch.metric_alone(ctx.remembered, input)
+            plain = ctx.batch.metric_alone(ctx.remembered, input)  # which can be differentiated again
             (result,) = torch.autograd.grad(plain, input, scale, create_graph=True)
             return result, None, None, None, None
         if _keeps_graph():
@@ -300,60 +244,51 @@ _tie: Callable[..., Tensor] = super(torch.autograd.Function, FastLoss).apply
 
 
 @cache
-def numba_is_here() -> bool:
-    """Whether numba can be imported (the extra ``fast``)."""
+def compiled_loops() -> Any:
+    """:mod:`metricfit.fast.loops`, or None without numba (the extra ``fast``)."""
     try:
-        import numba  # noqa: F401
+        from metricfit.fast import loops
     except ImportError:
-        return False
-    return True
-
-
-@cache
-def _loops() -> Any:
-    from metricfit.fast import loops  # brings numba
-
+        return None
     return loops
 
 
 def compiled_pass(
     job: Job, derivative: Derivative, form: ClosedForm | None = None, skip_absent: bool = True
 ) -> tuple[Any, Tensor | None] | None:
-    """:func:`metricfit.fast.blocks.torch_pass` in compiled loops; until the gradient is known its memory holds u.
-
-    A small batch takes one call for everything if ``form`` is known.
-    """
-    loops, array, members = _loops(), samples_and_classes(job.logits), len(job.points)
+    """:func:`torch_pass` in compiled loops. A small batch takes one call for everything if ``form`` is known."""
+    loops, array, members = compiled_loops(), samples_and_classes(job.logits), len(job.points)
     classes, samples = array.shape[1], len(job.target)
     gradient = torch.empty_like(job.logits) if job.wants_gradient else None
     out = array if gradient is None else samples_and_classes(gradient)
-    count, pull_back = loops.count_lanes, loops.pull_back_lanes
-    if array.ndim == 2:
-        count, pull_back = loops.count_rows, loops.pull_back_rows
     target, points = job.target.contiguous().numpy(), job.points
-    weights = [_nothing(array.dtype) if w is None else w.numpy() for w in (job.weight, job.class_weight)]
-    parts = parts_of(samples // members, classes, members, torch.get_num_threads())
+    weights = [np.empty(0, array.dtype) if w is None else w.numpy() for w in (job.weight, job.class_weight)]
+    cells = 3 if job.by_class else classes
+    parts = parts_of(samples // members, classes, members, cells)
     data = (array, target, *weights, job.ignore, points, parts)
-    if form is not None and array.size <= SERIAL_ELEMENTS and array.ndim > 2:
+    if form is not None and len(parts) == members and array.ndim > 2:
         losses = np.empty(members, array.dtype)
-        rest = job.is_fixed, form.array, form.label, skip_absent, losses, job.wants_gradient, out
+        rest = form.array, form.label, skip_absent, losses, job.wants_gradient, out
         return None if loops.losses_and_gradient(*data, *rest) else (torch.from_numpy(losses), gradient)
-    counts, kept = np.zeros((len(parts), 3 if job.by_class else classes, classes)), np.empty((4, samples), array.dtype)
+    counts, kept = np.zeros((len(parts), cells, classes)), np.empty((4, samples), array.dtype)
+    count_some, pull_back_some = loops.count_lanes, loops.pull_back_lanes
+    if array.ndim == 2:
+        count_some, pull_back_some = loops.count_rows, loops.pull_back_rows
 
-    def count_parts(begin: int, end: int) -> Any:
-        return count(*data, begin, end, job.by_class, counts, job.wants_gradient, out, kept)
+    def count(begin: int, end: int) -> Any:
+        return count_some(*data, begin, end, job.by_class, counts, job.wants_gradient, out, kept)
 
-    if run(count_parts, array.size, len(parts)):
+    if any(run(count, len(parts), array.size)):
         return None
-    result = derivative(counts.reshape(members, -1, *counts.shape[1:]).sum(axis=1))
+    result = derivative(counts.reshape(members, -1, cells, classes).sum(axis=1))
     if result is None or gradient is None:
         return None if result is None else (result[0], None)
     slopes = np.asarray(result[1], array.dtype)
 
-    def pull_back_parts(begin: int, end: int) -> Any:
-        return pull_back(target, points, parts, begin, end, job.by_vectors, slopes, job.is_fixed, kept, out)
+    def pull_back(begin: int, end: int) -> Any:
+        return pull_back_some(target, points, parts, begin, end, job.by_vectors, slopes, kept, out)
 
-    run(pull_back_parts, array.size, len(parts))
+    run(pull_back, len(parts), array.size)
     return result[0], gradient
 
 
@@ -366,47 +301,13 @@ def samples_and_classes(scores: Tensor) -> Array:
     return array if array.ndim == 2 and classes >= ROWS_FROM else array.reshape(len(array), classes, -1)
 
 
-@cache
-def _nothing(dtype: Any) -> Array:
-    return np.empty(0, dtype)
-
-
 @lru_cache(maxsize=64)
-def parts_of(samples: int, classes: int, members: int, threads: int) -> Array:
-    """First sample, last sample + 1 and member of each part into which members of so many samples are cut.
-
-    >>> parts_of(10, 3, 1, 2)
-    array([[ 0, 10,  0]])
-    """
-    number = 1
-    if samples * classes * members > SERIAL_ELEMENTS or samples > ROWS_OF_PART:
-        threads = min(threads, samples)
-        number = max(1, -(-samples // (threads * ROWS_OF_PART))) * threads
+def parts_of(samples: int, classes: int, members: int, cells: int = 3) -> Array:
+    """First sample, last sample + 1 and member of each part, which has at least ``cells`` samples."""
+    number = max(1, min(MOST_PARTS, samples * classes // PART_ELEMENTS, samples // cells))
     edges = np.arange(number + 1) * samples // number
     parts = np.empty((members, number, 3), np.int64)
     parts[..., 2] = np.arange(members)[:, None]
     parts[..., 0], parts[..., 1] = edges[:-1], edges[1:]
     parts[..., :2] += parts[..., 2:] * samples
     return parts.reshape(-1, 3)
-
-
-_pool: tuple[int, int, ThreadPoolExecutor] | None = None
-
-
-def run(kernel: Callable[[int, int], int], elements: int, number: int) -> int:
-    """The largest result of a loop over so many parts; the calling thread takes its share."""
-    threads = 1 if elements <= SERIAL_ELEMENTS else min(torch.get_num_threads(), number)
-    if threads == 1:
-        return kernel(0, number)
-    edges = [number * i // threads for i in range(threads + 1)]
-    pool = _threads(threads - 1)
-    others = [pool.submit(kernel, edges[i], edges[i + 1]) for i in range(1, threads)]
-    return max([kernel(edges[0], edges[1]), *(other.result() for other in others)])
-
-
-def _threads(number: int) -> ThreadPoolExecutor:
-    global _pool
-    # A forked child inherits the pool but none of its threads.
-    if _pool is None or _pool[:2] != (os.getpid(), number):
-        _pool = (os.getpid(), number, ThreadPoolExecutor(number, thread_name_prefix="metricfit"))
-    return _pool[2]

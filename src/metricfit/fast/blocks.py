@@ -5,16 +5,20 @@ over it. Up to the end of its middle the five-point step is two lines through ta
 probabilities grow alike, so that whatever softmax and the moving threshold add to the gradient cancels out but at the
 two largest; only a largest one over the middle leaves more.
 
-Blocks are (classes, groups, length), so that a table and images with their classes in front are the same to every
-formula; what a sample has of its own is (1, groups, length). Every operation below is one that torch vectorises: a
-maximum with its place, or a choice by booleans, would take ten times as long.
+Blocks are (classes, groups, length), so that a table and images are the same to every formula; what a sample has of its
+own is (1, groups, length). Every operation below is one that torch vectorises: a maximum with its place, or a choice by
+booleans, would take ten times as long. Results go into memory that is used again, since fresh pages take longer still.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +27,7 @@ from torch import Tensor
 
 from metricfit.inputs import accumulation_dtype
 
-__all__ = ["Derivative", "Job", "five_points", "torch_pass"]
+__all__ = ["Derivative", "Job", "run", "torch_pass"]
 
 Array = np.ndarray[Any, Any]
 Derivative = Callable[[Any], tuple[Any, Any] | None]
@@ -35,22 +39,51 @@ BLOCK_ELEMENTS = 2**18
 BLOCK_ON_DEVICE = 2**25
 """Elsewhere only memory counts."""
 
+SERIAL_ELEMENTS = 2**16
+"""Up to this many scores a hand-over to another thread takes longer than it saves."""
+
 ROWS_FROM = 64
 """From this many classes on a loop over those of one sample is long enough; with fewer, tables are transposed."""
 
+LOG2_E = 1.4426950408889634
+"""exp2 is several times as quick as exp, which torch leaves to another library."""
 
-def five_points(delta: float, factor: float) -> tuple[float, ...]:
-    """The step of height ``delta`` where its middle begins, which is as wide as ``factor`` times the threshold.
+_PROCESS = os.getpid()
 
-    In units of the threshold: delta, the slopes below and in the middle, and where that begins and ends. If it does not
-    begin over 0, that is where its line would be 0.
 
-    >>> five_points(0.1, 1.0)
-    (0.1, 0.2, 0.8, 0.5, 1.5)
-    """
-    start, middle = 1 - factor / 2, (1 - 2 * delta) / factor
-    low, start = (delta / start, start) if start > 0 else (0.0, 1 - 0.5 / middle)
-    return delta, low, middle, start, 1 + factor / 2
+@cache
+def _openmp() -> Any:
+    """Run a function in all threads of torch's OpenMP, which wait busily: other threads would share their cores."""
+    try:
+        return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")).GOMP_parallel
+    except (OSError, AttributeError):  # not on this platform
+        return None
+
+
+def run(work: Callable[[int, int], Any], number: int, elements: int) -> list[Any]:
+    """The results of work(begin, end) for ranges that make up range(number), in order; one range per thread."""
+    threads = 1 if elements <= SERIAL_ELEMENTS else min(torch.get_num_threads(), number)
+    if threads == 1:
+        return [work(0, number)]
+    edges, results, errors = [number * i // threads for i in range(threads + 1)], [None] * threads, list[Any]()
+    turns, is_inference = iter(range(threads)), torch.is_inference_mode_enabled()
+
+    def take(_: Any) -> None:
+        try:
+            with torch.inference_mode(is_inference):
+                for i in turns:
+                    results[i] = work(edges[i], edges[i + 1])
+        except BaseException as error:  # it cannot pass through OpenMP
+            errors.append(error)
+
+    if _openmp() is None or os.getpid() != _PROCESS:  # a forked process has none of its parent's threads
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(take, range(threads)))
+    else:
+        _openmp()(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(take), None, threads, 0)
+    if errors:
+        raise errors[0]
+    return results
 
 
 @dataclass(slots=True)
@@ -61,99 +94,11 @@ class Job:
     target: Tensor  # class indices int64 of the samples in order
     weight: Tensor | None  # of the samples
     class_weight: Tensor | None  # (C,)
-    points: Array  # the step of each member, (M, 5): see five_points
+    points: Array  # the step of each member, (M, 5): see metricfit.fast.five_points
     ignore: int  # the label of samples that do not count
-    is_fixed: bool  # whether no gradient flows through the threshold
     wants_gradient: bool  # of the logits
     by_class: bool  # whether counts are hits, true and predicted weights (M, 3, C), else matrices (M, C, C)
     by_vectors: bool  # whether their gradient G is columns and diagonal: G[t, k] = columns[k] + (t = k) diagonal[k]
-    may_wait: bool = True  # whether values may be looked at, for which a device has to finish
-
-
-@lru_cache(maxsize=64)
-def _lines(table: bytes, groups: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
-    """Points as tensors, which torch takes sooner than numbers: scalars, or one per group, (groups, 1).
-
-    Positions and heights are in units of twice the threshold. The last is the middle's slope less that below.
-    """
-    delta, low, middle, start, end = points = np.frombuffer(table).reshape(-1, 5).T
-    lines = np.stack([delta / 2, low, middle, start / 2, end / 2, middle - low])
-    if (points == points[:, :1]).all():
-        return torch.tensor(lines[:, 0], dtype=dtype, device=device).unbind()
-    return (
-        torch.tensor(lines, dtype=dtype, device=device).repeat_interleave(groups // len(delta), 1)[..., None].unbind()
-    )
-
-
-def _where(compare: Any, p: Tensor, bound: Any) -> Tensor:
-    """1.0 where the comparison holds, else 0.0: multiplied in a fraction of the time of a choice by booleans."""
-    result: Tensor = compare(p, bound, out=torch.empty_like(p))
-    return result
-
-
-class _Block:
-    """Probabilities p and, of each sample, the two largest, the middle's start and end, and what is over the end.
-
-    ``over`` is how far the largest lies over the end, ``above`` how far 1 does: the step rises by delta there, and only
-    the largest can be there. ``bend`` is by how much steeper the step is there than in the middle.
-    """
-
-    def __init__(self, p: Tensor, lines: tuple[Tensor, ...]) -> None:
-        delta, _, middle, start, end, _ = self.lines = lines
-        first = self.first = p.amax(dim=0, keepdim=True)
-        is_first = _where(torch.ge, p, first)
-        self.ties = is_first.sum(dim=0, keepdim=True)
-        others = torch.sub(p, is_first, alpha=2).amax(dim=0, keepdim=True)
-        self.second = torch.where(self.ties > 1, first, others)
-        both = first + self.second
-        self.start, self.end = both * start, both * end
-        self.over = (first - self.end).clamp_min_(0)
-        self.above = (1 - self.end).clamp_min_(torch.finfo(p.dtype).tiny)
-        self.bend = both.mul_(delta).div_(self.above).sub_(middle)
-        self.p, self.is_first = p, is_first
-        self.h = self.steps()
-        self.inverse = self.h.sum(dim=0, keepdim=True).reciprocal_()
-
-    def steps(self) -> Tensor:
-        """The steps in units of p, not yet divided by their sum."""
-        _, low, _, _, _, turn = self.lines
-        h = torch.sub(self.p, self.start).clamp_min_(0).mul_(turn).addcmul_(self.p, low)
-        return h.addcmul_(self.is_first, self.bend * self.over)
-
-    def shelve(self, place: Tensor) -> None:
-        """Keep p in its place; what is as large is made again."""
-        self.p = place
-        del self.h, self.is_first
-
-    def recall(self) -> None:
-        """Make again what was not kept."""
-        self.is_first = _where(torch.ge, self.p, self.first)
-        self.h = self.steps()
-
-    def pull_back(self, y: Tensor, share: Tensor, own: tuple[Tensor, Tensor] | None, is_fixed: bool) -> Tensor:
-        """The gradient of the logits in the place of y, the memberships' gradient less its mean under them.
-
-        ``share`` holds weights divided by the sums of steps; ``own`` labels and what is added to y there.
-        """
-        p, is_first, first, over = self.p, self.is_first, self.first, self.over
-        # p times the slope of the step at p: the line of the middle does not begin at 0.
-        moved = self.h.addcmul_(_where(torch.gt, p, self.start), self.start * self.lines[-1])
-        moved.addcmul_(is_first, self.bend.mul_(self.end).mul_(over.sign()))
-        y.mul_(share).mul_(moved)
-        if own is not None:
-            labels, gradients = own
-            y.scatter_add_(0, labels, moved.gather(0, labels).mul_(gradients).mul_(share))
-        change = y.sum(dim=0, keepdim=True)
-        if is_fixed:
-            return y.addcmul_(p, change, value=-1)
-        # The slope over the end depends on the threshold too.
-        of_bend = torch.mul(y, is_first, out=moved).sum(dim=0, keepdim=True).mul_(over).div_(self.above).div_(first)
-        change -= of_bend
-        of_first = change * (first / (first + self.second))
-        is_second = torch.eq(p, self.second, out=moved)
-        of_second = (change - of_first).div_(is_second.sum(dim=0, keepdim=True))
-        y.addcmul_(p, of_bend, value=-1).addcmul_(is_first, of_first.div_(self.ties), value=-1)
-        return y.addcmul_(is_second, of_second, value=-1)
 
 
 def torch_pass(job: Job, derivative: Derivative) -> tuple[Any, Tensor | None] | None:
@@ -163,18 +108,88 @@ def torch_pass(job: Job, derivative: Derivative) -> tuple[Any, Tensor | None] | 
     """
     batch = _TwoClasses(job) if job.logits.shape[1] == 2 else _Batch(job)
     counts = batch.count() if batch.is_valid else None
-    if counts is None or (job.may_wait and not counts.sum().item() < float("inf")):
+    if counts is None or not counts.sum().item() < float("inf"):
         return None
     result = derivative(counts.numpy() if job.by_class else counts)
     if result is None or not job.wants_gradient:
         return None if result is None else (result[0], None)
-    return result[0], batch.pull_back(torch.as_tensor(result[1]).to(batch.out))
+    batch.pull_back(torch.as_tensor(result[1]).to(batch.out))
+    return result[0], batch.out
+
+
+@lru_cache(maxsize=64)
+def _lines(table: bytes, groups: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
+    """Points as tensors, which torch takes sooner than numbers: scalars, or one per group, (groups, 1).
+
+    Positions and heights are in units of twice the threshold. The last is the middle's slope less that below.
+    """
+    delta, low, middle, start, end = points = np.frombuffer(table).reshape(-1, 5).T
+    lines = torch.tensor(
+        np.stack([delta / 2, low, middle, start / 2, end / 2, middle - low]), dtype=dtype, device=device
+    )
+    if (points == points[:, :1]).all():
+        return lines[:, 0].unbind()
+    return lines.repeat_interleave(groups // len(delta), 1)[..., None].unbind()
+
+
+class _Block:
+    """Of each sample of a block what depends on its two largest scores; ``e`` are exponentials, of which one is 1.
+
+    ``over`` is how far the largest lies over the middle's end, ``above`` how far their sum does: the step rises by
+    delta there, and only the largest can be there. ``bend`` is by how much steeper it is there than in the middle.
+    """
+
+    def __init__(self, e: Tensor, lines: tuple[Tensor, ...], is_first: Tensor, h: Tensor) -> None:
+        """Steps in units of e, not yet divided by their sum, go to ``h``."""
+        self.e, self.lines, (delta, low, middle, start, end, turn) = e, lines, lines
+        self.total, self.ties = e.sum(dim=0, keepdim=True), torch.floor(e, out=is_first).sum(dim=0, keepdim=True)
+        others = torch.frac(e, out=h).amax(dim=0, keepdim=True)
+        self.second = torch.maximum(others, self.ties - 1).clamp_max_(1)
+        both = self.second + 1
+        self.start, self.end = both * start, both * end
+        self.over = (1 - self.end).clamp_min_(0)
+        self.above = (self.total - self.end).clamp_min_(torch.finfo(e.dtype).tiny)
+        self.bend = both.mul_(delta).div_(self.above).sub_(middle)
+        torch.sub(e, self.start, out=h).clamp_min_(0).mul_(turn).addcmul_(e, low)
+        self.inverse = h.addcmul_(is_first, self.bend * self.over).sum(dim=0, keepdim=True).reciprocal_()
+        self.share = self.own = self.inverse  # weights / sum of steps; the steps of the labels
+
+    def pull_back(self, g: Tensor, labels: Tensor, diagonal: Any, memory: list[Tensor]) -> Tensor:
+        """The gradient of the logits, given that of the memberships: g, and what the diagonal adds at the labels."""
+        e, over, (_, low, _, _, _, turn), (is_first, moved, y) = self.e, self.over, self.lines, memory
+
+        def dot(x: Tensor) -> Tensor:
+            if g.numel() == len(e):
+                return (g.reshape(1, -1) @ x.reshape(len(e), -1)).view(over.shape)
+            return torch.mul(x, g, out=y).sum(dim=0, keepdim=True)
+
+        torch.floor(e, out=is_first)
+        torch.gt(e, self.start, out=moved)
+        jump = self.bend * over.sign()
+        mean = dot(moved).mul_(self.start).mul_(turn).addcmul_(dot(is_first), jump * self.end)
+        # e times the slope of the step at e: the lines of the middle and over its end do not begin at 0.
+        moved.mul_(turn).add_(low).mul_(e).addcmul_(is_first, jump)
+        mean = dot(moved).sub_(mean)
+        if diagonal is not None:
+            mean.addcmul_(self.own, diagonal)
+        torch.sub(g, mean.mul_(self.inverse), out=y).mul_(self.share).mul_(moved)
+        if diagonal is not None:
+            y.scatter_add_(0, labels, moved.gather(0, labels).mul_(diagonal).mul_(self.share))
+        change = y.sum(dim=0, keepdim=True)
+        # The slope over the end depends on the threshold too.
+        of_bend = torch.mul(y, is_first, out=moved).sum(dim=0, keepdim=True).mul_(over).div_(self.above)
+        change.addcmul_(of_bend, self.total, value=-1)
+        of_first = change / (self.second + 1)
+        is_second = torch.eq(e, self.second, out=moved)
+        of_second = (change - of_first).div_(is_second.sum(dim=0, keepdim=True))
+        y.addcmul_(e, of_bend, value=-1).addcmul_(is_first, of_first.div_(self.ties), value=-1)
+        return y.addcmul_(is_second, of_second, value=-1)
 
 
 class _Batch:
-    """A batch in blocks: what belongs to its samples, (1, groups, length), and between the passes p of each block.
+    """A batch in blocks: what belongs to its samples, (1, groups, length), and between the passes e of each block.
 
-    The gradient's memory holds p: in its place, or, where a table is transposed, in that of the block as a whole.
+    The gradient's memory holds e: in its place, or, where a table is transposed, in that of the block as a whole.
     """
 
     def __init__(self, job: Job) -> None:
@@ -189,76 +204,94 @@ class _Batch:
         groups, length = self.scores.shape[1:]
         parts: Any = (x if x is None else x.reshape(1, groups, length) for x in samples)
         self.labels, self.weights, self.keep = parts
-        self.cells = self.labels
+        self.cells: Tensor = self.labels
+        self.member_of: Any = None
         if self.members > 1:
             self.member_of = torch.arange(groups, device=logits.device) // (groups // self.members)
             self.cells = self.labels + self.classes * self.member_of[:, None]
         self.lines = _lines(job.points.tobytes(), groups, dtype, logits.device)
-        self.is_transposed = logits.is_cpu and self.classes < ROWS_FROM and self.scores.stride(0) == 1
+        self.is_table = self.scores.stride(0) == 1  # classes lie side by side
         most = max(1, (BLOCK_ELEMENTS if logits.is_cpu else BLOCK_ON_DEVICE) // self.classes)
-        rows, columns = max(1, most // length), min(most, length)
+        rows, columns = min(groups, max(1, most // length)), min(most, length)
+        self.most = self.classes * rows * columns
         self.blocks = [
             (slice(None), slice(i, i + rows), slice(j, j + columns))
             for i in range(0, groups, rows)
             for j in range(0, length, columns)
         ]
-        self.kept: list[Any] = []
+        self.kept: list[Any] = [None] * len(self.blocks)
+
+    def _run(self, work: Callable[[int, int], Any]) -> list[Any]:
+        return run(work, len(self.blocks), self.out.numel() if self.out.is_cpu else 0)
+
+    def _shaped(self, memory: Tensor, like: Tensor) -> Tensor:
+        """Memory as a block whose classes lie side by side if there are many, else apart."""
+        classes, groups, length = like.shape
+        if self.is_table and classes >= ROWS_FROM:
+            return memory.view(groups, length, classes).movedim(-1, 0)
+        return memory.view(classes, groups, length)
+
+    def _work(self, begin: int, end: int) -> Iterator[tuple[int, Any, Tensor, list[Tensor]]]:
+        """Number, place and scores of blocks, with memory for what is as large as they are."""
+        memory, shape, views = self.out.new_empty((3, self.most)).unbind(), None, list[Tensor]()
+        for i in range(begin, end):
+            scores = self.scores[self.blocks[i]]
+            if scores.shape != shape:
+                shape, views = scores.shape, [self._shaped(x[: scores.numel()], scores) for x in memory]
+            yield i, self.blocks[i], scores, views
 
     def count(self) -> Tensor:
         """The counts of all blocks, in float64."""
         classes, members, by_class = self.classes, self.members, self.job.by_class
+        sums: Tensor = torch.stack(self._run(self._count)).sum(dim=0)
+        if not by_class:
+            return sums.reshape(members, classes, classes)
+        weights = None if self.weights is None else self.weights.flatten().double()
+        sums[:, 1] = torch.bincount(self.cells.flatten(), weights, members * classes).reshape(members, classes)
+        return sums
+
+    def _count(self, begin: int, end: int) -> Tensor:
+        classes, members, by_class = self.classes, self.members, self.job.by_class
         sums = self.out.new_zeros((members, 3, classes) if by_class else (members * classes, classes)).double()
-        memory = self.out.movedim(1, -1).reshape(-1) if self.is_transposed else self.out
-        used = 0
-        for at in self.blocks:
-            z = self.scores[at].to(self.out.dtype)
+        for i, at, scores, (e, is_first, h) in self._work(begin, end):
+            h.copy_(scores)
             if self.keep is not None:  # whatever lies there, NaN too, is replaced
-                z = z.masked_fill(~self.keep[at], 0.0)
-            place = memory[used : (used := used + z.numel())].view(z.shape) if self.is_transposed else self.targets[at]
-            z = z.contiguous() if self.is_transposed else z
-            p = z.softmax(dim=0) if z.stride(0) > 1 else z.movedim(0, -1).softmax(dim=-1).movedim(-1, 0)
-            block = _Block(p, tuple(x if x.ndim == 0 else x[at[1]] for x in self.lines))
-            h, cells = block.h, self.cells[at].flatten()
-            share = block.inverse if self.weights is None else block.inverse * self.weights[at]
-            own = h.gather(0, self.labels[at])
+                h.masked_fill_(~self.keep[at], 0.0)
+            torch.sub(h, h.amax(dim=0, keepdim=True), out=e).mul_(LOG2_E).exp2_()
+            block = self.kept[i] = _Block(e, tuple(x if x.ndim == 0 else x[at[1]] for x in self.lines), is_first, h)
+            cells = self.cells[at].flatten()
+            if self.weights is not None:
+                block.share = block.inverse * self.weights[at]
+            share, block.own = block.share, h.gather(0, self.labels[at])
             if not by_class:
-                sums.index_add_(0, cells, (h * share).movedim(0, -1).reshape(-1, classes).double())
+                sums.index_add_(0, cells, h.mul_(share).movedim(0, -1).reshape(-1, classes).double())
             else:
-                hits = torch.bincount(cells, (own * share).flatten().double(), members * classes)
+                hits = torch.bincount(cells, (block.own * share).flatten().double(), members * classes)
                 sums[:, 0] += hits.reshape(members, classes)
                 if members == 1:
                     sums[0, 2] += h.reshape(classes, -1) @ share.flatten()
                 else:
-                    sums[:, 2].index_add_(0, self.member_of[at[1]], (h * share).sum(dim=-1).T.double())
+                    sums[:, 2].index_add_(0, self.member_of[at[1]], h.mul_(share).sum(dim=-1).T.double())
             if len(self.blocks) > 1:
-                block.shelve(place.copy_(p))
-            self.kept.append((block, share, own))
-        if by_class:
-            weights = None if self.weights is None else self.weights.flatten().double()
-            sums[:, 1] = torch.bincount(self.cells.flatten(), weights, members * classes).reshape(members, classes)
-        return sums if by_class else sums.reshape(members, classes, classes)
+                place = self.targets[at]
+                block.e = self._shaped(place.movedim(0, -1).reshape(-1), e) if self.is_table else place
+                block.e.copy_(e)
+        return sums
 
-    def pull_back(self, gradient: Tensor) -> Tensor:
-        """The gradient of the logits, given that of the counts."""
-        for at, (block, share, own) in zip(self.blocks, self.kept, strict=True):
-            if len(self.blocks) > 1:
-                block.recall()
-            h, cells, added = block.h, self.cells[at], None
-            if self.job.by_vectors:
-                columns = gradient[:, 0] if self.members == 1 else gradient[self.member_of[at[1]], 0]
-                g = columns.T[..., None]
-                if self.members == 1:
-                    mean = (columns @ h.reshape(self.classes, -1)).reshape(share.shape)
+    def pull_back(self, gradient: Tensor) -> None:
+        """The gradient of the logits into ``out``, given that of the counts."""
+
+        def work(begin: int, end: int) -> None:
+            for i, at, _, memory in self._work(begin, end):
+                diagonal = None
+                if self.job.by_vectors:
+                    g = gradient[slice(1) if self.members == 1 else self.member_of[at[1]], 0].T[..., None]
+                    diagonal = gradient[:, 1].flatten()[self.cells[at]]
                 else:
-                    mean = (h * g).sum(dim=0, keepdim=True)
-                added = self.labels[at], gradient[:, 1].flatten()[cells]
-                mean.addcmul_(own, added[1])
-            else:
-                g = gradient.reshape(-1, self.classes)[cells[0]].movedim(-1, 0)
-                mean = (h * g).sum(dim=0, keepdim=True)
-            y = torch.sub(g, mean.mul_(block.inverse), out=torch.empty_like(h))
-            self.targets[at] = block.pull_back(y, share, added, self.job.is_fixed)
-        return self.out
+                    g = gradient.reshape(-1, self.classes)[self.cells[at][0]].movedim(-1, 0)
+                self.targets[at] = self.kept[i].pull_back(g, self.labels[at], diagonal, memory)
+
+        self._run(work)
 
 
 class _TwoClasses(_Batch):
@@ -284,7 +317,7 @@ class _TwoClasses(_Batch):
         true, c, shared, total = sums
         hits, predicted = true / 2 + shared, total / 2 + c
         others = (total - true - predicted + hits).clamp_min_(0)  # the hits of class 0
-        if self.job.may_wait and not z.amax().item() < float("inf"):
+        if not z.amax().item() < float("inf"):
             others = others * float("nan")
         if self.job.by_class:
             cells = [others, hits, total - true, true, total - predicted, predicted]
@@ -292,7 +325,7 @@ class _TwoClasses(_Batch):
             cells = [others, total - true - others, true - hits, hits]
         return torch.stack(cells, dim=-1).reshape(self.members, -1, 2)
 
-    def pull_back(self, gradient: Tensor) -> Tensor:
+    def pull_back(self, gradient: Tensor) -> None:
         if self.job.by_vectors:
             of_class = gradient[:, 0, 1] - gradient[:, 0, 0]
             zero, one = of_class - gradient[:, 1, 0], of_class + gradient[:, 1, 1]
@@ -306,7 +339,6 @@ class _TwoClasses(_Batch):
             g.mul_(self.weights[0])
         self.targets[1] = g
         self.targets[0] = g.neg_()
-        return self.out
 
 
 def _grouped(scores: Tensor, members: int) -> Tensor:
@@ -321,18 +353,16 @@ def _checked(job: Job, classes: int, dtype: torch.dtype) -> tuple[Tensor, Tensor
     """Labels, weights and which samples count, None for all; None instead if labels or weights are wrong."""
     labels, keep = job.target, None
     weights = None if job.weight is None else job.weight.to(dtype)
-    if 0 <= job.ignore < classes or not (job.may_wait and _are_within(labels, classes)):
+    if 0 <= job.ignore < classes or not _are_within(labels, classes):
         keep = labels != job.ignore
         labels = labels * keep
         weights = keep.to(dtype) if weights is None else torch.where(keep, weights, 0.0)
-        if job.may_wait and not _are_within(labels, classes):
+        if not _are_within(labels, classes):
             return None
     if job.class_weight is not None:
         of_label = job.class_weight.to(dtype)[labels]
         weights = of_label if weights is None else weights * of_label
-    if job.may_wait and weights is not None and not _are_within(weights, float("inf")):
-        return None
-    return labels, weights, keep
+    return None if weights is not None and not _are_within(weights, float("inf")) else (labels, weights, keep)
 
 
 def _are_within(values: Tensor, end: float) -> bool:

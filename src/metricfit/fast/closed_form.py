@@ -1,10 +1,9 @@
 """From counts to a loss and its gradient: by hand for MCC and fractions of counts, else by autograd.
 
-Autograd serves every metric, but on a small batch the dozens of tiny tensor operations of a metric and of its backward
-pass cost more than all samples together. MCC and fractions of counts (F1, recall, Jaccard, …) are therefore
-differentiated by hand as well. They need three vectors of the matrix: diagonal, sums of rows, sums of columns. Their
-gradient is G[t, k] = row[t] + column[k] + (t = k) diagonal[k], in which row[t] moves nothing, since the memberships of
-a sample sum to one.
+Autograd serves every metric, but on a small batch its dozens of tiny operations cost more than all samples together.
+MCC and fractions of counts (F1, recall, Jaccard, …) need three vectors of the matrix: diagonal, sums of rows, sums of
+columns. Their gradient is G[t, k] = row[t] + column[k] + (t = k) diagonal[k], in which row[t] moves nothing, since the
+memberships of a sample sum to one.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ Array = np.ndarray[Any, Any]
 
 TINY = 1.1754943508222875e-38
 """Denominators up to here count as 0, as in float32."""
-
 
 _ONE = np.array([0.0, 0.0, 0.0, 0.0, 1.0])  # coefficients of (tp, fp, fn, tn) and, last, a constant
 _Form = tuple[Any, Any] | None  # a numerator and a denominator
@@ -75,16 +73,10 @@ def _linear(step: str, *parts: Any) -> _Form:
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """A metric whose gradient is known; its loss is 1 - metric.
+    """A metric whose gradient is known; its loss is 1 - metric."""
 
-    Attributes:
-        numbers: The value of 0/0. A fraction has eight more: what tp, fp, fn and tn count in its numerator, and in
-            its denominator; MCC has none.
-        label: The class that a fraction is taken of; -1 for the mean over classes.
-    """
-
-    numbers: tuple[float, ...]
-    label: int
+    numbers: tuple[float, ...]  # the value of 0/0; of a fraction also what tp, fp, fn, tn count above, and below
+    label: int  # the class that a fraction is taken of; -1 for the mean over classes
 
     @cached_property
     def array(self) -> Array:
@@ -119,8 +111,7 @@ def closed_form_of(metric: Metric, task: Task) -> ClosedForm | None:
 def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any) -> Any:
     """1 - the (mean) fraction; its columns and diagonal into ``gradient``. All 0 without any weight.
 
-    Compiled where numba is there, since loops take a fraction of the time that whole arrays take to compile;
-    interpreted on lists where it is not, which for a few classes is quicker than NumPy.
+    Compiled where numba is there; interpreted on lists where it is not, for a few classes quicker than NumPy.
     """
     hits, true, predicted, columns, diagonal = sums[0], sums[1], sums[2], gradient[0], gradient[1]
     averaged, total = 0, 0.0
@@ -179,10 +170,7 @@ def mcc(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any) -> A
 
 
 def loss_of_sums(form: ClosedForm, sums: Array, skip_absent: bool, is_compiled: bool) -> tuple[Array, Array]:
-    """The losses (M,), and columns and diagonal of their gradients, (M, 2, d).
-
-    Sums are hits, true and predicted weights of each class, (M, 3, d) in float64.
-    """
+    """The losses (M,), and columns and diagonal (M, 2, d) of their gradients, of hits, true and predicted weights."""
     losses, gradient = np.empty(len(sums)), np.zeros((len(sums), 2, sums.shape[2]))
     if is_compiled:
         from metricfit.fast.loops import losses_of_sums  # brings numba
@@ -201,11 +189,7 @@ def loss_of_sums(form: ClosedForm, sums: Array, skip_absent: bool, is_compiled: 
 def loss_of_matrices(
     options: MetricLoss, form: ClosedForm | None, counts: Tensor, memory: ConfusionMemory | None, is_compiled: bool
 ) -> tuple[Tensor, Tensor] | None:
-    """The loss of each member and its gradient; both 0 without any weight. None if a metric gives several numbers.
-
-    Counts are (M, d, d). Gradients are (M, 2, d) as in :func:`loss_of_sums` for a closed form; else autograd serves,
-    and they are (M, d, d).
-    """
+    """The losses of matrices and their gradient; both 0 without weight. None if a metric gives several numbers."""
     members = options.members is not None
     if form is None:
         totals = counts.sum(dim=(1, 2))

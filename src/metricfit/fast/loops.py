@@ -1,18 +1,18 @@
 """Compiled loops for CPUs, with the formulas of :mod:`metricfit.fast.blocks` in units of the threshold.
 
 u = p / tau = 2 exp(z - z1) / (1 + exp(z2 - z1)). Between the two passes the gradient's memory holds u.
-
 *Rows*: many classes side by side in memory. One sample after the other, every loop vectorised over its classes.
-
 *Lanes*: few classes, or classes apart in memory as in images, read where they lie. A block of samples is brought into
 a (classes, width) buffer, every loop vectorised over them.
 
-Importing this module imports numba, so :mod:`metricfit.fast` does so only when a loss needs it. All numbers have the
-dtype of ``points``, since one float64 constant would make a whole loop float64.
+Importing this module imports numba. All numbers have the dtype of the scores, since one float64 constant would make a
+whole loop float64; float64 serves the comparison with the plain formulas. Every loop that must be vectorised is a
+function of its own: inside of a larger one LLVM fails to.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +28,7 @@ from metricfit.inputs import WEIGHTS_FROM_TO
 __all__ = ["count_lanes", "count_rows", "losses_and_gradient", "losses_of_sums", "pull_back_lanes", "pull_back_rows"]
 
 LARGEST, TOTAL, INVERSE, SHARE = 0, 1, 2, 3
-"""What a sample keeps for its gradient: the largest u, the sum of all u, 1 / sum of steps, and that times its
-weight."""
+"""What a sample keeps for its gradient: the largest u, the sum of all u, 1 / sum of steps, that times its weight."""
 
 BLOCK = 8192
 """Scores that are worked on at once: few enough that a block stays in the first cache."""
@@ -45,13 +44,12 @@ SUMS = {"reassoc", "nsz"}
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """A decorator that compiles without the interpreter lock, kept on disk where some folder can be written."""
-    options = {"nogil": True, "error_model": "numpy", **options}
 
     def decorate(function: Callable[..., Any]) -> Any:
-        try:
-            return numba.njit(cache=True, **options)(function)
-        except RuntimeError:  # neither the package's nor the user's cache folder is writable
-            return numba.njit(**options)(function)
+        how = numba.njit(nogil=True, error_model="numpy", **options)(function)
+        with contextlib.suppress(RuntimeError):  # neither the package's nor the user's cache folder is writable
+            how.enable_caching()
+        return how
 
     return decorate
 
@@ -59,10 +57,9 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 @intrinsic  # type: ignore[untyped-decorator]
 def _power_of_two(context: Any, exponent: Any) -> Any:
     """2 to a whole power, written into the exponent bits: the one part of exp that Python cannot say."""
-    wide = exponent == types.float64
-    integer, real, bias, shift = (
-        (ir.IntType(64), ir.DoubleType(), 1023, 52) if wide else (ir.IntType(32), ir.FloatType(), 127, 23)
-    )
+    integer, real, bias, shift = ir.IntType(32), ir.FloatType(), 127, 23
+    if exponent == types.float64:
+        integer, real, bias, shift = ir.IntType(64), ir.DoubleType(), 1023, 52
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         whole = builder.fptosi(arguments[0], integer)
@@ -156,12 +153,11 @@ def inverse_of(largest: Any, total: Any, steps: Any, knots: Any) -> Any:
 @compiled(forceinline=True)
 def movement(
     of_h: Any, of_slope: Any, slopes: Any, of_largest: Any, firsts: Any, both: Any, largest: Any, total: Any,
-    inverse: Any, share: Any, is_fixed: bool, knots: Any,
+    inverse: Any, share: Any, knots: Any,
 ) -> Any:  # fmt: skip
     """What is taken from every g; from every class in proportion to u; from the largest; and from the two largest.
 
-    The first arguments are sums over the classes of a sample: Σ g·h, Σ g·u·h' and Σ u·h', g of the largest, and how
-    many classes are it and the two largest.
+    The first arguments are Σ g·h, Σ g·u·h', Σ u·h', g of the largest, how many classes are it and the two largest.
     """
     zero, one = knots[8], knots[9]
     mean, distance, over = of_h * inverse, above(total, knots), largest - knots[4]
@@ -173,8 +169,6 @@ def movement(
     others = both - one
     of_first = change / firsts if firsts > one else change * largest / (one + one)
     of_second = zero if firsts > one else (change - of_first) / (others if others > one else one)
-    if is_fixed:
-        return mean, factor + change / total, zero, zero
     return mean, factor, of_first - of_second, of_second
 
 
@@ -300,8 +294,8 @@ def _pull_back(u: Any, g: Any, largest: Any, rate: Any, share: Any, moves: Any, 
 
 @compiled()
 def pull_back_rows(
-    target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, is_fixed: bool,
-    kept: Any, out: Any,
+    target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, kept: Any,
+    out: Any,
 ) -> int:  # fmt: skip
     """The gradient of some parts; arguments as in :func:`pull_back_lanes`."""
     own = np.empty(out.shape[1], out.dtype)
@@ -319,7 +313,7 @@ def pull_back_rows(
                 own[label] += gradient[member, 1, label]
             g, rate = own if by_class else gradient[member, label], knots[0] / above(total, knots)
             sums = _reduce(out[i], g, largest, rate, knots)
-            moves = movement(*sums, largest, total, kept[INVERSE, i], share, is_fixed, knots)
+            moves = movement(*sums, largest, total, kept[INVERSE, i], share, knots)
             _pull_back(out[i], g, largest, rate, share, moves, knots)
             if by_class:
                 own[label] = gradient[member, 0, label]
@@ -369,18 +363,14 @@ def _weigh_lanes(
     weights: Any,
 ) -> int:  # fmt: skip
     """The weights of a block; not 0 if labels or weights are wrong. What is ignored becomes 0, even NaN."""
-    classes, width = block.shape
     weights[size:] = 0
-    gaps = width - size
+    block[:, size:] = 0
     for r in range(size):
-        weights[r] = w = weight_of(position + r, target, weight, class_weight, ignore, classes, knots)
+        weights[r] = w = weight_of(position + r, target, weight, class_weight, ignore, len(block), knots)
         if w < 0:
             return 1
-        gaps += target[position + r] == ignore
-    if gaps:
-        for r in range(width):
-            if r >= size or target[position + r] == ignore:
-                block[:, r] = 0
+        if target[position + r] == ignore:
+            block[:, r] = 0
     return 0
 
 
@@ -442,10 +432,9 @@ def count_lanes(
 ) -> int:  # fmt: skip
     """Count the samples of the parts from ``begin`` to ``end``; not 0 if labels, weights or scores are wrong.
 
-    Scores are logits (N, d, L); target and weights belong to the N·L samples, and weights may be empty. A part is its
-    first sample, last sample + 1 and member, (P, 3); points are one row per member. ``by_class`` counts are hits, true
-    and predicted weights, (P, 3, d) in float64, else matrices (P, d, d). If ``keeps``, ``out`` is the memory of the
-    gradient, like scores: it holds u until then. ``kept`` (4, N·L) is for the gradient too.
+    Scores are logits (N, d, L), of N·L samples; weights may be empty. A part is its first sample, last sample + 1 and
+    member, (P, 3). ``by_class`` counts are hits, true and predicted weights, (P, 3, d) in float64, else matrices
+    (P, d, d). If ``keeps``, ``out``, the memory of the gradient, holds u, and ``kept`` (4, N·L) what belongs to it.
     """
     classes, length = scores.shape[1], scores.shape[2]
     width = _width(classes)
@@ -516,14 +505,10 @@ def _pull_back_lanes(block: Any, g: Any, largest: Any, rate: Any, share: Any, mo
 
 @compiled()
 def pull_back_lanes(
-    target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, is_fixed: bool,
-    kept: Any, out: Any,
+    target: Any, points: Any, parts: Any, begin: int, end: int, by_class: bool, gradient: Any, kept: Any,
+    out: Any,
 ) -> int:  # fmt: skip
-    """The gradient of the samples of some parts, in the place of u; arguments as in :func:`count_lanes`.
-
-    The gradient of the counts is G (M, d, d); ``by_class`` it is columns and diagonal (M, 2, d) of the form
-    G[t, k] = columns[k] + (t = k) diagonal[k]. ``is_fixed`` lets none flow through the threshold.
-    """
+    """The gradient of the samples of some parts, in the place of u; arguments as in :func:`count_lanes` and ``Job``."""
     classes, length = out.shape[1], out.shape[2]
     width = _width(classes)
     block, g = np.zeros((classes, width), out.dtype), np.zeros((classes, width), out.dtype)
@@ -555,7 +540,7 @@ def pull_back_lanes(
             for r in range(width):
                 moves[0, r], moves[1, r], moves[2, r], moves[3, r] = movement(
                     sums[0, r], sums[1, r], sums[2, r], sums[3, r], sums[4, r], sums[5, r], largest[r], total[r],
-                    inverse[r], share[r], is_fixed, knots,
+                    inverse[r], share[r], knots,
                 )  # fmt: skip
             _pull_back_lanes(block, g, largest, rate, share, moves, knots)
             _copy(block, _place(out, position, size), size)
@@ -583,8 +568,8 @@ def losses_of_sums(sums: Any, form: Any, label: int, skip_absent: bool, losses: 
 
 @compiled()
 def losses_and_gradient(
-    scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, is_fixed: bool,
-    form: Any, label: int, skip_absent: bool, losses: Any, wants_gradient: bool, out: Any,
+    scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, form: Any,
+     label: int, skip_absent: bool, losses: Any, wants_gradient: bool, out: Any,
 ) -> int:  # fmt: skip
     """The losses and the gradient of a batch in one call, since several cost more than the samples of a small batch.
 
@@ -604,5 +589,5 @@ def losses_and_gradient(
     losses_of_sums(sums, form, label, skip_absent, losses, vectors)
     if wants_gradient:
         gradient = vectors.astype(scores.dtype)
-        pull_back_lanes(target, points, parts, 0, members, True, gradient, is_fixed, kept, out)
+        pull_back_lanes(target, points, parts, 0, members, True, gradient, kept, out)
     return 0

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class Diagnosis:
     """The state of a metric loss on one batch.
 
-    A wide ``gap`` between the metric of the soft confusion matrix, which the network is trained on, and the exact one
-    of the predictions says that the surrogate does not follow the metric yet. A sample is without gradient below a
-    millionth of the largest. With ``confidence`` no cell of the (normalised) confusion matrix is further from the
-    population's than ``deviation_bound`` (east Theorem 5.8).
+    The network is trained on the metric of the soft confusion matrix; ``hard_value`` is that of the predictions. A
+    wide ``gap`` says that the one does not follow the other yet. ``share_without_gradient`` counts the samples whose
+    gradient is below a millionth of the largest one. With this ``confidence`` no cell of the normalised confusion
+    matrix is further from the population's than ``deviation_bound`` (east Theorem 5.8).
     """
 
     soft_value: float

@@ -246,8 +246,8 @@ class AnyLoss(MetricLoss):
 class SOLLoss(MetricLoss):
     """The score-oriented loss (Marchetti et al. 2022): a metric of the matrix expected at a random threshold.
 
-    Its density is a raised cosine of half width ``delta`` around ``threshold``; for None it is uniform on (0, 1). The
-    task is "binary" or "multilabel"; other options are those of :class:`metricfit.MetricLoss`.
+    The threshold's density is a raised cosine of half width ``delta`` around ``threshold``; with None it is uniform on
+    (0, 1). The task is "binary" or "multilabel"; other options are those of :class:`metricfit.MetricLoss`.
 
     >>> SOLLoss("f1", delta=None)(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
     tensor(0.5000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields, make_dataclass
@@ -172,10 +171,10 @@ def _resolve(name: str) -> tuple[Any, dict[str, Any]]:
     averages = {f"{cls.name}_{a}": (cls, {"average": a}) for cls in classes for a in ("macro", "micro", "weighted")}
     if name in averages:
         return averages[name]
-    close = [repr(match) for match in difflib.get_close_matches(name.lower(), [*NAMES, *averages], n=3, cutoff=0.5)]
-    nearest = " or ".join(filter(None, [", ".join(close[:-1]), *close[-1:]]))
-    hint = f"did you mean {nearest}?" if close else f"the names are {', '.join(available())}."
-    raise ValueError(f"metric: unknown name {name!r}; {hint}")
+    from metricfit.choices import close_to
+
+    every = f"the names are {', '.join(available())}."
+    raise ValueError(f"metric: unknown name {name!r}; {close_to(name.lower(), [*NAMES, *averages], every)}")
 
 
 def build(name: str, parameters: dict[str, Any]) -> Metric:

@@ -72,7 +72,8 @@ def names_of(models: Any) -> list[tuple[str, Any]]:
     >>> names_of(["network", GaussianNB()])
     [('gaussiannb', GaussianNB()), ('network', None)]
     """
-    given = models if isinstance(models, list | tuple) else DEFAULT if models == "auto" else [models]
+    several = models if isinstance(models, list | tuple) else [models]
+    given = [each for model in several for each in (DEFAULT if isinstance(model, str) and model == "auto" else [model])]
     found: list[tuple[str, Any]] = []
     known = ("network", "network_ce", "forest", "extra_trees", "boosting", *BOOSTING_LIBRARIES)
     for model in given:

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from metricfit.assess import Assessment, Estimate, HeldOutScores, assess_held_out
-from metricfit.assess.intervals import counted
+from metricfit.assess.intervals import Decided
 from metricfit.assess.verdicts import MODEL, PLAIN, TUNED, cautions
 from metricfit.metrics import Metric
 from metricfit.metrics.algebra import named_class
@@ -29,7 +29,6 @@ NO_SCORES = (
     "matrices and the explorer are left out. 'metricfit report MODEL DATA' with labelled rows that the model was not "
     "trained on adds them, and so does training it again with cross-validation."
 )
-_HISTOGRAMS = 4
 _CAPITALS = {name: name[0].upper() + name[1:] for name in (MODEL, PLAIN, TUNED)}
 
 
@@ -137,7 +136,7 @@ def answer(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]) -> di
 
 def _per_thousand(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]) -> dict[str, Any]:
     """What the decisions mean in counts: of the positive class for two classes, else how many are right."""
-    cm, counts = counted(scores.truth, scores.decided, labels, scores.weight), None
+    cm, counts = scores.judged(labels).confusion, None
     share = 1000 / (float(cm.total) or 1.0)
     if cm.task == "binary":
         k = 0 if named_class(metric, labels) == 0 else 1
@@ -167,8 +166,8 @@ def _rows(found: list[tuple[Assessment, Estimate | None]]) -> list[dict[str, Any
 
 def _predictions(unlabelled: Unlabelled, labels: tuple[Any, ...], named: int | None) -> dict[str, Any]:
     proba, decided, source = unlabelled
-    shares = tables.class_rows(counted(decided, decided, labels))
-    order = sorted(range(len(labels)), key=lambda k: -shares[k]["support"])[:_HISTOGRAMS]
+    shares = tables.class_rows(Decided(decided, decided, labels).confusion)
+    order = sorted(range(len(labels)), key=lambda k: -shares[k]["support"])[:4]
     if len(labels) == 2 and decided.ndim == 1:
         order = [1 if named is None else named]
     histograms = [{"label": str(labels[k]), "histogram": histogram(proba[:, k], None, None)} for k in order]

@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from metricfit.assess.intervals import counted
+from metricfit.assess.intervals import Decided
 from metricfit.assess.scores import HeldOutScores
 from metricfit.assess.verdicts import MODEL, PLAIN, TUNED
 from metricfit.confusion import ConfusionMatrix
@@ -35,14 +35,15 @@ def matrices(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, A
         return []
     shown, joined = np.arange(len(labels)), len(labels) > _SHOWN
     if joined:  # those with most errors; all others together are one more row and column
-        ours = counted(scores.truth, scores.decided, labels, scores.weight)
+        ours = scores.judged(labels).confusion
         shown = np.sort(np.argsort(-(ours.fp + ours.fn).numpy(), kind="stable")[:_SHOWN])
     names = [str(labels[k]) for k in shown] + (["all others"] if joined else [])
     place = np.full(len(labels), len(shown))
     place[shown] = np.arange(len(shown))
     found = []
     for name, decided in _decisions(scores).items():
-        cells = counted(place[scores.truth], place[decided], tuple(names), scores.weight).matrix.numpy()
+        rows = Decided(place[scores.truth], place[decided], tuple(names), weight=scores.weight)
+        cells = rows.confusion.matrix.numpy()
         shares = cells / np.maximum(cells.sum(axis=1, keepdims=True), np.finfo(float).tiny)
         found.append({"name": name, "labels": names, "joined": joined, "cells": np.stack([cells, shares], -1).tolist()})
     return found
@@ -64,9 +65,9 @@ def _decisions(scores: HeldOutScores) -> dict[str, NDArray[np.int64]]:
 
 def class_table(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, Any]]:
     """Of each class (or label): support and its share, predictions, rates, and F1 of the tuned baseline."""
-    rows = class_rows(counted(scores.truth, scores.decided, labels, scores.weight))
+    rows = class_rows(scores.judged(labels).confusion)
     rival = scores.baseline_tuned if scores.baseline_tuned is not None else scores.baseline_decided
-    usual = None if rival is None else class_rows(counted(scores.truth, rival, labels, scores.weight))
+    usual = None if rival is None else class_rows(scores.judged(labels, rival).confusion)
     return [{**row, "baseline_f1": None if usual is None else usual[k]["f1"]} for k, row in enumerate(rows)]
 
 
@@ -84,7 +85,7 @@ def confused_pairs(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[
     """The cells off the diagonal that hold most, from high to low."""
     if scores.truth.ndim == 2 or len(labels) == 2:
         return []
-    matrix = counted(scores.truth, scores.decided, labels, scores.weight).matrix.numpy()
+    matrix = scores.judged(labels).confusion.matrix.numpy()
     support = matrix.sum(axis=1)
     np.fill_diagonal(matrix, 0)
     order = np.argsort(-matrix, axis=None, kind="stable")[:_PAIRS]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +11,7 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 import numpy as np
 from torch import nn
 
+from metricfit.choices import close_to
 from metricfit.losses.companions import Balance
 from metricfit.steps import Annealed, Custom, StepLike, check_temperature
 from metricfit.steps import get as get_step
@@ -130,9 +130,7 @@ class Recipe:
     def complete(self) -> Recipe:
         """The recipe with every part filled in and checked."""
         if self.name not in RECIPES:
-            close = difflib.get_close_matches(str(self.name), RECIPES, n=1, cutoff=0.5)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ValueError(f"recipe: unknown name {self.name!r}; {hint}The recipes are {', '.join(RECIPES)}.")
+            raise ValueError(f"recipe: unknown name {self.name!r}; {close_to(str(self.name), RECIPES)}")
         usual, given = RECIPES["default"] | RECIPES[self.name], self._given()
         filled = {part: _plain(part, value, usual[part]) for part, value in (usual | given).items()}
         step = get_step(filled["step"])

@@ -11,10 +11,9 @@ NUMBER = re.compile(r"(?<![\w.])[+−]?\d+\.\d+(?: ± \d+\.\d+)?(?!\w)")
 
 
 def paragraphs() -> Iterator[tuple[str, str]]:
-    """Section and paragraph: a block between blank lines, or one point of a list."""
+    """Section and paragraph: a block between blank lines, or one point of a list; not the tables written from rows."""
     text = PAGE.read_text(encoding="utf-8")
-    begin, end = "<!-- table: verdicts -->", "<!-- end of table: verdicts -->"
-    text = text[: text.index(begin)] + text[text.index(end) + len(end) :]
+    text = re.sub(r"<!-- table: ([\w ]+) -->.*?<!-- end of table: \1 -->", "", text, flags=re.DOTALL)
     section = ""
     for block in re.split(r"\n\n+|\n(?=\* )", text):
         if block.startswith("## "):

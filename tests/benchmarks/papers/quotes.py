@@ -51,6 +51,8 @@ QUOTES: dict[tuple[str, str], str] = {
         s5 bce raw f1 @4096; low s5 bce tun f1 @*; high s5 bce tun f1 @*; low p s5 f1~ f1 @*; high p s5 f1~ f1 @*;
         s5 f1~ mt f1 @1024; set; s33 f1 mt f1 @1024; low p s33 f1 f1 @*; high p s33 f1 f1 @*; p s33 bce f1 @1024;
         s33 bce raw f1 @1024; s33 bce dec f1 @1024""",
+    ("Bridging the gap", "**Its search over the steps**"): "set*3",
+    ("Bridging the gap", "**Its lookup table**"): "set",
     ("Bridging the gap", "**Images**"): """
         tr f1 mt f1; fr f1 mt f1; tr acc mt f1; fr acc mt f1; tr bce mt f1; fr bce mt f1; p tr f1 f1; p fr f1 f1;
         p tr acc f1; p fr acc f1; p tr bce f1; p fr bce f1; tr bce dec f1; fr bce dec f1; tr bce tun f1;

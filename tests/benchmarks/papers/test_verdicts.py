@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.papers.results import RESULTS, read
-from benchmarks.papers.verdicts import CLAIMS, Figure, Found, compared, followed, verdict, verdicts
+from benchmarks.papers.verdicts import CLAIMS, FIGURES, Figure, Found, compared, followed, page_tables, verdict
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,10 +20,11 @@ def rows() -> pd.DataFrame:
     return read("scores", RESULTS)
 
 
-def test_the_page_has_the_table_of_the_committed_rows() -> None:
-    table = verdicts(RESULTS)
-    assert table in (ROOT / "docs" / "papers.md").read_text()
-    assert table in (RESULTS / "verdicts.md").read_text()
+def test_the_page_has_the_tables_of_the_committed_rows() -> None:
+    page = (ROOT / "docs" / "papers.md").read_text()
+    for name, table in page_tables(RESULTS).items():
+        assert f"<!-- table: {name} -->\n\n{table}\n\n<!-- end of table: {name} -->" in page
+    assert page_tables(RESULTS)["verdicts"] in (RESULTS / "verdicts.md").read_text()
 
 
 def test_a_paired_difference_equals_a_plain_loop(rows: pd.DataFrame) -> None:
@@ -70,6 +71,11 @@ def test_a_claim_on_curves_takes_the_difference_over_repetitions() -> None:
     figure = Figure("says", lambda curves: [("a", pd.Series([0.1, 0.3])), ("not run", pd.Series([], dtype=float))])
     (found,) = figure.found(pd.DataFrame())
     assert (found.mean, found.error, found.trials) == pytest.approx((0.2, 0.1, 2))
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.says)
+def test_every_claim_on_curves_finds_its_rows(figure: Figure) -> None:
+    assert figure.found(read("curves", RESULTS))
 
 
 def test_verdicts_follow_two_standard_errors() -> None:
