@@ -269,14 +269,14 @@ def compiled_pass(
     if form is not None and len(parts) == members and array.ndim > 2:
         losses = np.empty(members, array.dtype)
         rest = form.array, form.label, skip_absent, losses, job.wants_gradient, out
-        return None if loops.losses_and_gradient(*data, *rest) else (torch.from_numpy(losses), gradient)
+        return None if loops.losses_and_gradient(data, *rest) else (torch.from_numpy(losses), gradient)
     counts, kept = np.zeros((len(parts), cells, classes)), np.empty((4, samples), array.dtype)
     count_some, pull_back_some = loops.count_lanes, loops.pull_back_lanes
     if array.ndim == 2:
         count_some, pull_back_some = loops.count_rows, loops.pull_back_rows
 
     def count(begin: int, end: int) -> Any:
-        return count_some(*data, begin, end, job.by_class, counts, job.wants_gradient, out, kept)
+        return count_some(data, begin, end, job.by_class, counts, job.wants_gradient, out, kept)
 
     if any(run(count, len(parts), array.size)):
         return None

@@ -33,11 +33,8 @@ Array = np.ndarray[Any, Any]
 Derivative = Callable[[Any], tuple[Any, Any] | None]
 """Losses (M,) and their gradient with respect to the counts, given these; None where there is no such loss."""
 
-BLOCK_ELEMENTS = 2**18
-"""On a CPU: temporaries of this size stay in the caches, and the fixed cost of the operations on a block is small."""
-
-BLOCK_ON_DEVICE = 2**25
-"""Elsewhere only memory counts."""
+BLOCK_ELEMENTS, BLOCK_ON_DEVICE = 2**18, 2**25
+"""On a CPU blocks fit the caches and are large beside the fixed cost of operations; elsewhere only memory counts."""
 
 SERIAL_ELEMENTS = 2**16
 """Up to this many scores a hand-over to another thread takes longer than it saves."""
