@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import binom
 from sklearn.metrics import precision_recall_curve, precision_score, recall_score
 from sklearn.model_selection import train_test_split
 
@@ -157,6 +158,7 @@ def rows_of(unit: Unit) -> list[dict[str, Any]]:
             "table": unit.table, "split": unit.split, "positives": float(unit.y.mean()), "way": way,
             "held_out": precision_at(unit.y, held[:, 1], BOUND), "recall": recall,
             "precision": float(precision_score(unit.y_test, decided, zero_division=0)),
+            "test_positives": int(unit.y_test.sum()),
             "at_equal_recall": precision_at(unit.y_test, test[:, 1], rows[0]["recall"] if rows else recall),
         })  # fmt: skip
     return rows
@@ -194,17 +196,12 @@ def report(frame: pd.DataFrame) -> str:
     kept = []
     for way in ("portfolio", "portfolio, 95 %", "boosting, best_threshold", "forest, best_threshold"):
         own = frame[frame["way"] == way]
-        by_table = own.groupby("table")["recall"].mean()
-        share = (own["recall"] >= BOUND).mean()
-        kept.append(f"| {way} | {by_table.mean():.3f} ± {by_table.sem():.3f} | {share:.0%} | {len(own)} |")
-    lines += [
-        "",
-        "## The recall on test rows",
-        "",
-        "| decided by | mean recall over tables | splits at 0.9 or above | splits |",
-        "|---|---|---|---|",
-        *kept,
-    ]
+        by_table, hits = own.groupby("table")["recall"].mean(), (own["recall"] * own["test_positives"]).round()
+        below = (binom.cdf(hits, own["test_positives"], BOUND) < 0.05).mean()  # 5 % where the true recall is just 0.9
+        reached = f"{by_table.mean():.3f} ± {by_table.sem():.3f} | {(own['recall'] >= BOUND).mean():.0%} | {below:.0%}"
+        kept.append(f"| {way} | {reached} | {len(own)} |")
+    head = "| decided by | mean recall over tables | splits at 0.9 or above | below 0.9 by more than chance | splits |"
+    lines += ["", "## The recall on test rows", "", head, "|---|---|---|---|---|", *kept]
     return "\n".join(lines) + "\n"
 
 
