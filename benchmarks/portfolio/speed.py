@@ -27,8 +27,8 @@ __all__ = ["GOALS", "measured"]
 RESULTS = Path(__file__).parent / "speed.csv"
 
 GOALS = {
-    "150 rows": {"fit": ("processor_seconds", 5)},
-    "1,000 x 20": {"fit": ("processor_seconds", 15)},
+    "150 rows": {"fit": ("processor_seconds", 5), "fit again": ("processor_seconds", 5)},
+    "1,000 x 20": {"fit": ("processor_seconds", 15), "fit again": ("processor_seconds", 15)},
     "adult": {"fit": ("seconds", 180), "predict 1,000,000 rows": ("seconds", 60)},
 }
 """What each part may take at most; issue 19 states the goals."""
@@ -45,7 +45,7 @@ def table(name: str) -> tuple[Any, Any]:
 
 
 def measured(name: str) -> list[dict[str, Any]]:
-    """One fit, and predictions of a million rows for adult, with the time of each."""
+    """The first fit of a process, a second one, and for adult predictions of a million rows, with the time of each."""
     from metricfit import MetricClassifier
 
     X, y = table(name)
@@ -60,8 +60,13 @@ def measured(name: str) -> list[dict[str, Any]]:
         found.append({**row, "load": round(load_before, 1), "goal": goal, "goal_is_for": kind})
         return result
 
-    classifier = timed("fit", lambda: MetricClassifier("f1", verbose=False, random_state=0).fit(X, y))
-    if name == "adult":
+    def fit() -> Any:
+        return MetricClassifier("f1", verbose=False, random_state=0).fit(X, y)
+
+    classifier = timed("fit", fit)
+    if name != "adult":
+        timed("fit again", fit)
+    else:
         many = X.iloc[np.arange(1_000_000) % len(X)].reset_index(drop=True)
         timed("predict 1,000,000 rows", lambda: classifier.predict(many))
     return found
