@@ -24,7 +24,7 @@ from metricfit.inputs import Task
 from metricfit.models.portfolio import Array, Folds, Model, Table
 from metricfit.training.checkpoint import CheckpointFile
 from metricfit.training.loop import Progress
-from metricfit.training.recipes import Recipe
+from metricfit.training.recipes import WIDE, Recipe
 from metricfit.training.rows import Split
 
 __all__ = ["BOOSTING_LIBRARIES", "DEFAULT", "EstimatorModel", "names_of"]
@@ -40,6 +40,7 @@ BOOSTING_LIBRARIES = ("lightgbm", "xgboost", "catboost")
 TREES = 100  # of a forest, in each fold
 ROUNDS = 500  # trees of boosting at most …
 PATIENCE = 20  # … until so many in a row have not improved the log-loss of the fold's validation rows
+FEW_BINS = 32  # of a column of a wide table: histograms, not rows, are what boosting works on there
 SMALL_WORK = 20_000  # rows times fits below which threads cost more than they bring
 
 
@@ -56,6 +57,7 @@ def _named_estimator(name: str, folds: Folds, rows: int) -> Any:
             early_stopping=stops,
             n_iter_no_change=PATIENCE,
             min_samples_leaf=leaf,
+            max_bins=FEW_BINS if folds.table.trees.shape[1] > WIDE and not folds.table.categories.any() else 255,
             categorical_features=folds.table.categories if folds.table.categories.any() else None,
         )
     library, threads = importlib.import_module(name), 1 if len(folds.splits) > 1 else -1  # folds run in parallel
