@@ -245,6 +245,8 @@ class EstimatorModel(Model):
         if renamed:  # xgboost takes no other classes than 0, 1, …
             y, y_held = np.searchsorted(seen, y), np.searchsorted(seen, y_held)
         estimator.fit(X, y, **fit_options, **self._stopping(estimator, folds, held, y_held))
+        if self.name == "boosting" and not folds.table.categories.any():
+            estimator._bin_mapper.bin_thresholds_ = []  # for categories alone; one array per column takes long to save
         return _SomeClasses(estimator, seen) if renamed else estimator
 
     def _stopping(self, estimator: Any, folds: Folds, rows: NDArray[np.intp], y: NDArray[Any]) -> dict[str, Any]:
