@@ -116,6 +116,18 @@ def test_boosting_libraries_take_categories_gaps_weights_and_absent_classes_and_
     assert ((found > 0.5) == labels[np.concatenate([split.validation for split in several.splits])]).mean() > 0.8
 
 
+@pytest.mark.parametrize("name", ["boosting", *BOOSTING_LIBRARIES])
+def test_categories_of_few_rows_are_told_apart(name: str) -> None:
+    if name in BOOSTING_LIBRARIES:
+        pytest.importorskip(name)
+    X = np.repeat(np.arange(6), 40)[:, None].astype(np.float32)
+    y = np.isin(X[:, 0], [1, 3, 4]).astype(int)
+    folds = folds_of(X, y)
+    folds = Folds(**{**vars(folds), "table": Table(folds.table.dense, X, np.array([True]), X)})
+    held_out = np.concatenate(EstimatorModel(name).fit(folds, NO_LIMIT, quiet))
+    assert (held_out.argmax(axis=1) == y[np.concatenate([s.validation for s in folds.splits])]).all()
+
+
 @pytest.mark.parametrize("name", ["forest", "boosting"])
 def test_several_labels(name: str) -> None:
     X, Y = make_multilabel_classification(400, n_classes=3, random_state=0)

@@ -60,7 +60,8 @@ def _named_estimator(name: str, folds: Folds, rows: int) -> Any:
         return library.CatBoostClassifier(iterations=rounds, cat_features=columns or None, **options)
     common = {"n_estimators": ROUNDS * 4 if stops else 100, "learning_rate": 0.05, "n_jobs": threads}
     if name == "lightgbm":
-        return library.LGBMClassifier(**common, min_child_samples=leaf, verbose=-1)
+        # By default categories of fewer than 100 rows are left out.
+        return library.LGBMClassifier(**common, min_child_samples=leaf, min_data_per_group=leaf, verbose=-1)
     kinds = np.where(categories, "c", "q").tolist() if categories.any() else None
     return library.XGBClassifier(**common, enable_categorical=True, feature_types=kinds)
 
