@@ -20,7 +20,7 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 from torch import nn
 
-from metricfit import metrics
+from metricfit import MetricClassifier, metrics
 from tests.helper import make_classifier
 
 QUICK = {"min_updates": 40, "max_epochs": 4, "hidden_sizes": (16,), "baseline": False, "random_state": 0}
@@ -46,6 +46,14 @@ def fitted(binary):
 def test_check_estimator_passes_but_for_the_explained_failures():
     quick = make_classifier(min_updates=60, max_epochs=3, baseline=False)
     results = check_estimator(quick, expected_failed_checks=EXPECTED_FAILURES, on_skip=None)
+    failed = {result["check_name"] for result in results if result["status"] == "xfail"}
+    assert failed == set(EXPECTED_FAILURES)
+
+
+@pytest.mark.slow
+def test_check_estimator_passes_with_default_parameters_but_for_the_explained_failures():
+    default = MetricClassifier(verbose=False)  # about ten minutes of processor time, see benchmarks/portfolio
+    results = check_estimator(default, expected_failed_checks=EXPECTED_FAILURES, on_skip=None)
     failed = {result["check_name"] for result in results if result["status"] == "xfail"}
     assert failed == set(EXPECTED_FAILURES)
 

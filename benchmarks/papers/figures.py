@@ -70,7 +70,7 @@ def _scatter(config: Config, curves: pd.DataFrame, image: Path | None) -> list[s
     pearson = {name: float(frame["loss"].corr(frame["score"])) for name, frame in pairs.items()}
     ranks = {name: float(frame.rank().corr().iloc[0, 1]) for name, frame in pairs.items()}
     dataset, loss = config.datasets[0], config.methods[0].name.partition("@")[0]
-    every = {name: -followed(curves, dataset, loss, name[4:]) for name in pairs}
+    every = {name: 0.0 - followed(curves, dataset, loss, name[4:]) for name in pairs}
     size = next(iter(set(curves["size"])))
     for frame in pairs.values():
         frame.attrs["size"] = "" if size == "full" else f" ({size} size)"

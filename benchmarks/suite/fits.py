@@ -239,6 +239,7 @@ def _fits() -> dict[str, Callable[[Part], Prediction]]:
     }
     found |= {f"network_{metric}": partial(_own, model="network", metric=metric) for metric in METRICS}
     found["logistic"] = partial(_own, model=LogisticRegression(max_iter=300))
+    found["own_catboost"] = partial(_own, model="catboost")  # as a member of the portfolio has it
     folded = {"catboost": _catboost, "lightgbm": _lightgbm, "xgboost": _xgboost}
     kinds = ("LGBM_TD", "XGB_TD", "CatBoost_TD", "TabM_D")
     folded |= {kind.lower(): partial(_pytabkit, kind=kind) for kind in kinds}

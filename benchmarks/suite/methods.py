@@ -48,6 +48,7 @@ class Method:
 
 METHODS: dict[str, Method] = {
     PORTFOLIO: Method("MetricClassifier", MEMBERS, "metricfit"),
+    "with_catboost": Method('MetricClassifier, models=["auto", "catboost"]', (*MEMBERS, "own_catboost"), "metricfit"),
     "network": Method('MetricClassifier, models="network"', ("network",), "metricfit", tuned=False),
     "catboost": Method("CatBoost", ("catboost",)),
     "lightgbm": Method("LightGBM", ("lightgbm",)),

@@ -88,6 +88,7 @@ def write_report(results: Path, docs: Path) -> str:
         "## Ranks and differences",
         _main_table(rows, ordered),
         _partial_table(rows, [name for name in METHODS if name in set(rows["method"]) and name not in ordered]),
+        _larger(rows),
         _losses(rows),
         _rule_table(rows, ordered),
         _PROTOCOL.format(candidates=_listed([title(name) for name in CANDIDATES], "and")),
@@ -244,6 +245,19 @@ def _partial_table(rows: pd.DataFrame, methods: Sequence[str]) -> str:
         lines.append(_line([title(method), *places, *cells, f"{seconds[method]:.1f}", f"{seconds[PORTFOLIO]:.1f}"]))
     named = sorted({str(name) for m in methods for name in rows.loc[rows["method"] == m, "table"]})
     return "\n".join([*lines, "", f"Tables: {', '.join(n for n in names() if n in named) or ', '.join(named)}."])
+
+
+def _larger(rows: pd.DataFrame, method: str = "with_catboost") -> str:
+    """What one more member brings, where its rows are there."""
+    rivals = [rival for rival in (PORTFOLIO, *RIVALS) if difference(rows, None, method, rival)]
+    if not rivals:
+        return ""
+    heads = ["less", *(TITLES[m] for m in METRICS), "all three"]
+    lines = ["## With CatBoost among the models", "", f"`{title(method)}` less the others, in points:", ""]
+    lines += [_line(heads), "|---" * len(heads) + "|"]
+    for rival in rivals:
+        lines.append(_line([title(rival), *(str(difference(rows, m, method, rival)) for m in (*METRICS, None))]))
+    return "\n".join(lines)
 
 
 def _losses(rows: pd.DataFrame) -> str:

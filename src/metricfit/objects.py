@@ -28,12 +28,13 @@ def to_bytes(value: Any, trusted: Sequence[str], name: str) -> bytes:
         raise ValueError(f"{name} holds {', '.join(untrusted)} and cannot be saved, {why}.")
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         members = _numbered({member: archive.read(member) for member in archive.namelist()})
+    del raw  # a forest of many rows takes hundreds of megabytes
     content = _packed(members, zipfile.ZIP_DEFLATED)
     try:
-        _unpacked(content)
+        _check(members, len(content))
     except ValueError:
         content = _packed(members, zipfile.ZIP_STORED)
-        _unpacked(content)
+        _check(members, len(content))
     return content
 
 
@@ -83,29 +84,35 @@ def _packed(members: dict[str, bytes], compression: int) -> bytes:
 
 
 def _unpacked(content: bytes) -> dict[str, bytes]:
-    """The members of a file that stay within the limits, counted as often as the schema refers to them."""
-    most = _FREE + _MULTIPLE * len(content)
+    """The members of a file that stay within the limits."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         infos = archive.infolist()
-        total = [sum(info.file_size for info in infos)]
+        total = sum(info.file_size for info in infos)
         usual = {info.compress_type for info in infos} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
         usual = usual and all(info.filename.endswith((".json", ".npy", ".bin")) for info in infos)
-        if not usual or total[0] > most:
-            raise ValueError(f"{len(content):,} bytes that unpack to {total[0]:,}, or hold what no model has")
+        if not usual or total > _FREE + _MULTIPLE * len(content):
+            raise ValueError(f"{len(content):,} bytes that unpack to {total:,}, or hold what no model has")
         members = {}
         for info in infos:
             with archive.open(info) as file:
                 members[info.filename] = file.read(info.file_size)  # no more than that, whatever is packed
+    _check(members, len(content))
+    return members
+
+
+def _check(members: dict[str, bytes], size: int) -> None:
+    """Whether members, counted as often as the schema refers to them, are within the limits of a file of this size."""
+    most, total = _FREE + _MULTIPLE * size, [sum(map(len, members.values()))]
 
     def counted(node: dict[str, Any]) -> None:
         total[0] += len(members.get(str(node.get("file")), b""))
 
-    if len(members[_SCHEMA]) <= _FREE + _SCHEMA_MULTIPLE * len(content):
+    if len(members[_SCHEMA]) <= _FREE + _SCHEMA_MULTIPLE * size:
         json.loads(members[_SCHEMA], object_hook=counted)
     else:
         total[0] = most + 1
     if total[0] > most:
-        raise ValueError(f"{len(content):,} bytes that unpack to {total[0]:,}")
+        raise ValueError(f"{size:,} bytes that unpack to {total[0]:,}")
     for name, member in members.items():
         if name.endswith(".npy"):
             file, header = io.BytesIO(member), np.lib.format
@@ -114,4 +121,3 @@ def _unpacked(content: bytes) -> dict[str, bytes]:
             shape, _, dtype = read(file)
             if math.prod(shape) * dtype.itemsize > len(member):
                 raise ValueError(f"an array that claims the shape {shape!s:.100}")
-    return members

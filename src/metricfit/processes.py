@@ -15,15 +15,14 @@ from metricfit.distributed import add_up, group_of
 
 __all__ = ["agreed", "average_gradients", "is_first_process", "join_processes", "share_of_batch", "wait_for_all"]
 
-TIMEOUT = timedelta(minutes=10)  # after which a silent process is taken for lost; one that ended is noticed at once
-
 
 def join_processes() -> Any:
     """The group of the processes that ``torchrun`` started, joined until this one ends; None for a single process."""
     started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
     if started and distributed.is_available() and not distributed.is_initialized():
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        distributed.init_process_group(backend, timeout=TIMEOUT)
+        # After this time a silent process is taken for lost; one that ended is noticed at once.
+        distributed.init_process_group(backend, timeout=timedelta(minutes=10))
         atexit.register(lambda: distributed.is_initialized() and distributed.destroy_process_group())
     return group_of("auto", training=True)
 

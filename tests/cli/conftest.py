@@ -4,7 +4,14 @@ import shutil
 
 import pytest
 
+from metricfit.models import estimators
 from tests.cli.helper import Program, customers, write_csv
+
+
+@pytest.fixture(autouse=True)
+def small_forests(monkeypatch):
+    """A forest of 100 trees per fold would take most of the time of these tests."""
+    monkeypatch.setattr(estimators, "TREES", 5)
 
 
 @pytest.fixture
@@ -23,9 +30,12 @@ def trained(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("trained")
     data = write_csv(folder / "customers.csv", customers())
-    Train(
+    command = Train(
         data=str(data), metric="f1", out=folder / "model", target=["churn"], ignore=["day"], max_epochs=5, quiet=True
-    ).run()
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(estimators, "TREES", 5)
+        command.run()
     return folder / "model"
 
 

@@ -14,6 +14,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef, recall_score
 import metricfit
 from metricfit import metrics, save
 from metricfit.data import reader
+from metricfit.models import estimators
 from tests.cli.helper import customers, write_csv
 from tests.helper import make_classifier
 
@@ -186,6 +187,7 @@ def test_the_demo_ends_with_the_table_and_the_report(program, tmp_path, monkeypa
     from metricfit.cli import demo
 
     monkeypatch.setattr(demo, "_MAX_EPOCHS", 3)
+    monkeypatch.setattr(estimators, "DEFAULT", ("forest", "network_ce", "network"))  # boosting has a model per digit
     out = program("demo", "--out", tmp_path / "demo")
     assert "metricfit train" in program.err
     assert "cross-entropy, tuned rule" in out

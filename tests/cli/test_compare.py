@@ -58,7 +58,7 @@ def test_every_tree_method_handles_rare_classes(program, tmp_path, method):
     rows = [{"a": rng.normal(), "y": "abc"[i % 2]} for i in range(60)] + [{"a": 9.0, "y": "c"}, {"a": 8.0, "y": "d"}]
     data = write_csv(tmp_path / "t.csv", rows)
     out = program("compare", data, "--target", "y", "--metric", "mcc", "--methods", method, "--splits", 2,
-                  "--out", tmp_path / "r", "--json")  # fmt: skip
+                  "--max-epochs", 3, "--out", tmp_path / "r", "--json")  # fmt: skip
     assert json.loads(out)["leaderboard"][0]["splits"] == 2
 
 

@@ -67,7 +67,8 @@ def test_a_lock_is_held_once_and_again_after_it_was_let_go(tmp_path):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_compare_stops_within_five_seconds_of_ctrl_c_and_keeps_finished_rows(table, tmp_path, jobs):
     out = tmp_path / "results.jsonl"
-    words = ["compare", table, "--target", "y", "--metric", "f1", "--splits", 50, "--out", out, "--jobs", jobs]
+    words = ["compare", table, "--target", "y", "--metric", "f1", "--splits", 50, "--out", out, "--jobs", jobs,
+             "--methods", "boosting,network", "--max-epochs", 20]  # fmt: skip
     process = started(*words, start_new_session=True)
     try:
         wait_for(lambda: out.exists() and len(out.read_text().splitlines()) >= 2, process, 300)

@@ -18,7 +18,7 @@ from metricfit.models import DEFAULT
 from metricfit.store import describe
 from tests.cli.helper import customers, write_csv
 
-QUICK = ("--max-epochs", 3, "--no-baseline")
+QUICK = ("--max-epochs", 3, "--no-baseline", "--models", "forest,network")
 
 
 def train(program, data, out, *more, target="churn", metric="f1", code=0):
@@ -219,7 +219,8 @@ def test_lengths_of_time(text, value):
 
 def test_ctrl_c_says_how_to_resume_and_resuming_gives_the_same_model(program, table, tmp_path):
     out = tmp_path / "stopped"
-    options = [str(table), "--target", "churn", "--metric", "f1", "--max-epochs", "300"]
+    models = ["--models", "boosting,network_ce,network"]
+    options = [str(table), "--target", "churn", "--metric", "f1", "--max-epochs", "300", *models]
     command = [sys.executable, "-m", "metricfit", "train", *options, "--out", str(out)]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}

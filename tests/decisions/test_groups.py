@@ -205,6 +205,24 @@ def test_what_cannot_see_groups_says_so():
         MetricLoss(spec)(torch.randn(6, 2), torch.tensor([0, 1, 0, 1, 0, 1]))
 
 
+@pytest.mark.parametrize(
+    ("limit", "column"),
+    [
+        ("recall[1] >= 0.9 in b", "b"),
+        ("spread(recall[1]) <= 0.1 in b", "b"),
+        ("predicted_count[1] <= 9 per day", "day"),
+    ],
+)
+def test_a_classifier_says_what_to_do_about_groups_before_it_trains(limit, column, monkeypatch):
+    from metricfit import MetricClassifier, classifier
+
+    monkeypatch.setattr(classifier, "fit_models", lambda *_, **__: pytest.fail("it was trained"))
+    X = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 2, "day": np.arange(60) // 20})
+    advice = rf"train without it, then decisions\.best_threshold\(y, score, …, groups=\{{'{column}': values\}}\)"
+    with pytest.raises(ValueError, match=advice):
+        MetricClassifier(f"precision[1] subject to {limit}", models="boosting").fit(X, np.arange(60) % 3 == 0)
+
+
 def test_many_days_take_bounded_memory_and_time():
     rng = np.random.default_rng(7)
     n = 100_000

@@ -89,7 +89,7 @@ def test_a_class_that_a_fold_has_not_seen_has_no_probability_there(name: str) ->
 
 
 @pytest.mark.parametrize("name", BOOSTING_LIBRARIES)
-def test_boosting_libraries_take_categories_gaps_weights_and_classes_that_a_fold_lacks(name: str) -> None:
+def test_boosting_libraries_take_categories_gaps_weights_and_absent_classes_and_are_saved(name: str) -> None:
     pytest.importorskip(name)
     random = np.random.default_rng(0)
     X = np.stack([random.integers(0, 4, 400), random.normal(size=400)], axis=1).astype(np.float32)
@@ -106,10 +106,26 @@ def test_boosting_libraries_take_categories_gaps_weights_and_classes_that_a_fold
     assert (decided == y[np.concatenate([split.validation for split in splits[:3]])]).mean() > 0.8
     assert (held_out[3][:, 1] == 0).all()
     assert model.predict(table).shape == (400, 3)
+    content = model.to_bytes()
+    assert b"pickle" not in content
+    back = EstimatorModel.restored(name, model.described(), content, "multiclass", Recipe())
+    np.testing.assert_array_equal(back.predict(table), model.predict(table))
     labels = np.stack([y == 0, y == 2, np.zeros(400)], axis=1).astype(np.int64)
     several = folds_of(X, labels, task="multilabel")
     found = np.concatenate(EstimatorModel(name).fit(several, NO_LIMIT, quiet))
     assert ((found > 0.5) == labels[np.concatenate([split.validation for split in several.splits])]).mean() > 0.8
+
+
+@pytest.mark.parametrize("name", ["boosting", *BOOSTING_LIBRARIES])
+def test_categories_of_few_rows_are_told_apart(name: str) -> None:
+    if name in BOOSTING_LIBRARIES:
+        pytest.importorskip(name)
+    X = np.repeat(np.arange(6), 40)[:, None].astype(np.float32)
+    y = np.isin(X[:, 0], [1, 3, 4]).astype(int)
+    folds = folds_of(X, y)
+    folds = Folds(**{**vars(folds), "table": Table(folds.table.dense, X, np.array([True]), X)})
+    held_out = np.concatenate(EstimatorModel(name).fit(folds, NO_LIMIT, quiet))
+    assert (held_out.argmax(axis=1) == y[np.concatenate([s.validation for s in folds.splits])]).all()
 
 
 @pytest.mark.parametrize("name", ["forest", "boosting"])
@@ -145,6 +161,14 @@ def test_a_file_with_another_type_is_refused() -> None:
     content = skops.io.dumps([[Recipe()]])
     with pytest.raises(ValueError, match=r"holds the type metricfit\.training\.recipes\.Recipe, which is not allowed"):
         EstimatorModel.restored("forest", {"form": "trees", "outputs": 2}, content, "binary", Recipe())
+
+
+def test_a_fit_of_an_unknown_library_is_refused() -> None:
+    import skops.io
+
+    content = skops.io.dumps([[{"library": "os", "model": b"", "classes": np.arange(2)}]])
+    with pytest.raises(ValueError, match="a fit of the library 'os'"):
+        EstimatorModel.restored("lightgbm_2", {"form": "trees", "outputs": 2}, content, "binary", Recipe())
 
 
 def test_a_pipeline_gets_the_table_as_it_was_given() -> None:

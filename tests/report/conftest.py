@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import model, program, table, trained  # noqa: F401 - fixtures
+from tests.cli.conftest import model, program, small_forests, table, trained  # noqa: F401 - fixtures
 
 
 @pytest.fixture

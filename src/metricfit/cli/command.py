@@ -23,12 +23,10 @@ _WIDTH_OF_A_PIPE = 140
 _OPTIONS = {"folds": ("folds", "group", "time"), "unused": ("categorical", "ignore")}  # of a choice's topic
 
 
-def option(
-    help: str, metavar: str, panel: str | None = None, default: Any = None, *, shown: str = "", **more: Any
-) -> Any:
+def option(help: str, metavar: str, panel: str | None = None, default: Any = None, shown: str = "", **more: Any) -> Any:
     """A field that is an option with a value; ``shown`` is what the help shows for a default of None."""
-    show = shown or default not in (None, REQUIRED)
-    info = typer.Option(metavar=metavar, help=help, show_default=show, rich_help_panel=panel, **more)
+    names, show = more.pop("names", ()), shown or default not in (None, REQUIRED)
+    info = typer.Option(*names, metavar=metavar, help=help, show_default=show, rich_help_panel=panel, **more)
     return field(default=default, metadata={"typer": info})
 
 

@@ -33,7 +33,7 @@ class Compare(opt.Training):
     splits: int = option("Random splits into 80 % to train on and 20 % to test.", "N", default=5, min=2)
     jobs: int = option("Fits at the same time; -1 for one per core.", "N", default=1)
     backend: str | None = option("loky, threading, or for several machines dask, ray.", "NAME", shown="joblib's")
-    out: Path | None = option("Where results are kept, one JSON line each.", "FILE", shown="DATA.compare.jsonl")
+    out: Path | None = opt.an_out("Where results are kept, one JSON line each.", "FILE", shown="DATA.compare.jsonl")
     overwrite: bool = opt.to_overwrite()
 
     def run(self) -> None:
@@ -84,12 +84,11 @@ class Compare(opt.Training):
                  "seconds"]  # fmt: skip
         self.table(f"{rows:,} rows, {comparison.splits} random splits, best first", heads, cells)
         best = board[0]
-        if best["method"] == reference or not reference:
-            self.line(f"{best['method']} came first.")
-        else:
+        ahead = ""
+        if reference and best["method"] != reference:
             sure = best["difference_low"] > 0 or best["difference_high"] < 0
             doubt = "" if sure else "; the difference is within the noise"
-            self.line(f"{best['method']} came first, {abs(best['difference']):.4f} ahead of {reference}{doubt}.")
-        self.line(f"Results: {path}")
+            ahead = f", {abs(best['difference']):.4f} ahead of {reference}{doubt}"
+        self.line(f"{best['method']} came first{ahead}.\nResults: {path}")
         self.result({"metric": str(metric), "rows": rows, "splits": comparison.splits, "leaderboard": board,
                      "results": str(path)})  # fmt: skip

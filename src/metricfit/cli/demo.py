@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from metricfit.cli import options as opt
-from metricfit.cli.command import Command, UsageError, option
+from metricfit.cli.command import Command, UsageError
 
 _MAX_EPOCHS: int | None = None
 
@@ -19,7 +19,7 @@ class Demo(Command):
     to try with a table of your own.
     """
 
-    out: Path = option("Where to write.", "DIR", default=Path("metricfit-demo"))
+    out: Path = opt.an_out("Where to write.", "DIR", default=Path("metricfit-demo"))
     seed: int = opt.a_seed()
     overwrite: bool = opt.to_overwrite()
 

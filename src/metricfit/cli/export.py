@@ -21,7 +21,7 @@ class Export(Command):
 
     model: Path = opt.a_model()
     format: str = option("The only one so far.", "FORMAT", default="onnx")
-    out: Path | None = option("The file to write.", "FILE", shown="model.onnx in MODEL's parent")
+    out: Path | None = opt.an_out("The file to write.", "FILE", shown="model.onnx in MODEL's parent")
     overwrite: bool = opt.to_overwrite()
 
     def run(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from metricfit.cli.command import Command, UsageError, argument
@@ -20,18 +22,21 @@ class Metrics(Command):
     name: str | None = argument("NAME", "A metric's name or alias.", None)
 
     def run(self) -> None:
-        from metricfit import metrics
+        # The pages of all names, which metrics.describe made: to show one needs no torch.
+        shown = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8")).get(self.name)
+        if shown is None:
+            from metricfit import metrics
 
-        if self.name is None:
-            found = [metrics.describe(name) for name in metrics.available()]
-            rows = [[m["name"], m["summary"], *_range(m)] for m in found]
-            self.table(f"{len(found)} metrics", ["name", "what it is", "range", "better"], rows, left=2)
-            self.result(found)
-            return
-        try:
-            shown = metrics.describe(self.name)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
+            if self.name is None:
+                found = [metrics.describe(name) for name in metrics.available()]
+                rows = [[m["name"], m["summary"], *_range(m)] for m in found]
+                self.table(f"{len(found)} metrics", ["name", "what it is", "range", "better"], rows, left=2)
+                self.result(found)
+                return
+            try:
+                shown = metrics.describe(self.name)
+            except ValueError as error:
+                raise UsageError(str(error)) from None
         about = {
             "formula": shown["formula"],
             "range": "{}, {} is better".format(*_range(shown)),

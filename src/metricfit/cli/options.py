@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 SPLITS, COLUMNS, RUN, _DATA = "Held-out data", "Columns", "The run", "Reading data"
 _CONFIG = "A TOML file with any of these options, such as the train.toml of a model folder; the command line wins."
-_SWITCHES = ("config", "debug", "help")
 
 a_table = partial(argument, "DATA", "A CSV, JSON Lines, Parquet or Excel file; - for standard input.")
 a_model = partial(argument, "MODEL", "A model folder that 'metricfit train' wrote.")
+an_out = partial(option, names=("--out", "-o"))
 a_seed = partial(option, "Seed of everything random.", "N", default=0, min=0)
 to_overwrite = partial(switch, "--overwrite", "Replace what is there.")
 """Fields of several commands."""
@@ -41,7 +41,7 @@ def from_file(context: typer.Context, path: Path | None) -> Path | None:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else f"not valid TOML: {error}"
         raise typer.BadParameter(f"{path}: {why}.") from None
-    known = {p.name: p for p in context.command.params if p.name and p.name not in _SWITCHES}
+    known = {p.name: p for p in context.command.params if p.name and p.name not in ("config", "debug", "help")}
     values = {key.replace("-", "_"): value for key, value in found.items()}
     for key, value in values.items():
         if key not in known:

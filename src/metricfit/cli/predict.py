@@ -27,7 +27,7 @@ class Predict(opt.Reading):
 
     model: Path = opt.a_model()
     data: str = opt.a_table()
-    out: Path | None = option("Write to this .csv, .csv.gz, .parquet or .jsonl file.", "FILE", shown="standard output")
+    out: Path | None = opt.an_out("Write to this .csv, .csv.gz, .parquet or .jsonl.", "FILE", shown="standard output")
     keep: list[str] | None = option("Columns to pass through: --keep id name, or --keep id,name.", "COL…")
     raw: bool = switch("--raw", "Probabilities before the decision rule is folded in.")
     escape: bool = switch("--escape", "Put ' before CSV text that a spreadsheet takes for a formula.")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from metricfit.cli import options as opt
-from metricfit.cli.command import UsageError, argument, option
+from metricfit.cli.command import UsageError, argument
 
 
 @dataclass(kw_only=True)
@@ -22,7 +22,7 @@ class Report(opt.Labels):
 
     model: Path = opt.a_model()
     data: str | None = argument("DATA", "Other rows; - for standard input.", None, shown="rows held out in training")
-    out: Path | None = option("Write the page here.", "FILE", shown="MODEL/report.html")
+    out: Path | None = opt.an_out("Write the page here.", "FILE", shown="MODEL/report.html")
 
     def run(self) -> None:
         from metricfit.assess import scores_of

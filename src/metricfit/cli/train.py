@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _SETTINGS = "train.toml"
 _NOT_KEPT = ("config", "resume", "overwrite", "json", "quiet", "debug")
-_FREE_TO_CHANGE = ("time_limit",)
 _QUICK = ("boosting", "extra_trees")
 
 
@@ -47,19 +46,15 @@ class Train(opt.Training):
         "What the model is judged by: a name, 'f1\\[yes]', an expression, also 'precision\\[yes] subject to "
         "recall\\[yes] >= 0.9'; see 'metricfit metrics'.", "M", default=REQUIRED,
     )  # fmt: skip
-    out: Path = option("The model folder to write.", "DIR", default=REQUIRED)
+    out: Path = opt.an_out("The model folder to write.", "DIR", default=REQUIRED)
     validation: str | None = option("Measure on this file's rows.", "FILE", opt.SPLITS)
     time: str | None = option("Hold out the latest fifth of the rows; validate on spans of time.", "COL", opt.SPLITS)
     folds: int | None = option("Members of the ensemble.", "N", opt.SPLITS, shown="by size", min=2)
     baseline: bool = switch("--baseline/--no-baseline", "Train with cross-entropy too, to compare.", opt.SPLITS, True)
     task: str = option("auto, binary, multiclass or multilabel.", "TASK", opt.COLUMNS, "auto")
-    recipe: str = option(
-        "default, btg, multiclass_fbeta, east, log_loss, surrogate_fbeta or anyloss.", "NAME", opt.RUN, "default"
-    )
+    recipe: str = option("btg, multiclass_fbeta, east, log_loss, surrogate_fbeta, anyloss.", "NAME", opt.RUN, "default")
     step: str | None = option("The loss's step: linear:delta=0.1, sigmoid:k=10, …", "STEP", opt.RUN, shown="by recipe")
-    models: str = option(
-        "auto for the portfolio, or names: network,boosting or auto,catboost.", "NAMES", opt.RUN, "auto"
-    )
+    models: str = option("auto, the portfolio; or names: network,boosting or auto,catboost.", "NAMES", opt.RUN, "auto")
     quick: bool = switch("--quick", "A first answer: trees alone, not compared with cross-entropy.", opt.RUN)
     time_limit: str | None = option("Stop training after 90s, 15m or 2h and keep the best so far.", "TIME", opt.RUN)
     resume: bool = switch("--resume", "Go on with a run that was stopped.", opt.RUN)
@@ -162,7 +157,7 @@ class Train(opt.Training):
                 self.note("There is no stopped run to resume; starting from the beginning.")
             return False
         before, now = tomllib.loads((path / _SETTINGS).read_text(encoding="utf-8")), tomllib.loads(settings)
-        for key in sorted((before.keys() | now.keys()) - {*_FREE_TO_CHANGE}):
+        for key in sorted((before.keys() | now.keys()) - {"time_limit"}):
             if before.get(key) != now.get(key):
                 raise UsageError(
                     f"--resume: the run in {path} was started with another --{key.replace('_', '-')} "

@@ -32,7 +32,7 @@ class Tune(opt.Labels):
     metric: str | None = option("What to decide for, e.g. 'precision\\[yes] subject to recall\\[yes] >= 0.9'.", "M")
     threshold: float | None = option("Take this threshold of the second class instead, without DATA.", "P")
     rule: str | None = option("Take this rule instead, without DATA: JSON text, or a file with it.", "JSON")
-    out: Path | None = option("Write the changed model here.", "DIR", shown="MODEL itself")
+    out: Path | None = opt.an_out("Write the changed model here.", "DIR", shown="MODEL itself")
     confidence: float | None = option("Meet the constraints on new data with this probability.", "P", min=0.0, max=1.0)
     overwrite: bool = opt.to_overwrite()
 
@@ -52,11 +52,9 @@ class Tune(opt.Labels):
             raise UsageError("give DATA and --metric to choose a rule, or the rule itself with --threshold or --rule.")
         asked = None if self.metric is None else opt.checked_metric(self.metric)
         loaded = open_model(self.model)
-        result = {}
         if given:
             loaded.change_rule(self._given(loaded), Choice("rule", "the decision rule was given by hand"))
-        else:
-            result = self._choose(loaded, asked)
+        result = {} if given else self._choose(loaded, asked)
         chosen = loaded.classifier.decision_rule_
         folder = save(loaded.classifier, self.out or self.model, overwrite=self.out is None or self.overwrite,
                       notes=loaded.notes, files=loaded.files)  # fmt: skip

@@ -27,7 +27,7 @@ _MANY_NUMBERS = 30
 _INDICATORS = {"0": 0, "0.0": 0, "false": 0, "no": 0, "1": 1, "1.0": 1, "true": 1, "yes": 1}
 _HELD_OUT_SHARE = 0.2
 _FOLDS = 5
-_PROGRAM = 7.2e8  # bytes of the libraries and the network: what a training on 2,000 rows takes
+_PROGRAM = 1.1e9  # bytes of the libraries, the forests and a batch of the networks
 _SMALL = 2_000_000  # fewer values than this need too little memory to be worth a look at the first rows
 _SAMPLE_ROWS, _SAMPLE_COLUMNS = 4096, 200
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
@@ -394,7 +394,7 @@ def check_memory(
     features = TablePreprocessor(random_state=0).fit(X).transform(X[:1]).shape[1]
     values = X.memory_usage(deep=True).sum() / len(X)
     # The rows as the file has them, their values and features. The factors, for copies, are measured ones.
-    per_row = 1.1 * file.size / max(1, file.rows) + (1.9 * values + 1.15 * 4 * features) * len(columns) / len(some)
+    per_row = 1.1 * file.size / max(1, file.rows) + (1.9 * values + 2.6 * 4 * features) * len(columns) / len(some)
     needed = rows * per_row + _PROGRAM
     free = free_memory()
     shape = f"about {rows:,} rows × {len(columns)} columns"

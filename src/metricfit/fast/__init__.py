@@ -59,13 +59,13 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
     for tensor in (input, batch.target, sample_weight, weight):
         if tensor is not None and (type(tensor) not in ORDINARY or tensor.layout is not torch.strided):
             return None
-    classes: Tensor | None = batch.target
-    shape, lead = input.shape, 1 if members is None else 2
+    classes, shape, lead = batch.target, input.shape, 1 if members is None else 2
+    positions, number = shape[:lead] + shape[lead + 1 :], shape[lead] if len(shape) > lead else 0
     if task == "binary":
-        classes, positions, number = _two_classes(input, batch.target), shape, 2
-    else:
-        positions, number = shape[:lead] + shape[lead + 1 :], shape[lead] if len(shape) > lead else 0
-    if classes is None or classes.dtype is not torch.int64 or classes.shape != positions or len(positions) < lead:
+        classes, positions, number = classes.long(), shape, 2
+        if batch.target.is_floating_point() and not torch.equal(classes.to(batch.target.dtype), batch.target):
+            return None  # shares of the classes
+    if classes.dtype is not torch.int64 or classes.shape != positions or len(positions) < lead:
         return None
     if not input.numel() or not input.is_floating_point() or classes.device != input.device:
         return None
@@ -101,16 +101,6 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
     if losses.ndim and members is None:
         losses = losses.squeeze_(0)
     return _tie(input, losses, gradient, batch, remembered) if wants_gradient else losses
-
-
-def _two_classes(input: Tensor, target: Tensor) -> Tensor | None:
-    """The classes of a binary task; None for shares of them."""
-    if target.shape != input.shape:
-        return None
-    classes = target.long()
-    if target.is_floating_point() and not torch.equal(classes.to(target.dtype), target):
-        return None
-    return classes
 
 
 def _are_weights(weights: Tensor, shape: tuple[int, ...], like: Tensor) -> bool:
@@ -271,22 +261,22 @@ def compiled_pass(
     classes, samples = array.shape[1], len(job.target)
     gradient = torch.empty_like(job.logits) if job.wants_gradient else None
     out = array if gradient is None else samples_and_classes(gradient)
-    target, points, nothing = job.target.contiguous().numpy(), job.points, _nothing(array.dtype)
-    weights = [nothing if w is None else w.numpy() for w in (job.weight, job.class_weight)]
+    target, points = job.target.contiguous().numpy(), job.points
+    weights = [np.empty(0, array.dtype) if w is None else w.numpy() for w in (job.weight, job.class_weight)]
     cells = 3 if job.by_class else classes
     parts = parts_of(samples // members, classes, members, cells)
     data = (array, target, *weights, job.ignore, points, parts)
     if form is not None and len(parts) == members and array.ndim > 2:
         losses = np.empty(members, array.dtype)
         rest = form.array, form.label, skip_absent, losses, job.wants_gradient, out
-        return None if loops.losses_and_gradient(*data, *rest) else (torch.from_numpy(losses), gradient)
+        return None if loops.losses_and_gradient(data, *rest) else (torch.from_numpy(losses), gradient)
     counts, kept = np.zeros((len(parts), cells, classes)), np.empty((4, samples), array.dtype)
     count_some, pull_back_some = loops.count_lanes, loops.pull_back_lanes
     if array.ndim == 2:
         count_some, pull_back_some = loops.count_rows, loops.pull_back_rows
 
     def count(begin: int, end: int) -> Any:
-        return count_some(*data, begin, end, job.by_class, counts, job.wants_gradient, out, kept)
+        return count_some(data, begin, end, job.by_class, counts, job.wants_gradient, out, kept)
 
     if any(run(count, len(parts), array.size)):
         return None
@@ -309,11 +299,6 @@ def samples_and_classes(scores: Tensor) -> Array:
     if array.ndim > 2 and not array.flags.c_contiguous:  # channels last
         array = np.moveaxis(array, 1, -1).reshape(-1, classes)
     return array if array.ndim == 2 and classes >= ROWS_FROM else array.reshape(len(array), classes, -1)
-
-
-@cache
-def _nothing(dtype: Any) -> Array:
-    return np.empty(0, dtype)
 
 
 @lru_cache(maxsize=64)

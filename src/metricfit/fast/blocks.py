@@ -33,11 +33,8 @@ Array = np.ndarray[Any, Any]
 Derivative = Callable[[Any], tuple[Any, Any] | None]
 """Losses (M,) and their gradient with respect to the counts, given these; None where there is no such loss."""
 
-BLOCK_ELEMENTS = 2**17
-"""On a CPU: temporaries of this size stay in the caches, and the fixed cost of the operations on a block is small."""
-
-BLOCK_ON_DEVICE = 2**25
-"""Elsewhere only memory counts."""
+BLOCK_ELEMENTS, BLOCK_ON_DEVICE = 2**18, 2**25
+"""On a CPU blocks fit the caches and are large beside the fixed cost of operations; elsewhere only memory counts."""
 
 SERIAL_ELEMENTS = 2**16
 """Up to this many scores a hand-over to another thread takes longer than it saves."""
@@ -142,8 +139,8 @@ class _Block:
     def __init__(self, e: Tensor, lines: tuple[Tensor, ...], is_first: Tensor, h: Tensor) -> None:
         """Steps in units of e, not yet divided by their sum, go to ``h``."""
         self.e, self.lines, (delta, low, middle, start, end, turn) = e, lines, lines
-        self.total, self.ties = e.sum(dim=0, keepdim=True), torch.ge(e, 1.0, out=is_first).sum(dim=0, keepdim=True)
-        others = torch.sub(e, is_first, alpha=2, out=h).amax(dim=0, keepdim=True)
+        self.total, self.ties = e.sum(dim=0, keepdim=True), torch.floor(e, out=is_first).sum(dim=0, keepdim=True)
+        others = torch.frac(e, out=h).amax(dim=0, keepdim=True)
         self.second = torch.maximum(others, self.ties - 1).clamp_max_(1)
         both = self.second + 1
         self.start, self.end = both * start, both * end
@@ -163,7 +160,7 @@ class _Block:
                 return (g.reshape(1, -1) @ x.reshape(len(e), -1)).view(over.shape)
             return torch.mul(x, g, out=y).sum(dim=0, keepdim=True)
 
-        torch.ge(e, 1.0, out=is_first)
+        torch.floor(e, out=is_first)
         torch.gt(e, self.start, out=moved)
         jump = self.bend * over.sign()
         mean = dot(moved).mul_(self.start).mul_(turn).addcmul_(dot(is_first), jump * self.end)
@@ -211,7 +208,6 @@ class _Batch:
             self.cells = self.labels + self.classes * self.member_of[:, None]
         self.lines = _lines(job.points.tobytes(), groups, dtype, logits.device)
         self.is_table = self.scores.stride(0) == 1  # classes lie side by side
-        self.is_transposed = self.is_table and self.classes < ROWS_FROM
         most = max(1, (BLOCK_ELEMENTS if logits.is_cpu else BLOCK_ON_DEVICE) // self.classes)
         rows, columns = min(groups, max(1, most // length)), min(most, length)
         self.most = self.classes * rows * columns
@@ -228,7 +224,7 @@ class _Batch:
     def _shaped(self, memory: Tensor, like: Tensor) -> Tensor:
         """Memory as a block whose classes lie side by side if there are many, else apart."""
         classes, groups, length = like.shape
-        if self.is_table and not self.is_transposed:
+        if self.is_table and classes >= ROWS_FROM:
             return memory.view(groups, length, classes).movedim(-1, 0)
         return memory.view(classes, groups, length)
 

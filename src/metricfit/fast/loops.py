@@ -220,11 +220,9 @@ def _add_steps(u: Any, share: Any, rate: Any, knots: Any, sums: Any) -> None:
 
 
 @compiled()
-def count_rows(
-    scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, begin: int,
-    end: int, by_class: bool, counts: Any, keeps: bool, out: Any, kept: Any,
-) -> int:  # fmt: skip
+def count_rows(data: Any, begin: int, end: int, by_class: bool, counts: Any, keeps: bool, out: Any, kept: Any) -> int:
     """Count the samples of some parts; arguments as in :func:`count_lanes`, scores (N, d)."""
+    scores, target, weight, class_weight, ignore, points, parts = data
     classes = scores.shape[1]
     scratch, sums = np.empty(classes, scores.dtype), np.zeros(classes, scores.dtype)
     for part in range(begin, end):
@@ -426,16 +424,14 @@ def _sum_of_steps(line: Any, share: Any, rate: Any, knots: Any) -> Any:
 
 
 @compiled()
-def count_lanes(
-    scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, begin: int,
-    end: int, by_class: bool, counts: Any, keeps: bool, out: Any, kept: Any,
-) -> int:  # fmt: skip
+def count_lanes(data: Any, begin: int, end: int, by_class: bool, counts: Any, keeps: bool, out: Any, kept: Any) -> int:
     """Count the samples of the parts from ``begin`` to ``end``; not 0 if labels, weights or scores are wrong.
 
-    Scores are logits (N, d, L), of N·L samples; weights may be empty. A part is its first sample, last sample + 1 and
-    member, (P, 3). ``by_class`` counts are hits, true and predicted weights, (P, 3, d) in float64, else matrices
-    (P, d, d). If ``keeps``, ``out``, the memory of the gradient, holds u, and ``kept`` (4, N·L) what belongs to it.
+    In ``data`` scores are logits (N, d, L) of N·L samples, weights may be empty; a part is its first sample, last
+    sample + 1 and member, (P, 3). ``by_class`` counts are hits, true and predicted weights, (P, 3, d) in float64, else
+    matrices (P, d, d). If ``keeps``, ``out``, the gradient's memory, holds u, and ``kept`` (4, N·L) what belongs to it.
     """
+    scores, target, weight, class_weight, ignore, points, parts = data
     classes, length = scores.shape[1], scores.shape[2]
     width = _width(classes)
     block, columns = np.zeros((classes, width), scores.dtype), np.zeros((8, width), scores.dtype)
@@ -568,18 +564,16 @@ def losses_of_sums(sums: Any, form: Any, label: int, skip_absent: bool, losses: 
 
 @compiled()
 def losses_and_gradient(
-    scores: Any, target: Any, weight: Any, class_weight: Any, ignore: int, points: Any, parts: Any, form: Any,
-     label: int, skip_absent: bool, losses: Any, wants_gradient: bool, out: Any,
-) -> int:  # fmt: skip
+    data: Any, form: Any, label: int, skip_absent: bool, losses: Any, wants_gradient: bool, out: Any
+) -> int:
     """The losses and the gradient of a batch in one call, since several cost more than the samples of a small batch.
 
     Arguments as in :func:`count_lanes`, one part per member; ``form`` and ``label`` are those of ``ClosedForm``.
     """
+    scores, target, weight, class_weight, _, points, parts = data
     members, classes = len(points), scores.shape[1]
     kept, sums = np.empty((4, len(target)), scores.dtype), np.zeros((members, 3, classes))
-    if count_lanes(
-        scores, target, weight, class_weight, ignore, points, parts, 0, members, True, sums, wants_gradient, out, kept
-    ):
+    if count_lanes(data, 0, members, True, sums, wants_gradient, out, kept):
         return 1
     for member in range(members):
         total = sums[member, 1].sum()

@@ -234,7 +234,7 @@ class Constrained(DerivedMetric):
         """The violation of each constraint."""
         for c in self.constraints:
             if c.within is not None:
-                give = f"give their column: decisions.best_threshold(…, groups={{{c.within!r}: values}})"
+                give = f"train without it, then decisions.best_threshold(y, score, …, groups={{{c.within!r}: values}})"
                 raise ValueError(f"{c}: is about groups of rows, which only a search for a decision rule sees; {give}.")
         return [c.violation(c.metric.evaluate(source)) for c in self.constraints]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import tempfile
 import time
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -34,9 +36,7 @@ Form = Literal["trees", "dense", "given"]
 DEFAULT = ("boosting", "extra_trees", "forest", "network_ce", "network")
 """The portfolio of ``models="auto"``, the cheap ones first."""
 
-BOOSTING_LIBRARIES = ("lightgbm", "xgboost", "catboost")
-"""Models that need a package of their own."""
-
+BOOSTING_LIBRARIES = ("lightgbm", "xgboost", "catboost")  # each needs a package of its own
 TREES = 100  # of a forest, in each fold
 ROUNDS = 500  # trees of boosting at most …
 PATIENCE = 20  # … until so many in a row have not improved the log-loss of the fold's validation rows
@@ -46,29 +46,24 @@ SMALL_WORK = 20_000  # rows times fits below which threads cost more than they b
 
 def _named_estimator(name: str, folds: Folds, rows: int) -> Any:
     """A new estimator of the built-in models, for the folds and the rows of one."""
-    stops, leaf = folds.held_out, max(2, min(20, rows // 50))
+    stops, leaf, categories = folds.held_out, max(2, min(20, rows // 50)), folds.table.categories
     if name in ("forest", "extra_trees"):
         kind = RandomForestClassifier if name == "forest" else ExtraTreesClassifier
         return kind(TREES, min_samples_leaf=max(2, rows // 10_000))  # where rows are many, trees stay small
     if name == "boosting":
-        return HistGradientBoostingClassifier(
-            learning_rate=0.1,
-            max_iter=ROUNDS if stops else 100,
-            early_stopping=stops,
-            n_iter_no_change=PATIENCE,
-            min_samples_leaf=leaf,
-            max_bins=FEW_BINS if folds.table.trees.shape[1] > WIDE and not folds.table.categories.any() else 255,
-            categorical_features=folds.table.categories if folds.table.categories.any() else None,
-        )
+        how: dict[str, Any] = {"max_iter": ROUNDS if stops else 100, "early_stopping": stops}
+        how |= {"n_iter_no_change": PATIENCE, "categorical_features": categories if categories.any() else None}
+        how["max_bins"] = FEW_BINS if len(categories) > WIDE and not categories.any() else 255
+        return HistGradientBoostingClassifier(min_samples_leaf=leaf, **how)
     library, threads = importlib.import_module(name), 1 if len(folds.splits) > 1 else -1  # folds run in parallel
-    categories = folds.table.categories
     if name == "catboost":
         rounds, columns = ROUNDS * 2 if stops else 300, np.flatnonzero(categories).tolist()
         options = {"allow_writing_files": False, "verbose": False, "thread_count": threads, "random_state": 0}
         return library.CatBoostClassifier(iterations=rounds, cat_features=columns or None, **options)
     common = {"n_estimators": ROUNDS * 4 if stops else 100, "learning_rate": 0.05, "n_jobs": threads}
     if name == "lightgbm":
-        return library.LGBMClassifier(**common, min_child_samples=leaf, verbose=-1)
+        # By default categories of fewer than 100 rows are left out.
+        return library.LGBMClassifier(**common, min_child_samples=leaf, min_data_per_group=leaf, verbose=-1)
     kinds = np.where(categories, "c", "q").tolist() if categories.any() else None
     return library.XGBClassifier(**common, enable_categorical=True, feature_types=kinds)
 
@@ -143,8 +138,7 @@ class EstimatorModel(Model):
             self.seconds = state["seconds"]
             self._read(state["fits"].numpy().tobytes())
             return [part.numpy() for part in state["held_out"]]
-        started = time.perf_counter()
-        done: list[int] = []
+        started, done = time.perf_counter(), list[int]()
 
         def one(k: int, split: Split) -> tuple[list[Any], Array]:
             if time.monotonic() >= until:
@@ -156,8 +150,8 @@ class EstimatorModel(Model):
             progress(len(done), len(folds.splits), "")
             return fitted, found
 
-        work = len(folds.codes) * len(folds.splits)
-        pairs = self._parallel(work)(delayed(one)(k, split) for k, split in enumerate(folds.splits))
+        parallel = self._parallel(len(folds.codes) * len(folds.splits))
+        pairs = parallel(delayed(one)(k, split) for k, split in enumerate(folds.splits))
         self.fits, held_out = [fitted for fitted, _ in pairs], [found for _, found in pairs]
         self.seconds = time.perf_counter() - started
         if self.checkpoint is not None:
@@ -180,7 +174,8 @@ class EstimatorModel(Model):
 
     def to_bytes(self) -> bytes:
         """The fitted estimators as a skops file, which holds no code; a ValueError where that cannot be."""
-        return objects.to_bytes(self.fits, TRUSTED, f"models: {self.name}")
+        plain = [[e.to_plain() if isinstance(e, _LibraryFit) else e for e in fold] for fold in self.fits]
+        return objects.to_bytes(plain, TRUSTED, f"models: {self.name}")
 
     def described(self) -> dict[str, Any]:
         """The form of table that it takes."""
@@ -199,7 +194,8 @@ class EstimatorModel(Model):
         return model
 
     def _read(self, content: bytes) -> None:
-        self.fits = objects.from_bytes(content, TRUSTED, self.name)
+        plain = objects.from_bytes(content, TRUSTED, self.name)
+        self.fits = [[_LibraryFit.of_plain(e) if isinstance(e, dict) else e for e in fold] for fold in plain]
 
     def _parallel(self, work: int) -> Parallel:
         jobs = 1 if work < SMALL_WORK else effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)
@@ -208,12 +204,11 @@ class EstimatorModel(Model):
     def _rows(self, table: Table, rows: Any = slice(None)) -> Any:
         """Rows in the form that the estimator takes."""
         found = _safe_indexing(getattr(table, self.form), rows)
-        if self.name != "catboost" or self.estimator is not None or not table.categories.any():
-            return found
-        frame = pd.DataFrame(found)
-        for k in np.flatnonzero(table.categories):  # categories must be whole numbers, gaps too
-            frame[k] = np.nan_to_num(found[:, k], nan=-1.0).astype(np.int64)
-        return frame
+        if self.name == "catboost" and self.estimator is None and table.categories.any():
+            found = pd.DataFrame(found)
+            for k in np.flatnonzero(table.categories):  # categories must be whole numbers, gaps too
+                found[k] = found[k].fillna(-1).astype(np.int64)
+        return found
 
     def _fit_fold(self, folds: Folds, split: Split, k: int) -> list[Any]:
         own = self.estimator is not None
@@ -241,13 +236,15 @@ class EstimatorModel(Model):
         if self.estimator is not None or self.name in ("forest", "extra_trees"):
             return estimator.fit(X, y, **fit_options)
         held = split.validation[(folds.weight[split.validation] > 0) & np.isin(codes[split.validation], seen)]
-        y_held, renamed = codes[held], self.name == "xgboost" and len(seen) <= seen[-1]
-        if renamed:  # xgboost takes no other classes than 0, 1, …
+        y_held = codes[held]
+        if self.name in BOOSTING_LIBRARIES:  # xgboost takes no other classes than 0, 1, …
             y, y_held = np.searchsorted(seen, y), np.searchsorted(seen, y_held)
         estimator.fit(X, y, **fit_options, **self._stopping(estimator, folds, held, y_held))
         if self.name == "boosting" and not folds.table.categories.any():
             estimator._bin_mapper.bin_thresholds_ = []  # for categories alone; one array per column takes long to save
-        return _SomeClasses(estimator, seen) if renamed else estimator
+        if self.name == "boosting":
+            return estimator
+        return _LibraryFit(self.name, estimator.booster_ if self.name == "lightgbm" else estimator, seen)
 
     def _stopping(self, estimator: Any, folds: Folds, rows: NDArray[np.intp], y: NDArray[Any]) -> dict[str, Any]:
         """What a boosting model needs to stop on validation rows."""
@@ -286,14 +283,44 @@ class EstimatorModel(Model):
         return np.stack([_all_classes(*one, 2)[:, 1] for one in found], axis=1)
 
 
-class _SomeClasses(NamedTuple):
-    """A classifier of 0, 1, … as one of the classes that its rows have."""
+class _LibraryFit(NamedTuple):
+    """A fit of a boosting library, kept in the library's own format, and the classes of its rows."""
 
-    estimator: Any
+    library: str
+    model: Any
     classes_: NDArray[np.int64]
 
     def predict_proba(self, X: Any) -> Array:
-        return np.asarray(self.estimator.predict_proba(X))
+        if self.library != "lightgbm":
+            return np.asarray(self.model.predict_proba(X))
+        found = np.asarray(self.model.predict(X))
+        return np.stack([1 - found, found], axis=1) if found.ndim == 1 else found
+
+    def to_plain(self) -> dict[str, Any]:
+        """What a file keeps: bytes that hold no code."""
+        if self.library == "catboost":
+            with tempfile.TemporaryDirectory() as folder:
+                self.model.save_model(place := f"{folder}/model.cbm")
+                content = Path(place).read_bytes()
+        elif self.library == "xgboost":
+            content = bytes(self.model.get_booster().save_raw())
+        else:
+            content = self.model.model_to_string().encode()
+        return {"library": self.library, "model": content, "classes": self.classes_}
+
+    @classmethod
+    def of_plain(cls, kept: dict[str, Any]) -> _LibraryFit:
+        name, content = kept["library"], kept["model"]
+        if name not in BOOSTING_LIBRARIES:
+            raise ValueError(f"a fit of the library {name!r}")
+        library = importlib.import_module(name)
+        if name == "lightgbm":
+            model = library.Booster(model_str=content.decode())
+        elif name == "xgboost":
+            (model := library.XGBClassifier()).load_model(bytearray(content))
+        else:
+            model = library.CatBoostClassifier().load_model(blob=content)
+        return cls(name, model, kept["classes"])
 
 
 def _all_classes(found: Array, classes: Any, outputs: int) -> Array:

@@ -64,12 +64,10 @@ class NetworkModel(Model):
     """Networks, one or several per fold; all folds are trained as one network.
 
     Attributes:
-        name: What to call it.
-        recipe: How they are trained; complete.
+        name, recipe: What to call it, and how it is trained; complete.
         members: Networks per fold, started from different weights.
         device: Where to train.
-        checkpoint: Where to save the state of training, and resume.
-        callbacks: Called after every epoch.
+        checkpoint, callbacks: Where the state of training is saved and resumed; what is called after every epoch.
         plain: Whether to train on the sample weights alone, without class weights.
     """
 
@@ -97,14 +95,10 @@ class NetworkModel(Model):
             value = event.record.hard_metric
             progress(event.record.epoch, event.epochs, "" if value != value else f"{value:.3f}")
 
-        self.keep(trainer.run([epoch_ended, *self.callbacks], self.name, self.checkpoint, until), task)
+        self.result = trainer.run([epoch_ended, *self.callbacks], self.name, self.checkpoint, until)
+        self.task, self.seconds, self.complete = task, self.result.seconds, not self.result.interrupted
         found = self.result.validation
         return [np.mean(found[k : k + self.members], axis=0) for k in range(0, len(found), self.members)]
-
-    def keep(self, result: TrainingResult, task: Task) -> None:
-        """Take trained networks, wherever they were trained."""
-        self.result, self.task = result, task
-        self.seconds, self.complete = result.seconds, not result.interrupted
 
     def predict(self, table: Table) -> Array:
         """The mean of all networks."""
@@ -143,7 +137,7 @@ class NetworkModel(Model):
         network = MemberMLP(members, inputs, outputs, sizes[1:-1], recipe.dropout, generator=generator)
         network.load_state_dict(weights)
         model = cls(name, recipe)
-        model.keep(TrainingResult(network.eval(), [], [], [], 0.0, False), task)
+        model.result, model.task = TrainingResult(network.eval(), [], [], [], 0.0, False), task
         return model
 
 

@@ -29,7 +29,6 @@ NO_SCORES = (
     "matrices and the explorer are left out. 'metricfit report MODEL DATA' with labelled rows that the model was not "
     "trained on adds them, and so does training it again with cross-validation."
 )
-_HISTOGRAMS = 4
 _CAPITALS = {name: name[0].upper() + name[1:] for name in (MODEL, PLAIN, TUNED)}
 
 
@@ -168,7 +167,7 @@ def _rows(found: list[tuple[Assessment, Estimate | None]]) -> list[dict[str, Any
 def _predictions(unlabelled: Unlabelled, labels: tuple[Any, ...], named: int | None) -> dict[str, Any]:
     proba, decided, source = unlabelled
     shares = tables.class_rows(Decided(decided, decided, labels).confusion)
-    order = sorted(range(len(labels)), key=lambda k: -shares[k]["support"])[:_HISTOGRAMS]
+    order = sorted(range(len(labels)), key=lambda k: -shares[k]["support"])[:4]
     if len(labels) == 2 and decided.ndim == 1:
         order = [1 if named is None else named]
     histograms = [{"label": str(labels[k]), "histogram": histogram(proba[:, k], None, None)} for k in order]

@@ -34,15 +34,11 @@ class EpochRecord(NamedTuple):
     """One epoch, averaged over the members of the ensemble.
 
     Attributes:
-        epoch: From 1 on.
-        loss: Mean training loss.
-        soft_metric: The soft metric on the validation rows, at the selection temperature.
-        hard_metric: The exact metric on the validation rows.
+        epoch, loss: Its number, from 1 on, and the mean training loss.
+        soft_metric, hard_metric: On the validation rows, at the selection temperature and exact.
         log_loss: Cross-entropy on the validation rows, with the recipe's class weights.
-        temperature: T of the step.
-        learning_rate: At the end of the epoch.
-        active: Members still training.
-        seconds: Time the epoch took, validation included.
+        temperature, learning_rate: T of the step, and the rate at the end of the epoch.
+        active, seconds: Members still training, and the time that the epoch took, validation included.
         validation_loss: The loss as trained (at its temperature, with its cross-entropy) on the validation rows.
     """
 
@@ -245,9 +241,15 @@ class Trainer:
 
     def result(self, interrupted: bool = False) -> TrainingResult:
         """The network with the best weights of each member."""
-        missing = self.best.key == -math.inf
-        if bool(missing.any()):
-            self._keep_what_there_is(missing)
+        missing, state = self.best.key == -math.inf, self.average.averaged
+        if bool(missing.any()):  # members never validated: interrupted too early, or diverged from the start
+            if not all(bool(value.isfinite().all()) for value in state.values()):
+                how = f"lower it (now {self.recipe.learning_rate:g}) or set gradient_clip"
+                raise ValueError(f"learning_rate: training diverged, the weights are not finite; {how}.")
+            if self.validation:
+                with self.average.lent():
+                    self.validation.score(self.network, self.objective, missing)
+            self.best.update(torch.zeros(len(missing)), len(self.history), state, missing)
         with torch.no_grad():
             for name, live in self.average.live.items():
                 live.copy_(self.best.state[name])
@@ -258,17 +260,6 @@ class Trainer:
         seconds, found = sum(record.seconds for record in self.history), self.validation.probabilities()
         epochs = self.best.epoch.tolist()
         return TrainingResult(self.network.eval(), self.history, epochs, found, seconds, interrupted)
-
-    def _keep_what_there_is(self, missing: Tensor) -> None:
-        """Members never validated: interrupted too early, or diverged from the start."""
-        state = self.average.averaged
-        if not all(bool(value.isfinite().all()) for value in state.values()):
-            how = f"lower it (now {self.recipe.learning_rate:g}) or set gradient_clip"
-            raise ValueError(f"learning_rate: training diverged, the weights are not finite; {how}.")
-        if self.validation:
-            with self.average.lent():
-                self.validation.score(self.network, self.objective, missing)
-        self.best.update(torch.zeros(len(missing)), len(self.history), state, missing)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next epoch depends on; random numbers are drawn from the seed and the epoch alone."""
@@ -368,8 +359,6 @@ def draw_seed(random_state: Any) -> tuple[int, bool]:
 Progress = Callable[[int, int, str], None]
 """Called with how much is done, of how much, and the value so far as text."""
 
-SECONDS_BETWEEN_LINES = 5.0  # where there is no terminal
-
 
 @contextlib.contextmanager
 def progress_bar(enabled: bool, label: str, console: Console | None = None) -> Iterator[Progress]:
@@ -381,7 +370,7 @@ def progress_bar(enabled: bool, label: str, console: Console | None = None) -> I
         def line(done: int, total: int, value: str) -> None:
             nonlocal due
             if time.monotonic() >= due:
-                due = time.monotonic() + SECONDS_BETWEEN_LINES
+                due = time.monotonic() + 5.0
                 console.out(f"{label}: {done} of {total}{', ' if value else ''}{value}", highlight=False)
 
         yield line

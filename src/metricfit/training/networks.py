@@ -195,10 +195,9 @@ def _factory_arguments(factory: Callable[..., Any], *sizes: int) -> tuple[int, .
         with contextlib.suppress(TypeError):
             signature.bind(*arguments)
             return arguments
-    raise TypeError(
-        f"network: expected a factory to be called as factory(in_features, out_features), or without arguments, got "
-        f"one with the parameters {signature}; wrap it: lambda in_features, out_features: …"
-    )
+    wanted = "a factory to be called as factory(in_features, out_features), or without arguments"
+    got = f"one with the parameters {signature}; wrap it: lambda in_features, out_features: …"
+    raise TypeError(f"network: expected {wanted}, got {got}")
 
 
 def _check_outputs(network: nn.Module, in_features: int, out_features: int) -> None:

@@ -219,8 +219,7 @@ class Folds:
     Attributes:
         table: The rows.
         codes: Class codes (n,), or 0/1 (n, labels).
-        weight: Weights for training (n,): sample weights times class weights.
-        plain_weight: Sample weights alone (n,).
+        weight, plain_weight: Weights for training (n,), sample weights times class weights, and the former alone.
         splits: Training and validation rows of each fold; without validation rows nothing is held out.
         metric, task, labels: What the models are judged by, the kind of target, and class (or label) names.
         seed: Seed of everything random; no global seed is changed.

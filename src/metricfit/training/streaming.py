@@ -112,7 +112,7 @@ def confusion_of_shards(
         rows_at_once: Rows that are predicted together, at most.
     """
     check_is_fitted(classifier, "models_")
-    shards, classes = _shards(source), classifier.classes_
+    shards, classes = source if isinstance(source, Shards) else Shards(source), classifier.classes_
     wanted = [*getattr(classifier, "feature_names_in_", [c for c in shards.columns if c != target]), target]
     _check_columns(shards, wanted)
     task: Task = "binary" if len(classes) == 2 else "multiclass"
@@ -129,17 +129,16 @@ class _Stream:
     """The rows of a table as training takes them, apart from those held out."""
 
     def __init__(self, source: Source, target: str, columns: Sequence[str] | None, seed: int) -> None:
-        self.shards, self.target, self.seed = _shards(source), target, seed
+        self.shards = source if isinstance(source, Shards) else Shards(source)
+        self.target, self.seed, self.held_out = target, seed, 0.0
         _check_columns(self.shards, [target, *(columns or ())])
         self.columns = [c for c in (columns or self.shards.columns) if c != target]
         self.counts = self.shards.values(target)
         if len(self.counts) < 2:
             raise ValueError(f"{target}: holds one class only, {list(self.counts)}; a classifier needs two or more.")
-        self.rows = sum(self.counts.values())
-        self.classes = np.array(list(self.counts))
+        self.rows, self.classes = sum(self.counts.values()), np.array(list(self.counts))
         self.labels = tuple(self.classes.tolist())
         self.task: Task = "binary" if len(self.labels) == 2 else "multiclass"
-        self.held_out = 0.0
         self.preprocessor = TablePreprocessor(random_state=seed)
 
     def draw(self, validation_rows: int, sample_rows: int) -> pd.DataFrame:
@@ -212,10 +211,6 @@ class _StreamTrainer(loop.Trainer):
         stratum = self.data.target.cpu().numpy() if self.recipe.stratified else None
         self.batches = BatchOrder([every], self.recipe.batch_size, stratum=stratum)
         return super().epoch()
-
-
-def _shards(source: Source) -> Shards:
-    return source if isinstance(source, Shards) else Shards(source)
 
 
 def _joined(*parts: TrainingData) -> TrainingData:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from benchmarks.papers.checks import anyloss_counts, btg_facts
 from benchmarks.papers.config import Method, names, protocol, read
 from benchmarks.papers.published import PUBLISHED, Cell, cells, metric_of, reason_not_run, target
 from benchmarks.papers.tables import lines
@@ -64,8 +66,27 @@ def test_adult_is_answered_in_both_encodings() -> None:
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="../shared/published is not beside this checkout")
-def test_the_copy_of_the_published_numbers_is_the_original() -> None:
-    assert PUBLISHED.read_bytes() == SHARED.read_bytes()
+def test_the_copies_of_the_published_numbers_are_the_originals() -> None:
+    for copy in (PUBLISHED, btg_facts.PRINTED):
+        assert copy.read_bytes() == (SHARED.parent / copy.name).read_bytes()
+
+
+def test_anyloss_is_counted_as_by_hand(tmp_path: Path) -> None:
+    head = ",Dataset,Delta,BCE,AccAim,F1Aim,F.5Aim,F2Aim,GAim,BAim\n"
+    metrics = ("Acc", "F1", "F.5", "F2", "Gmean", "B_Acc")
+    blocks = [head + "".join(f"{m},x,0.5,0.{bce},0.6,0.6,0.6,0.6,0.6,0.6\n" for m in metrics) for bce in (5, 6, 8)]
+    (tmp_path / "slp.csv").write_text("\ufeff" + "".join(blocks), encoding="utf-8")
+    found = {(row["metric"], row["rival"]): row for row in anyloss_counts.counts("slp", tmp_path / "slp.csv")}
+    assert len(found) == 8
+    assert [found["f1", "mse"][part] for part in ("sets", "wins", "ties", "losses")] == [3, 3, 0, 0]
+    assert [found["f1", "bce"][part] for part in ("wins", "ties", "losses", "mean")] == [1, 1, 1, -0.0333]
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="../shared/published is not beside this checkout")
+def test_the_committed_counts_are_those_of_the_authors_results() -> None:
+    files = {name: SHARED.parent / "anyloss" / f"{name}-102-datasets.csv" for name in anyloss_counts.NETWORKS}
+    counted = pd.DataFrame([row for name, file in files.items() for row in anyloss_counts.counts(name, file)])
+    pd.testing.assert_frame_equal(counted, pd.read_csv(anyloss_counts.FILE))
 
 
 def test_there_is_a_config_for_each_table_and_figure_of_the_issue() -> None:

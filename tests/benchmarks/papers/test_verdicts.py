@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.papers.results import RESULTS, read
-from benchmarks.papers.verdicts import CLAIMS, Figure, Found, compared, followed, page_tables, verdict
+from benchmarks.papers.verdicts import CLAIMS, FIGURES, Figure, Found, compared, followed, page_tables, verdict
 
 ROOT = Path(__file__).parents[3]
 
@@ -71,6 +71,11 @@ def test_a_claim_on_curves_takes_the_difference_over_repetitions() -> None:
     figure = Figure("says", lambda curves: [("a", pd.Series([0.1, 0.3])), ("not run", pd.Series([], dtype=float))])
     (found,) = figure.found(pd.DataFrame())
     assert (found.mean, found.error, found.trials) == pytest.approx((0.2, 0.1, 2))
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.says)
+def test_every_claim_on_curves_finds_its_rows(figure: Figure) -> None:
+    assert figure.found(read("curves", RESULTS))
 
 
 def test_verdicts_follow_two_standard_errors() -> None:

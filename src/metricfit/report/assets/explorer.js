@@ -208,6 +208,7 @@ class Explorer {
     const small = this.data.task === "multilabel" || cm.size > MANY_CLASSES;
     const names = small ? [`not ${this.nameOf(this.axis)}`, this.nameOf(this.axis)] : this.data.labels;
     const cells = small ? this.model.ofAxis(this.axis, cm) : cm.cells, size = names.length;
+    this.part("matrix").classList.toggle("many", size > 5);
     const head = html("tr");
     head.append(html("th", { scope: "col", class: "corner" }, "true \\ called"), ...names.map((n) => html("th", { scope: "col" }, n)));
     const body = names.map((name, i) => {
