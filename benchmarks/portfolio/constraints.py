@@ -70,26 +70,32 @@ class Unit:
     test: dict[str, Array]
 
 
-class _Models(MetricClassifier):
+class Models(MetricClassifier):
     """A ``MetricClassifier`` that keeps what its models said instead of choosing weights and a rule."""
 
     def _keep(self, folds: Any, fitted: Any, shipped: Any) -> None:
         self.n_network_inputs_, self.folds_, self.fitted_ = folds.table.dense.shape[1], folds, fitted
 
 
+def halves(table: str, split: int) -> Any:
+    """Features to fit and to test, then their truth."""
+    name, positive = TABLES[table]
+    data = load(name)
+    y = np.asarray(data.y)
+    values, counts = np.unique(y, return_counts=True)
+    truth = (y == (values[counts.argmin()] if positive is None else positive)).astype(int)
+    X, X_test, y, y_test = train_test_split(data.X, truth, test_size=0.3, stratify=truth, random_state=split)
+    if len(X) > MOST_ROWS:
+        X, _, y, _ = train_test_split(X, y, train_size=MOST_ROWS, stratify=y, random_state=split)
+    return X, X_test, y, y_test
+
+
 def fitted(table: str, split: int) -> Unit:
     """One split of ``TABLES``, from the cache or by fitting."""
     file = CACHE / f"{table.replace(': ', '-')}-{split}.npz"
     if not file.exists():
-        name, positive = TABLES[table]
-        data = load(name)
-        y = np.asarray(data.y)
-        values, counts = np.unique(y, return_counts=True)
-        truth = (y == (values[counts.argmin()] if positive is None else positive)).astype(int)
-        X, X_test, y, y_test = train_test_split(data.X, truth, test_size=0.3, stratify=truth, random_state=split)
-        if len(X) > MOST_ROWS:
-            X, _, y, _ = train_test_split(X, y, train_size=MOST_ROWS, stratify=y, random_state=split)
-        clf = _Models(METRIC, baseline=False, verbose=False, device="cpu", n_jobs=1, random_state=split).fit(X, y)
+        X, X_test, y, y_test = halves(table, split)
+        clf = Models(METRIC, baseline=False, verbose=False, device="cpu", n_jobs=1, random_state=split).fit(X, y)
         parts = [part.validation for part in clf.folds_.splits]
         found = {"y": y[np.concatenate(parts)], "y_test": y_test,
                  "fold": np.repeat(np.arange(len(parts)), [len(part) for part in parts])}  # fmt: skip

@@ -26,7 +26,7 @@ from metricfit.inputs import Task
 from metricfit.models.portfolio import Array, Folds, Model, Table
 from metricfit.training.checkpoint import CheckpointFile
 from metricfit.training.loop import Progress
-from metricfit.training.recipes import Recipe
+from metricfit.training.recipes import WIDE, Recipe
 from metricfit.training.rows import Split
 
 __all__ = ["BOOSTING_LIBRARIES", "DEFAULT", "EstimatorModel", "names_of"]
@@ -40,6 +40,7 @@ BOOSTING_LIBRARIES = ("lightgbm", "xgboost", "catboost")  # each needs a package
 TREES = 100  # of a forest, in each fold
 ROUNDS = 500  # trees of boosting at most …
 PATIENCE = 20  # … until so many in a row have not improved the log-loss of the fold's validation rows
+FEW_BINS = 32  # of a column of a wide table: histograms, not rows, are what boosting works on there
 SMALL_WORK = 20_000  # rows times fits below which threads cost more than they bring
 
 
@@ -52,6 +53,7 @@ def _named_estimator(name: str, folds: Folds, rows: int) -> Any:
     if name == "boosting":
         how: dict[str, Any] = {"max_iter": ROUNDS if stops else 100, "early_stopping": stops}
         how |= {"n_iter_no_change": PATIENCE, "categorical_features": categories if categories.any() else None}
+        how["max_bins"] = FEW_BINS if len(categories) > WIDE and not categories.any() else 255
         return HistGradientBoostingClassifier(min_samples_leaf=leaf, **how)
     library, threads = importlib.import_module(name), 1 if len(folds.splits) > 1 else -1  # folds run in parallel
     if name == "catboost":
@@ -238,6 +240,8 @@ class EstimatorModel(Model):
         if self.name in BOOSTING_LIBRARIES:  # xgboost takes no other classes than 0, 1, …
             y, y_held = np.searchsorted(seen, y), np.searchsorted(seen, y_held)
         estimator.fit(X, y, **fit_options, **self._stopping(estimator, folds, held, y_held))
+        if self.name == "boosting" and not folds.table.categories.any():
+            estimator._bin_mapper.bin_thresholds_ = []  # for categories alone; one array per column takes long to save
         if self.name == "boosting":
             return estimator
         return _LibraryFit(self.name, estimator.booster_ if self.name == "lightgbm" else estimator, seen)

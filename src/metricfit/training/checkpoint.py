@@ -80,7 +80,7 @@ class CheckpointFile:
         directory: Made if it does not exist.
         name: File name without ending.
         identity: What makes the run this run, as texts: settings, data. Another run's file is refused.
-        every: Seconds between two writes, at least; the last one is always written.
+        every: Seconds between two writes, at least, and 20 times what a write takes; the last one is always written.
     """
 
     def __init__(
@@ -101,7 +101,8 @@ class CheckpointFile:
 
     def save(self, state: dict[str, Any], *, last: bool = False) -> None:
         """Write, unless a write was only just made."""
-        if not last and time.monotonic() - self._written < self.every:
+        started = time.monotonic()
+        if not last and started - self._written < self.every:
             return
         content = {"format": _FORMAT, "version": _VERSION, "identity": self.identity, "state": state}
         # Into memory first: torch tells a full disk as a broken archive, a plain write as what it is.
@@ -110,6 +111,8 @@ class CheckpointFile:
         with written_whole(self.path) as temporary:
             write_synced(temporary, buffer.getbuffer())
         self._written = time.monotonic()
+        if self.every:  # networks of a wide table are large
+            self.every = max(self.every, 20 * (self._written - started))
 
 
 def read_checkpoint(path: Path) -> dict[str, Any] | None:

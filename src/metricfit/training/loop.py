@@ -120,7 +120,7 @@ class Trainer:
         stratum = strata(folds.codes) if recipe.stratified else None
         self.batches = BatchOrder([split.train for split in splits], recipe.batch_size, stratum=stratum)
         self.validation = Validation(self.data, [split.validation for split in splits], len(folds.labels))
-        self.epochs = recipe.epochs(self.batches.steps)
+        self.epochs = recipe.epochs(self.batches.steps, self.data.features.shape[1])
         self.optimiser = networks.make_optimiser(self.network, recipe)
         self.parameters = list(self.network.parameters())
         prior = self.data.shares(folds.task, len(folds.labels)) if folds.shares is None else folds.shares

@@ -18,6 +18,7 @@ from metricfit.steps import get as get_step
 
 __all__ = ["RECIPES", "Recipe"]
 
+WIDE = 2_000  # columns or features beyond which a table is wide
 AS_NAMED: Any = None  # the default of every part: as the named recipe says
 
 
@@ -47,7 +48,8 @@ class Recipe:
         batch_size: Rows in a batch.
         stratified: Whether each batch holds the classes in their overall shares.
         max_epochs: Passes over the data, unless the bounds on updates say otherwise.
-        min_updates: Updates of the weights at least: small data get more epochs.
+        min_updates: Updates of the weights at least: small data get more epochs. Beyond 2,000 features they are fewer
+            in proportion, because each changes more.
         max_updates: Updates of the weights at most: large data get fewer epochs.
         learning_rate: Of AdamW, after the warm-up.
         warm_up_updates: Updates over which the learning rate rises from 0.
@@ -144,9 +146,9 @@ class Recipe:
         _check(recipe)
         return recipe
 
-    def epochs(self, updates_per_epoch: int) -> int:
-        """Passes over the data, given the updates of one."""
-        at_least = -(-self.min_updates // updates_per_epoch)
+    def epochs(self, updates_per_epoch: int, features: int = 1) -> int:
+        """Passes over the data, given the updates of one and the number of features."""
+        at_least = math.ceil(self.min_updates * min(1.0, WIDE / features) / updates_per_epoch)
         at_most = max(1, self.max_updates // updates_per_epoch)
         return max(1, at_least, min(self.max_epochs, at_most))
 
