@@ -85,15 +85,13 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Seed; global seeds are neither read nor changed.
 
     Attributes:
-        classes_: Class labels; label numbers for a multi-label target.
-        task_: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        classes_, task_: Class labels, or label numbers; ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         seed_: The seed that was used; drawn, if ``random_state`` gave none.
         metric_, recipe_: The metric with its class or average written out; the recipe with all its parts filled in.
         models_, weights_: The fitted models that have a weight, by name, and their weights.
         leaderboard_: Every model and the portfolio, the best first: the metric on held-out rows with its interval,
             weight, seconds to fit and seconds to predict 1,000 rows. Each model is decided by a rule of its own.
-        network_: The trained networks, if they have a weight.
-        preprocessor_: The fitted preprocessor, or None.
+        network_, preprocessor_: The trained networks, if they have a weight; the fitted preprocessor, or None.
         decision_rule_: The rule that is folded into ``predict_proba``.
         history_: One row per epoch of the networks.
         validation_report_: The metric on held-out rows with its interval: cross-entropy at arg max and with a tuned

@@ -66,9 +66,8 @@ class NetworkModel(Model):
     Attributes:
         name, recipe: What to call it, and how it is trained; complete.
         members: Networks per fold, started from different weights.
-        device: Where to train.
         checkpoint, callbacks: Where the state of training is saved and resumed; what is called after every epoch.
-        plain: Whether to train on the sample weights alone, without class weights.
+        device, plain: Where to train, and whether on the sample weights alone, without class weights.
     """
 
     name: str

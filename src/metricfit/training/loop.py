@@ -36,10 +36,9 @@ class EpochRecord(NamedTuple):
     Attributes:
         epoch, loss: Its number, from 1 on, and the mean training loss.
         soft_metric, hard_metric: On the validation rows, at the selection temperature and exact.
-        log_loss: Cross-entropy on the validation rows, with the recipe's class weights.
+        log_loss, validation_loss: Cross-entropy with the recipe's class weights, and the loss as trained, on these rows.
         temperature, learning_rate: T of the step, and the rate at the end of the epoch.
         active, seconds: Members still training, and the time that the epoch took, validation included.
-        validation_loss: The loss as trained (at its temperature, with its cross-entropy) on the validation rows.
     """
 
     epoch: int
@@ -83,8 +82,7 @@ class TrainingResult(NamedTuple):
         network: With the best weights of each member, in evaluation mode.
         history, best_epoch: Every epoch, and the one each member's weights are from.
         validation: Each member's probabilities of its validation rows, from weights picked without them.
-        seconds: Training time, over all starts of a resumed run.
-        interrupted: Whether Ctrl-C ended it.
+        seconds, interrupted: Training time, over all starts of a resumed run, and whether Ctrl-C ended it.
     """
 
     network: nn.Module

@@ -188,8 +188,7 @@ class Table:
 
     Attributes:
         dense: Scaled numbers without gaps, categories as indicators (n, features): networks, linear models.
-        trees: Numbers as they are, gaps as NaN, categories as codes (n, columns).
-        categories: Which columns of ``trees`` are codes.
+        trees, categories: Numbers as they are, gaps as NaN, categories as codes (n, columns); which columns are codes.
         given: The table as it was given: pipelines that prepare it themselves.
     """
 
@@ -217,8 +216,7 @@ class Folds:
     """What every model of a portfolio is fitted on: the same rows, held out in the same folds.
 
     Attributes:
-        table: The rows.
-        codes: Class codes (n,), or 0/1 (n, labels).
+        table, codes: The rows, and their class codes (n,), or 0/1 (n, labels).
         weight, plain_weight: Weights for training (n,), sample weights times class weights, and the former alone.
         splits: Training and validation rows of each fold; without validation rows nothing is held out.
         metric, task, labels: What the models are judged by, the kind of target, and class (or label) names.
