@@ -36,7 +36,7 @@ class EpochRecord(NamedTuple):
     Attributes:
         epoch, loss: Its number, from 1 on, and the mean training loss.
         soft_metric, hard_metric: On the validation rows, at the selection temperature and exact.
-        log_loss, validation_loss: Cross-entropy with the recipe's class weights, and the loss as trained, on these rows.
+        log_loss, validation_loss: Cross-entropy with the recipe's class weights, and the loss as trained, there.
         temperature, learning_rate: T of the step, and the rate at the end of the epoch.
         active, seconds: Members still training, and the time that the epoch took, validation included.
     """
