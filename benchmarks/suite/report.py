@@ -55,9 +55,9 @@ _PROTOCOL = f"""\
 * **MetricClassifier.** Its members other than the metric-trained network do not depend on the metric, so they were
   fitted once for all three; weights and rule come from the package's `choose_ensemble`. That gives, bit for bit,
   what `MetricClassifier(metric, random_state=split).fit(X, y)` gives (`tests/benchmarks/test_suite.py` checks it).
-* **CatBoost as a sixth model** was chosen on the half "choose" (32 splits of 16 tables: +0.5 ± 0.4 points to the portfolio,
-  +1.0 ± 0.4 to the careful user's pick; LightGBM -0.1 ± 0.1, XGBoost +0.2 ± 0.3; `benchmarks/suite/members.csv`). Rows of
-  CatBoost alone on this half had been seen by then.
+* **CatBoost as a sixth model** was chosen on the half "choose": on 32 splits of 16 tables +0.5 ± 0.4 points to the
+  portfolio and +1.0 ± 0.4 to the careful user's pick (LightGBM -0.1 ± 0.1 and XGBoost +0.2 ± 0.3 to the portfolio;
+  `benchmarks/suite/members.csv`). Rows of CatBoost alone on the half "claim" had been seen by then.
 * **Seconds** are of one core, folds and rule included, for one metric; the median over tables of the mean over
   splits."""
 
