@@ -112,7 +112,7 @@ def test_alignment_draws_the_loss_that_was_trained(recipe, label):
 
     def noted(self, network, objective, active):
         with networks.evaluating(network):
-            logits = self._logits(network, self._index)
+            logits = network(self.data.features[self._index])
             target, weight = self.data.target[self._index], self._weights.sum(dim=0)
             objective.eval()
             seen.append(objective(logits, target, weight).mean().item())

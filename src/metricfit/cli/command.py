@@ -7,7 +7,7 @@ import json
 import math
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
@@ -165,15 +165,21 @@ class Interrupted(BaseException):
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """Ctrl-C raises :class:`Interrupted` at once."""
+def stoppable() -> Iterator[Callable[[], None]]:
+    """Ctrl-C raises :class:`Interrupted` at once; the function does so again, as some libraries swallow exceptions."""
+    pressed: list[bool] = []
 
     def stop(*_: Any) -> None:
+        pressed.append(True)
         raise Interrupted
+
+    def check() -> None:
+        if pressed:
+            raise Interrupted
 
     before = signal.signal(signal.SIGINT, stop)
     try:
-        yield
+        yield check
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -61,9 +61,10 @@ class Compare(opt.Training):
                 f"{row['split'] + 1}, {row['method']}: "
                 + (f"failed: {row['error']}" if row["error"] else number(row["value"]))
             )
+            check()
 
         try:
-            with stoppable():
+            with stoppable() as check:
                 comparison.run(jobs=self.jobs, backend=self.backend, progress=progress)
         except Interrupted:
             raise CommandError(f"stopped; the results so far are in {path}. Give the same command to go on.") from None
