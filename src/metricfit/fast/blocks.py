@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 Derivative = Callable[[Any], tuple[Any, Any] | None]
 """Losses (M,) and their gradient with respect to the counts, given these; None where there is no such loss."""
 
-BLOCK_ELEMENTS, BLOCK_ON_DEVICE = 2**18, 2**25
+BLOCK_ELEMENTS, BLOCK_ON_DEVICE = 2**19, 2**25
 """On a CPU blocks fit the caches and are large beside the fixed cost of operations; elsewhere only memory counts."""
 
 SERIAL_ELEMENTS = 2**16
