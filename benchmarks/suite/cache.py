@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from benchmarks.suite.fits import Prediction
 from benchmarks.suite.tables import CACHE as HOME
 
-__all__ = ["CACHE", "forget", "keep", "recall"]
+__all__ = ["CACHE", "forget", "keep", "recall", "study"]
 
 CACHE = HOME / "predictions"
 
@@ -47,3 +51,18 @@ def forget(folder: Path, tables: list[str], fits: set[str]) -> None:
         for file in (folder / table).glob("*/*.npz"):
             if file.stem in fits:
                 file.unlink()
+
+
+def study(
+    about: str, results: Path, studied: Callable[[Path], pd.DataFrame], compared: Callable[[pd.DataFrame], str]
+) -> None:
+    """The command line of a study of kept predictions: write its rows to ``results``, and print what they say."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, default=CACHE, help="folder of the predictions")
+    parser.add_argument("--table", action="store_true", help="only print the table of the rows that are there")
+    options = parser.parse_args()
+    if not options.table:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            studied(options.cache).to_csv(results, index=False)
+    print(compared(pd.read_csv(results)))

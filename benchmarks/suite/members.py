@@ -9,8 +9,6 @@ counts. The careful user's pick is the best single model by the metric out of fo
 
 from __future__ import annotations
 
-import argparse
-import warnings
 from functools import partial
 from pathlib import Path
 
@@ -78,17 +76,5 @@ def compared(rows: pd.DataFrame) -> str:
     return "\n".join([*lines, "", f"{len(splits)} splits of {splits.get_level_values(0).nunique()} tables."])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, default=cache.CACHE, help="folder of the predictions")
-    parser.add_argument("--table", action="store_true", help="only print the table of the rows that are there")
-    options = parser.parse_args()
-    if not options.table:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            studied(options.cache).to_csv(RESULTS, index=False)
-    print(compared(pd.read_csv(RESULTS)))
-
-
 if __name__ == "__main__":
-    main()
+    cache.study(str(__doc__), RESULTS, studied, compared)

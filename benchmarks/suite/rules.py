@@ -9,8 +9,6 @@ package's rule). Nothing is trained; every split in the folder of predictions co
 
 from __future__ import annotations
 
-import argparse
-import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -60,17 +58,5 @@ def compared(rows: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, default=cache.CACHE, help="folder of the predictions")
-    parser.add_argument("--table", action="store_true", help="only print the table of the rows that are there")
-    options = parser.parse_args()
-    if not options.table:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            studied(options.cache).to_csv(RESULTS, index=False)
-    print(compared(pd.read_csv(RESULTS)))
-
-
 if __name__ == "__main__":
-    main()
+    cache.study(str(__doc__), RESULTS, studied, compared)

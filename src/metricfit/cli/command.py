@@ -7,6 +7,7 @@ import json
 import math
 import signal
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -56,7 +57,7 @@ def _existing(value: Any) -> Any:
 
 
 @dataclass(kw_only=True)
-class Command:
+class Command(ABC):
     """What all commands have: where they write. Results go to standard output, everything else to standard error."""
 
     json: bool = switch("--json", "Write the result as JSON to standard output.", "Output")
@@ -72,9 +73,9 @@ class Command:
         self.log = Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
         self.held = ExitStack()  # closed when the command ends
 
+    @abstractmethod
     def run(self) -> None:
         """Do what the command is for."""
-        raise NotImplementedError
 
     def refuse(self, why: str, *options: str) -> None:
         """Raise a usage error if one of these options was given, which has no effect here."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ __all__ = ["MLflow", "TensorBoard", "WandB"]
 
 
 @dataclass(eq=False, kw_only=True)
-class _Tracker:
+class _Tracker(ABC):
     """Writes an epoch's numbers by :meth:`_write`; an epoch without a validation has no metric."""
 
     prefix: str = ""
@@ -30,8 +31,8 @@ class _Tracker:
             epoch, run = record.pop("epoch"), f"{self.prefix}{event.run}"
             self._write({f"{run}/{name}": v for name, v in record.items() if not math.isnan(v)}, epoch, run)
 
-    def _write(self, numbers: dict[str, float], epoch: int, run: str) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _write(self, numbers: dict[str, float], epoch: int, run: str) -> None: ...
 
 
 @dataclass(eq=False)
