@@ -12,13 +12,16 @@ from benchmarks.suite.fits import AUTOGLUON_SECONDS, METRICS, PATIENCE, ROUNDS
 from benchmarks.suite.methods import CANDIDATES, METHODS, PICK, PORTFOLIO, title
 from benchmarks.suite.plots import TITLES, picture
 from benchmarks.suite.results import read
-from benchmarks.suite.summary import behind, coverage, difference, main_methods, ranks, values, with_pick
+from benchmarks.suite.summary import Difference, behind, coverage, difference, main_methods, ranks, values, with_pick
 from benchmarks.suite.tables import MOST_TRAIN_ROWS, TABLES, names
 
 __all__ = ["write_marked", "write_report"]
 
-RIVALS = (PICK, "catboost")
-"""With whom the first sentence compares."""
+RIVALS = {PICK: "the careful user's pick", "catboost": "CatBoost with the best rule"}
+"""With whom the first sentences compare, and what they call them."""
+
+SHORT = (PORTFOLIO, "with_catboost", "network", PICK, "catboost", "lightgbm", "xgboost", "forest", "network_ce")
+"""The rows of the table in the README."""
 
 _PROTOCOL = f"""\
 ## Protocol
@@ -108,8 +111,7 @@ def write_report(results: Path, docs: Path) -> str:
 def write_marked(results: Path, root: Path) -> None:
     """Put numbers between the marks of the README and of the guide on cross-entropy."""
     rows = _claim(results)
-    sentence, table = _sentence(rows), _main_table(rows, _ordered(rows), short=True)
-    _mark(root / "README.md", f"{sentence}\n\n{table}")
+    _mark(root / "README.md", f"{_sentence(rows)}\n\n{_main_table(rows, _ordered(rows), short=True)}")
     _mark(root / "docs" / "guides" / "cross-entropy.md", fallback_table(rows))
 
 
@@ -154,46 +156,30 @@ def _ordered(rows: pd.DataFrame) -> list[str]:
 
 
 def _sentence(rows: pd.DataFrame) -> str:
+    """The answer in two sentences: ranks, then differences to the rivals with what is lost."""
     found = ranks(rows, main_methods(rows))
     mean, tables = found.mean(), len(found.splits)
     first = [f"{_place(mean[m], PORTFOLIO)} for {TITLES[m]}" for m in METRICS]
     fresh = " that the portfolio was not chosen on" if set(found.splits.index) <= set(names("claim")) else ""
-    text = f"On {tables} tables{fresh}, `MetricClassifier` ranks {_listed(first, 'and')} among "
     fewest, most = found.splits.min(), found.splits.max()
     span = f"{fewest} to {most} splits" if fewest < most else f"{most} split{'s' if most > 1 else ''}"
-    text += f"{len(mean)} methods ({span} of each table)"
-    told = []
-    for rival in RIVALS:
-        gaps = [(TITLES[m], difference(rows, m, PORTFOLIO, rival)) for m in METRICS]
-        cells = [f"{gap} {name}" for name, gap in gaps if gap]
-        if cells:
-            told.append(
-                f"{_listed(cells, 'and')} to {'CatBoost with the best rule' if rival != PICK else title(rival)}"
-            )
-    text += f"; its mean differences in points are {'; '.join(told)}." if told else "."
-    text += "".join(_ahead(rows, rival) for rival in RIVALS)
-    lost = {r: set().union(*(behind(d) for m in METRICS if (d := difference(rows, m, PORTFOLIO, r)))) for r in RIVALS}
-    for rival, worse in lost.items():
-        ordered = [name for name in names() if name in worse]
-        text += (
-            f" Behind {title(rival)} by more than 3 points for some metric: {_listed(ordered, 'and') or 'no table'}."
-        )
-    return text
-
-
-def _ahead(rows: pd.DataFrame, rival: str) -> str:
-    """For which metrics the difference is more than two standard errors."""
-    gaps = {TITLES[m]: gap for m in METRICS if (gap := difference(rows, m, PORTFOLIO, rival))}
+    text = f"On {tables} tables{fresh}, `MetricClassifier` ranks {_listed(first, 'and')} among {len(mean)} methods"
+    gaps = {rival: gap for rival in RIVALS if (gap := difference(rows, None, PORTFOLIO, rival))}
     if not gaps:
-        return ""
-    better = [name for name, gap in gaps.items() if gap.mean > 2 * gap.error]
-    worse = [name for name, gap in gaps.items() if gap.mean < -2 * gap.error]
-    told = [f"ahead for {_listed(better, 'and')}"] * bool(better) + [f"behind for {_listed(worse, 'and')}"] * bool(
-        worse
+        return f"{text} ({span} of each table)."
+    said = [f"{gap} points from {RIVALS[rival]} ({_verdict(gap)})" for rival, gap in gaps.items()]
+    worse = {r: set().union(*(behind(d) for m in METRICS if (d := difference(rows, m, PORTFOLIO, r)))) for r in gaps}
+    lost = {rival: [name for name in names() if name in tables] for rival, tables in worse.items()}
+    behind_on = [f"{_listed(tables, 'and') or 'no table'} ({RIVALS[rival]})" for rival, tables in lost.items()]
+    return (
+        f"{text} ({span} of each table). Over the three metrics it is {_listed(said, 'and')}; behind by more than 3 "
+        f"points for some metric on {_listed(behind_on, 'and on')}."
     )
-    level = "level with it otherwise" if told else "level with it"
-    told += [level] * (len(better) + len(worse) < len(gaps))
-    return f" Against {title(rival)}, by two standard errors, it is {_listed(told, 'and')}."
+
+
+def _verdict(gap: Difference) -> str:
+    """What two standard errors say."""
+    return "ahead" if gap.mean > 2 * gap.error else "behind" if gap.mean < -2 * gap.error else "level"
 
 
 def _place(ranked: pd.Series, method: str) -> str:
@@ -210,21 +196,23 @@ def _main_table(rows: pd.DataFrame, ordered: Sequence[str], *, short: bool = Fal
     found = ranks(rows, ordered)
     mean, error = found.mean(), found.error()
     seconds = _seconds(rows)
-    heads = ["method", f"mean rank of {len(ordered)}", *(TITLES[m] for m in METRICS), "all three", "CPU s"]
+    first = "MetricClassifier less the method, in points" if short else "method"
+    heads = [first, f"mean rank of {len(ordered)}", *(TITLES[m] for m in METRICS), "all three", "CPU s"]
     lines = [_line(heads), "|---" * len(heads) + "|"]
     for method in ordered:
+        if short and method not in SHORT:
+            continue
         own = method == PORTFOLIO
         spread = f" ± {error.loc[method, 'all']:.1f}" if len(found.splits) > 1 else ""
         rank = f"{mean.loc[method, 'all']:.1f}{spread}"
         cells = ["" if own else str(difference(rows, m, PORTFOLIO, method)) for m in (*METRICS, None)]
         name = f"**{title(method)}**" if own else title(method)
         lines.append(_line([name, rank, *cells, f"{seconds[method]:.1f}"]))
-    told = (
-        "Differences are `MetricClassifier` less the method, in points, mean over tables ± standard error over tables."
+    caption = (
+        "Differences are `MetricClassifier` less the method, in points, mean over tables ± standard error over tables. "
+        "Ranks are of the means over splits, table by table; ties share the mean of their ranks."
     )
-    if not short:
-        told += " Ranks are of the means over splits, table by table; ties share the mean of their ranks."
-    return "\n".join([*lines, "", told])
+    return "\n".join(lines if short else [*lines, "", caption])
 
 
 def _seconds(rows: pd.DataFrame) -> pd.Series:

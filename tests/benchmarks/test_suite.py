@@ -223,7 +223,7 @@ def test_the_table_command_writes_page_and_picture(tmp_path: Path, capsys: pytes
     assert {path.name for path in (tmp_path / "docs" / "images").iterdir()} == {"suite.png"}
     assert "On 2 tables that the portfolio was not chosen on" in text
     gap = 50 * (len("portfolio") - len("catboost")) / 50
-    assert f"{gap:+.1f} ± 0.0 F1" in text
+    assert f"{gap:+.1f} ± 0.0 points from CatBoost with the best rule" in text
 
 
 def test_the_pages_show_the_committed_rows(tmp_path: Path) -> None:
