@@ -153,7 +153,7 @@ class _Block:
 
     def pull_back(self, g: Tensor, labels: Tensor, diagonal: Any, memory: list[Tensor]) -> Tensor:
         """The gradient of the logits, given that of the memberships: g, and what the diagonal adds at the labels."""
-        e, over, (_, low, _, _, _, turn), (is_first, moved, y) = self.e, self.over, self.lines, memory
+        e, over, (_, low, middle, _, _, turn), (is_first, moved, y) = self.e, self.over, self.lines, memory
 
         def dot(x: Tensor) -> Tensor:
             if g.numel() == len(e):
@@ -163,19 +163,21 @@ class _Block:
         torch.floor(e, out=is_first)
         torch.gt(e, self.start, out=moved)
         jump = self.bend * over.sign()
-        mean = dot(moved).mul_(self.start).mul_(turn).addcmul_(dot(is_first), jump * self.end)
+        of_largest = dot(is_first)
+        mean = dot(moved).mul_(self.start).mul_(turn).addcmul_(of_largest, jump * self.end)
         # e times the slope of the step at e: the lines of the middle and over its end do not begin at 0.
         moved.mul_(turn).add_(low).mul_(e).addcmul_(is_first, jump)
         mean = dot(moved).sub_(mean)
         if diagonal is not None:
             mean.addcmul_(self.own, diagonal)
         torch.sub(g, mean.mul_(self.inverse), out=y).mul_(self.share).mul_(moved)
+        # The slope over the end depends on the threshold too; a largest score that lies there has no equal.
+        of_bend = of_largest.sub_(mean)
         if diagonal is not None:
             y.scatter_add_(0, labels, moved.gather(0, labels).mul_(diagonal).mul_(self.share))
-        change = y.sum(dim=0, keepdim=True)
-        # The slope over the end depends on the threshold too.
-        of_bend = torch.mul(y, is_first, out=moved).sum(dim=0, keepdim=True).mul_(over).div_(self.above)
-        change.addcmul_(of_bend, self.total, value=-1)
+            of_bend.addcmul_(is_first.gather(0, labels), diagonal)
+        of_bend.mul_(self.bend + middle).mul_(self.share).mul_(over).div_(self.above)
+        change = y.sum(dim=0, keepdim=True).addcmul_(of_bend, self.total, value=-1)
         of_first = change / (self.second + 1)
         is_second = torch.eq(e, self.second, out=moved)
         of_second = (change - of_first).div_(is_second.sum(dim=0, keepdim=True))
@@ -251,7 +253,10 @@ class _Batch:
         classes, members, by_class = self.classes, self.members, self.job.by_class
         sums = self.out.new_zeros((members, 3, classes) if by_class else (members * classes, classes)).double()
         for i, at, scores, (e, is_first, h) in self._work(begin, end):
-            h.copy_(scores)
+            if self.is_table:  # torch transposes matrices in small squares
+                h.flatten(1).copy_(scores.flatten(1))
+            else:
+                h.copy_(scores)
             if self.keep is not None:  # whatever lies there, NaN too, is replaced
                 h.masked_fill_(~self.keep[at], 0.0)
             torch.sub(h, h.amax(dim=0, keepdim=True), out=e).mul_(LOG2_E).exp2_()
