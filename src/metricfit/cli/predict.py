@@ -3,49 +3,177 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import importlib
+import json
+import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from metricfit.cli import options as opt
-from metricfit.cli.command import UsageError, option, switch
+from metricfit.cli.command import UsageError, argument, option, switch
+
+_MANY = "Many files"
+_NOTE = "metricfit.json"  # in a folder of predictions: of which model, and with which options
 
 
 @dataclass(kw_only=True)
 class Predict(opt.Reading):
-    """Predict labels and probabilities for the rows of a table.
+    """Predict labels and probabilities for the rows of a table, or of a folder of tables.
 
     The columns are found by name, in any order; further columns are ignored. The file is read, and the result
     written, some ten thousand rows at a time: it may be larger than memory. With --json each row is a JSON object.
 
+    For a folder or a pattern, --out is a folder that gets one file per file, of the same kind. The same command again
+    goes on where it stopped. --engine says who shares out the files; workers need the same paths.
+
     Example: metricfit predict model new.csv --keep customer_id --out predictions.csv
+
+    Example: metricfit predict model 'in/*.parquet' --out out --engine ray --workers 8
     """
 
     model: Path = opt.a_model()
-    data: str = opt.a_table()
-    out: Path | None = opt.an_out("Write to this .csv, .csv.gz, .parquet or .jsonl.", "FILE", shown="standard output")
+    data: str = argument(
+        "DATA", "A CSV, JSON Lines, Parquet or Excel file, a folder, a pattern or an address; - for standard input."
+    )
+    out: Path | None = opt.an_out(
+        "Write to this .csv, .csv.gz, .parquet or .jsonl, or for several files to this folder.", "FILE",
+        shown="standard output",
+    )  # fmt: skip
     keep: list[str] | None = option("Columns to pass through: --keep id name, or --keep id,name.", "COL…")
     raw: bool = switch("--raw", "Probabilities before the decision rule is folded in.")
     escape: bool = switch("--escape", "Put ' before CSV text that a spreadsheet takes for a formula.")
     overwrite: bool = opt.to_overwrite()
+    engine: str | None = option("For several files: local, ray or spark.", "NAME", _MANY, shown="local")
+    workers: int | None = option("Files at a time.", "N", _MANY, shown="1, or what the engine has", min=1)
 
     def run(self) -> None:
+        if self.data != "-" and not Path(self.data).is_file():
+            from metricfit.data.shards import files_of
+
+            if (files := files_of(self.data)) != [self.data]:
+                return self._many(files)
+        self.refuse("for one file", "engine", "workers")
         if self.out is not None and self.out.exists() and not self.overwrite:
             raise UsageError(f"--out: {self.out} exists; --overwrite replaces it.")
-        from metricfit.store import open_model
+        count = self._one(self.data, self.out)
+        if self.out is not None:
+            self.note(f"{count:,} rows predicted: {self.out}")
 
-        loaded, file = open_model(self.model), self.open(self.data)
+    def _one(self, data: str, out: Path | None) -> int:
+        """Predict the rows of a file; how many there were."""
+        loaded, file = _model(self.model), self.open(data)
         count = 0
-        with _writer(self.out, lines=self.json, escape=self.escape) as write:
+        with _writer(out, lines=self.json, escape=self.escape) as write:
             for frame in loaded.predictions(file, keep=opt.columns_of(self.keep, file.columns), raw=self.raw):
                 count += len(frame)
                 write(frame)
-        if self.out is not None:
-            self.note(f"{count:,} rows predicted: {self.out}")
+        return count
+
+    def _many(self, files: list[str]) -> None:
+        """Predict the rows of each file into a file of its own, those that are not there yet."""
+        from metricfit.data import BadDataError
+        from metricfit.labels import repeated
+        from metricfit.store.folder import DESCRIPTION
+
+        out, engine = self.out, self.engine or "local"
+        if not files:
+            raise UsageError(f"{self.data}: no .parquet, .pq or .csv file there.")
+        if out is None or out.is_file() or engine not in _ENGINES:
+            wrong = "--out: name a folder for the results" if engine in _ENGINES else f"--engine: no {engine!r}"
+            raise UsageError(f"{wrong}; for several files, --engine is one of {', '.join(_ENGINES)}.")
+        places = {f: out / f"{Path(f).stem}{'.csv' if f.lower().endswith('.csv') else '.parquet'}" for f in files}
+        if twice := repeated(places.values()):
+            raise UsageError(f"{self.data}: two files would become {twice[0]}; predict their folders one by one.")
+        _model(self.model)  # a model that cannot be read is found here, not by every worker
+        options = {"keep": self.keep, "raw": self.raw, "escape": self.escape}
+        content = hashlib.sha256((self.model / DESCRIPTION).read_bytes()).hexdigest()
+        note, said = out / _NOTE, json.dumps({"model": content, **options})
+        out.mkdir(parents=True, exist_ok=True)
+        if not self.overwrite and (note.read_text() if note.exists() else said) != said:
+            raise UsageError(f"--out: {out} holds predictions of another model, or with other options; --overwrite.")
+        if self.overwrite:
+            for place in places.values():
+                place.unlink(missing_ok=True)
+        note.write_text(said)
+        left = [file for file in files if not places[file].exists()]
+        if len(left) < len(files):
+            self.note(f"{len(files) - len(left)} of {len(files)} files are there already.")
+        plain = {name: getattr(self, name) for name in ("keep", "raw", "escape", "separator", "encoding")}
+        work = partial(_predict_file, {"model": self.model.absolute(), "data": "", **plain})
+        count, failed = 0, list[str]()
+        found = _ENGINES[engine](work, [(file, places[file].absolute()) for file in left], self.workers)
+        for done, (rows, problem) in enumerate(found, start=1):
+            count += rows
+            failed += [problem] if problem else []
+            self.note(f"{done} of {len(left)} files, {count:,} rows")
+        if failed:
+            more = f" So do {len(failed) - 1} more files." if len(failed) > 1 else ""
+            again = f"{len(left) - len(failed)} files are predicted and kept; correct the rest and run this again."
+            raise BadDataError(f"{failed[0]}{more} {again}")
+        self.note(f"{count:,} rows of {len(left)} files predicted: {out}")
+
+
+@cache
+def _model(folder: Path) -> Any:
+    from metricfit.store import open_model
+
+    return open_model(folder)
+
+
+def _predict_file(options: dict[str, Any], file: tuple[str, Path]) -> tuple[int, str]:
+    """Run by a worker: the rows of a file that were predicted, or what is wrong with it."""
+    try:
+        return Predict(**{**options, "data": file[0], "quiet": True})._one(*file), ""
+    except (ValueError, OSError) as error:
+        return 0, str(error)
+
+
+Work = Callable[[tuple[str, Path]], tuple[int, str]]
+
+
+def _local(work: Work, files: list[tuple[str, Path]], workers: int | None) -> Iterable[tuple[int, str]]:
+    from joblib import Parallel, delayed
+
+    yield from Parallel(workers or 1, return_as="generator_unordered")(delayed(work)(file) for file in files)
+
+
+def _ray(work: Work, files: list[tuple[str, Path]], workers: int | None) -> Iterable[tuple[int, str]]:
+    ray = _engine("ray")
+    if not ray.is_initialized():  # where RAY_ADDRESS names a cluster, that one
+        ray.init(**({} if "RAY_ADDRESS" in os.environ else {"num_cpus": workers, "include_dashboard": False}))
+    with importlib.import_module("ray.util.multiprocessing").Pool(workers) as pool:
+        yield from pool.imap_unordered(work, files, chunksize=1)
+
+
+def _spark(work: Work, files: list[tuple[str, Path]], workers: int | None) -> Iterable[tuple[int, str]]:
+    spark = _engine("pyspark")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    known = spark.SparkConf().setIfMissing("spark.master", f"local[{workers or '*'}]")  # spark-submit names another one
+    context = spark.SparkContext.getOrCreate(known.setIfMissing("spark.app.name", "metricfit"))
+    try:
+        yield from context.parallelize(files, max(1, len(files))).map(work).collect()
+    finally:
+        context.stop()
+
+
+def _engine(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        extra = name.removeprefix("py")
+        raise UsageError(f"--engine: {extra} is not installed; pip install 'metricfit[{extra}]'.") from None
+
+
+_ENGINES: dict[str, Callable[[Work, list[tuple[str, Path]], int | None], Iterable[tuple[int, str]]]] = {
+    "local": _local, "ray": _ray, "spark": _spark,
+}  # fmt: skip
 
 
 @contextmanager
