@@ -1,0 +1,139 @@
+"""Adversarial prediction for F1: a game between labels of the predictor and of an adversary."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Unpack
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from metricfit.inputs import InputOptions, Samples, expect
+from metricfit.losses.rivals import SampleLoss
+
+Array = NDArray[np.float64]
+TOLERANCE = 1e-2
+"""What either side may gain by another strategy when training takes the equilibrium as found; where all logits are
+nearly the same, the exact one is a mixture of very many."""
+
+
+class AdversarialF1Loss(SampleLoss):
+    """Adversarial prediction for F1 (Wang et al. 2015; Fathony and Kolter 2020), for binary tasks.
+
+    A predictor chooses labels ŷ of the batch, an adversary labels y̌; both may mix. With the logits ψ the loss is
+    -(v + ψ·y), v the value of the game E[F1(ŷ, y̌)] - ψ·E[y̌], and its gradient E[y̌] - y. It is a mean over batches of
+    at most ``batch_size`` samples, for which the authors advise 20; larger inputs are cut into such pieces. Weights,
+    probabilities and members have no place in the game.
+
+    >>> AdversarialF1Loss()(torch.tensor([5.0, -5.0]), torch.tensor([1, 0]))  # F1 = 1
+    tensor(-1.)
+    """
+
+    tasks = ("binary",)
+
+    def __init__(self, *, batch_size: int = 20, **options: Unpack[InputOptions]) -> None:
+        for name in {"weight", "from_probabilities", "members"} & set(options):
+            raise ValueError(f"{name}: has no place in the game of labels; leave it out.")
+        super().__init__(**options)
+        expect(isinstance(batch_size, int) and batch_size >= 1, "batch_size", "a whole number >= 1", batch_size)
+        self.batch_size = batch_size
+
+    def _of_samples(self, samples: Samples, p: Tensor) -> Tensor:
+        kept = samples.weight[:, 0] > 0
+        once = bool((samples.weight[kept] == 1).all())
+        expect(once, "sample_weight", "none, since each sample counts once in the game of labels", "other weights")
+        logits = samples.scores[kept, 0]
+        pieces = logits.detach().cpu().double().split(self.batch_size)
+        values, marginals = zip(*(equilibrium(piece.numpy(), TOLERANCE) for piece in pieces), strict=True)
+        adversary = torch.from_numpy(np.concatenate(marginals)).to(logits)
+        reached = sum(values) + (logits.detach() * adversary).sum()  # E[F1]
+        loss: Tensor = ((logits * (adversary - samples.target[kept, 0])).sum() - reached) / len(pieces)
+        return loss
+
+
+def equilibrium(logits: Array, tolerance: float = 1e-7) -> tuple[float, Array]:
+    """The game's value v and the adversary's probability of each label, (n,).
+
+    An adversary never loses by taking a label with ψ >= 1 and leaving one with ψ <= -1, since F1 changes by no more
+    than 1; with c labels taken for certain the limits are 2 / (2c + 1) and -1 / (2c + 1). What is left is a small game.
+    It is solved by double oracle: find the equilibrium of the strategies so far, add each side's best response to it,
+    and stop when neither gains more than ``tolerance`` by it.
+
+    >>> value, marginals = equilibrium(np.array([3.0, 0.0]))
+    >>> round(value, 4), marginals.tolist()
+    (-2.1667, [1.0, 0.5])
+    """
+    certain, upper = 0, 1.0
+    while (found := int(np.sum(logits >= upper))) != certain:
+        certain, upper = found, 2 / (2 * found + 1)
+    taken = logits >= upper
+    unsure = ~taken & (logits > -1 / (2 * certain + 1))
+    marginals = taken.astype(np.float64)
+    value, marginals[unsure] = _open_game(logits[unsure], certain, tolerance)
+    return value - float(logits[taken].sum()), marginals
+
+
+def _open_game(logits: Array, certain: int, tolerance: float) -> tuple[float, Array]:
+    """Value and marginals of the game over the undecided labels, with ``certain`` labels that both sides take."""
+    predictor = adversary = (logits > 0).astype(np.float64)[None]
+    while True:
+        size = 2 * certain + predictor.sum(axis=1)[:, None] + adversary.sum(axis=1)
+        f1 = np.where(size == 0, 1.0, 2 * (certain + predictor @ adversary.T) / np.maximum(size, 1))
+        value, p, q = _matrix_game(f1 - adversary @ logits)
+        marginals = q @ adversary
+        answer, reached = _best_response(adversary, q, certain, 1.0, np.zeros_like(logits))
+        reply, lowered = _best_response(predictor, p, certain, -1.0, logits)
+        gained, saved = float(reached - logits @ marginals - value), float(lowered + value)
+        if max(gained, saved) <= tolerance:
+            return value, marginals
+        predictor = np.vstack([predictor, answer]) if gained > tolerance else predictor
+        adversary = np.vstack([adversary, reply]) if saved > tolerance else adversary
+
+
+def _best_response(
+    strategies: Array, probabilities: Array, certain: int, sign: float, logits: Array
+) -> tuple[Array, float]:
+    """The labels with the largest ``sign`` E[F1] + ψ·y against a mixture of the other side's, and this value."""
+    numbers = np.arange(strategies.shape[1] + 1)  # of labels, on either side
+    total = 2 * certain + numbers[:, None] + numbers
+    share, alone = 2 / np.maximum(total, 1), np.where(total == 0, 1.0, 2 * certain / np.maximum(total, 1))
+    of_size = (numbers == strategies.sum(axis=1)[:, None]) * probabilities[:, None]
+    gains = logits + sign * share @ (of_size.T @ strategies)  # of each label, by the number of labels taken
+    order = np.argsort(-gains, axis=1, kind="stable")
+    best = np.take_along_axis(gains, order, axis=1).cumsum(axis=1).diagonal(-1)  # the k best of k
+    values = sign * alone @ of_size.sum(axis=0) + np.append(0.0, best)
+    k = int(values.argmax())
+    answer = np.zeros(len(logits))
+    answer[order[k, :k]] = 1.0
+    return answer, float(values[k])
+
+
+def _matrix_game(payoff: Array) -> tuple[float, Array, Array]:
+    """Value and optimal mixtures of rows, which want much, and of columns, by the simplex method.
+
+    The columns' linear program is max Σx with A x <= 1, x >= 0, for A shifted to be positive: its optimum is the
+    inverse of the value, x are the columns' probabilities times it, and the dual variables those of the rows.
+    """
+    rows, columns = payoff.shape
+    shift = max(1.0, 1 - float(payoff.min()))
+    table = np.block([[payoff + shift, np.eye(rows), np.ones((rows, 1))], [-np.ones(columns), np.zeros(rows + 1)]])
+    basis = np.arange(columns, columns + rows)
+    for step in count():
+        below = np.flatnonzero(table[-1, :-1] < -1e-12)
+        if not len(below):
+            break
+        # Bland's rule, slow but free of cycles, should the steepest descent run in circles.
+        entering = int(below[0] if step > 10 * (rows + columns) else table[-1, :-1].argmin())
+        column = table[:-1, entering]
+        ratios = np.where(column > 1e-12, table[:-1, -1] / np.where(column > 1e-12, column, 1.0), np.inf)
+        leaving = np.lexsort((basis, ratios))[0]
+        table[leaving] /= table[leaving, entering]
+        factors = table[:, entering].copy()
+        factors[leaving] = 0.0
+        table -= np.outer(factors, table[leaving])
+        basis[leaving] = entering
+    total, q = table[-1, -1], np.zeros(columns)
+    q[basis[basis < columns]] = table[:-1, -1][basis < columns] / total
+    return float(1 / total - shift), table[-1, columns:-1] / total, q
