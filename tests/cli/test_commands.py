@@ -136,7 +136,7 @@ def test_tune_changes_decisions_not_the_network(program, model, new):
     after = metricfit.load(model)
     assert result["rule"]["kind"] == "threshold"
     assert recall_score(frame["churn"], after.predict(frame), pos_label="yes") >= 0.9
-    np.testing.assert_array_equal(after.predict_raw_proba(frame), before.predict_raw_proba(frame))
+    np.testing.assert_array_equal(after.predict_proba(frame, raw=True), before.predict_proba(frame, raw=True))
     assert (model / "train.toml").exists()
 
 

@@ -118,8 +118,8 @@ def scores_of(
     """What a fitted classifier, and a ``baseline`` trained with cross-entropy, say about labelled rows."""
     classes, several = tuple(classifier.classes_.tolist()), classifier.task_ == "multilabel"
     truth = y if several else encode_labels(as_label_array(y, "y"), classes, "y")
-    proba = np.asarray(classifier.predict_raw_proba(X))
-    raw = None if baseline is None else np.asarray(baseline.predict_raw_proba(X))
+    proba = np.asarray(classifier.predict_proba(X, raw=True))
+    raw = None if baseline is None else np.asarray(baseline.predict_proba(X, raw=True))
     return HeldOutScores(
         truth=np.asarray(truth, dtype=np.int64),
         proba=proba.astype(np.float32),

@@ -166,7 +166,7 @@ class SavedModel:
     def probabilities(self, data: str | TableFile, **reading: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Probabilities (rows, classes) of a file's rows before the decision rule; the file needs no labels."""
         frames = self._opened(data, **reading).frames(self.formats, gaps=(*tables.GAPS, *self.missing))
-        parts = [self.classifier.predict_raw_proba(X) for X, _ in frames]
+        parts = [self.classifier.predict_proba(X, raw=True) for X, _ in frames]
         return np.concatenate(parts) if parts else np.empty((0, len(self.classifier.classes_)))
 
     def predictions(
@@ -190,7 +190,7 @@ class SavedModel:
             raise BadArgumentError("keep", f"{clash[0]!r} is the name of a result; rename the column.")
         frame = None
         for X, rows in file.frames(self.formats, keep, gaps=(*tables.GAPS, *self.missing)):
-            proba = classifier.predict_raw_proba(X)
+            proba = classifier.predict_proba(X, raw=True)
             folded = proba if rule.kind == "argmax" else rule.fold(proba)
             found = {name: rows.table[name].to_pandas() for name in keep}
             if several:
