@@ -14,6 +14,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ SMALL = (
 )  # fmt: skip
 """Of KEEL's, with few rows."""
 MEMBERS = ("forest", "boosting")
-MOST_TEST_ROWS = 10_000
+MOST_TEST_ROWS = 5_000
 
 Array = NDArray[np.float64]
 
@@ -78,8 +79,11 @@ def unit(name: str, rows: int, split: int) -> Unit:
         return Unit(name, rows, split, kept["y"], kept["fold"], kept["y_test"], *parts)
 
 
+_loaded = cache(load)
+
+
 def _fitted(name: str, rows: int, split: int) -> dict[str, Any]:
-    data = load(name)
+    data = _loaded(name)
     values, counts = np.unique(np.asarray(data.y).astype(str), return_counts=True)
     positive = LARGE.get(name)
     truth = (np.asarray(data.y).astype(str) == (values[counts.argmin()] if positive is None else str(positive))) * 1
