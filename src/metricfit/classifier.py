@@ -182,20 +182,19 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._keep(folds, fitted, [name for name, _ in names])
         return self
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities (n, classes), or (n, labels), with the rule folded in: ``predict`` is their arg max."""
-        proba = self.predict_raw_proba(X)
-        return proba if self.decision_rule_.kind == "argmax" else self.decision_rule_.fold(proba)
+    def predict_proba(self, X: Any, *, raw: bool = False) -> NDArray[np.float64]:
+        """Probabilities (n, classes), or (n, labels), with the rule folded in: ``predict`` is their arg max.
 
-    def predict_raw_proba(self, X: Any) -> NDArray[np.float64]:
-        """The ensemble's mean probabilities, before any decision rule."""
+        ``raw`` ones are the ensemble's mean, before any decision rule.
+        """
         check_is_fitted(self, "models_")
         table = self._table(X)
-        return mean_of({name: model.predict(table) for name, model in self.models_.items()}, self.weights_)
+        proba = mean_of({name: model.predict(table) for name, model in self.models_.items()}, self.weights_)
+        return proba if raw or self.decision_rule_.kind == "argmax" else self.decision_rule_.fold(proba)
 
     def predict_calibrated_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities that can be trusted: the raw ones, calibrated on ``held_out_``."""
-        proba = self.predict_raw_proba(X)
+        proba = self.predict_proba(X, raw=True)
         if self.held_out_ is None:
             raise ValueError("predict_calibrated_proba: needs held-out rows, and none were held out; bring more rows.")
         return self.held_out_.calibration.apply(proba)
@@ -211,7 +210,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The metric of the predictions; its negative if less is better, as scikit-learn's scorers have it."""
         check_is_fitted(self, "models_")
         if self.metric_.judges_scores:
-            proba = self.predict_raw_proba(X)
+            proba = self.predict_proba(X, raw=True)
             predicted = proba[:, 1] if self.task_ == "binary" else proba
         else:
             predicted = self.predict(X)
