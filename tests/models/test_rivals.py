@@ -50,8 +50,8 @@ def test_the_most_violated_constraint_is_that_of_all_labellings(seed: int) -> No
     others = all_labellings(len(y))
     margins = (others != y) @ (np.where(y, 1, -1) * scores) / len(y)
     for loss, deltas in (("error", (others != y).mean(axis=1)), ("f1", 1 - f1_of_all(y, others))):
-        cut = LOSSES[loss](scores, y)
-        assert cut.delta - cut.weights @ scores == pytest.approx(np.max(deltas - margins), abs=1e-12)
+        delta, weights = LOSSES[loss](scores, y)
+        assert delta - weights @ scores == pytest.approx(np.max(deltas - margins), abs=1e-12)
 
 
 @given(seeds)
@@ -59,9 +59,9 @@ def test_the_most_violated_constraint_is_that_of_all_labellings(seed: int) -> No
 def test_the_most_violated_order_is_that_of_all_pairs(seed: int) -> None:
     scores, y = scores_and_labels(seed, 12)
     pairs = scores[y][:, None] - scores[~y]
-    cut = LOSSES["roc"](scores, y)
-    assert cut.delta == pytest.approx((pairs < 1).mean())
-    assert cut.delta - cut.weights @ scores == pytest.approx(np.maximum(0, 1 - pairs).mean(), abs=1e-12)
+    delta, weights = LOSSES["roc"](scores, y)
+    assert delta == pytest.approx((pairs < 1).mean())
+    assert delta - weights @ scores == pytest.approx(np.maximum(0, 1 - pairs).mean(), abs=1e-12)
 
 
 def blobs(n: int, seed: int = 0, positives: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
@@ -173,4 +173,7 @@ def test_with_one_class_a_sample_ccs_is_one_versus_rest_regression() -> None:
     regression = LogisticRegression(max_iter=1000).fit(X, y)
     assert model.predict_proba(X) == pytest.approx(regression.predict_proba(X), abs=1e-4)
     assert of_sets.predict_proba(X) == pytest.approx(model.predict_proba(X), abs=1e-12)
-    assert (of_sets.predict(X).argmax(axis=1) == model.predict(X)).all()
+    sets = of_sets.predict(X)
+    alone = sets.sum(axis=1) == 1
+    assert alone.sum() > 200
+    assert (sets[alone].argmax(axis=1) == model.predict(X)[alone]).all()

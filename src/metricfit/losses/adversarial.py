@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import count
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import linprog
 from torch import Tensor
 
 from metricfit.inputs import InputOptions, Samples, expect
@@ -111,29 +111,12 @@ def _best_response(
 
 
 def _matrix_game(payoff: Array) -> tuple[float, Array, Array]:
-    """Value and optimal mixtures of rows, which want much, and of columns, by the simplex method.
-
-    The columns' linear program is max Σx with A x <= 1, x >= 0, for A shifted to be positive: its optimum is the
-    inverse of the value, x are the columns' probabilities times it, and the dual variables those of the rows.
-    """
+    """Value and optimal mixtures of rows, which want much, and of columns, by a linear program of the columns."""
     rows, columns = payoff.shape
-    shift = max(1.0, 1 - float(payoff.min()))
-    table = np.block([[payoff + shift, np.eye(rows), np.ones((rows, 1))], [-np.ones(columns), np.zeros(rows + 1)]])
-    basis = np.arange(columns, columns + rows)
-    for step in count():
-        below = np.flatnonzero(table[-1, :-1] < -1e-12)
-        if not len(below):
-            break
-        # Bland's rule, slow but free of cycles, should the steepest descent run in circles.
-        entering = int(below[0] if step > 10 * (rows + columns) else table[-1, :-1].argmin())
-        column = table[:-1, entering]
-        ratios = np.where(column > 1e-12, table[:-1, -1] / np.where(column > 1e-12, column, 1.0), np.inf)
-        leaving = np.lexsort((basis, ratios))[0]
-        table[leaving] /= table[leaving, entering]
-        factors = table[:, entering].copy()
-        factors[leaving] = 0.0
-        table -= np.outer(factors, table[leaving])
-        basis[leaving] = entering
-    total, q = table[-1, -1], np.zeros(columns)
-    q[basis[basis < columns]] = table[:-1, -1][basis < columns] / total
-    return float(1 / total - shift), table[-1, columns:-1] / total, q
+    if rows == columns == 1:
+        return float(payoff[0, 0]), np.ones(1), np.ones(1)
+    found: Any = linprog(
+        [0.0] * columns + [1.0], A_ub=np.hstack([payoff, -np.ones((rows, 1))]), b_ub=np.zeros(rows),
+        A_eq=[[1.0] * columns + [0.0]], b_eq=[1.0], bounds=[(0, None)] * columns + [(None, None)],
+    )  # fmt: skip
+    return float(found.fun), -found.ineqlin.marginals, found.x[:columns]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from metricfit.models.portfolio import Array
 
 IDLE = 50  # rounds without effect after which a constraint of SVM-perf is dropped, since it only costs time
-
-
-class Cut(NamedTuple):
-    """A labelling y' by what it adds: Δ and Ψ(y) - Ψ(y') as weights of the samples' features, (n,)."""
-
-    delta: float
-    weights: Array
 
 
 class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -65,12 +58,12 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         normals, deltas, idle = np.empty((0, len(w))), np.empty(0), np.empty(0, dtype=int)
         self.n_cuts_ = 0
         while self.n_cuts_ < self.max_cuts:
-            cut = LOSSES[self.loss](features @ w, positive)
-            normal = cut.weights @ features
-            gap = cut.delta - float(normal @ w) - slack
+            delta, weights = LOSSES[self.loss](features @ w, positive)
+            normal = weights @ features
+            gap = delta - float(normal @ w) - slack
             if gap <= self.epsilon:
                 break
-            normals, deltas = np.vstack([normals, normal]), np.append(deltas, cut.delta)
+            normals, deltas = np.vstack([normals, normal]), np.append(deltas, delta)
             w, slack, multipliers = _solve(normals, deltas, self.C)
             idle = np.where(multipliers > 1e-8 * self.C, 0, np.append(idle, 0) + 1)
             normals, deltas, idle = normals[idle < IDLE], deltas[idle < IDLE], idle[idle < IDLE]
@@ -87,7 +80,7 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The classes, (n,)."""
-        found: NDArray[Any] = self.classes_[(self.decision_function(X) > 0).astype(int)]
+        found: NDArray[Any] = np.where(self.decision_function(X) > 0, *self.classes_[::-1])
         return found
 
 
@@ -114,14 +107,14 @@ def _solve(normals: Array, deltas: Array, C: float) -> tuple[Array, float, Array
     return w, max(0.0, float(np.max(deltas - normals @ w))), C * np.asarray(found.z)[:count]
 
 
-def _error(scores: Array, y: NDArray[np.bool_]) -> Cut:
+def _error(scores: Array, y: NDArray[np.bool_]) -> tuple[float, Array]:
     """Flip each sample whose margin is below 1."""
     sign = np.where(y, 1.0, -1.0)
     flipped = sign * scores < 1
-    return Cut(float(flipped.mean()), np.where(flipped, sign, 0.0) / len(y))
+    return (float(flipped.mean()), np.where(flipped, sign, 0.0) / len(y))
 
 
-def _f1(scores: Array, y: NDArray[np.bool_]) -> Cut:
+def _f1(scores: Array, y: NDArray[np.bool_]) -> tuple[float, Array]:
     """For each number a of true positives the best number b of false positives, then the best a.
 
     Given a and b the best labelling takes the highest scores of either class. The value gained with one more false
@@ -144,10 +137,10 @@ def _f1(scores: Array, y: NDArray[np.bool_]) -> Cut:
     best = int(np.argmax(delta + np.append(0.0, np.cumsum(high)) + np.append(0.0, np.cumsum(low))[first]))
     weights = np.zeros(n)
     weights[of_positives[best:]], weights[of_negatives[: first[best]]] = 1 / n, -1 / n
-    return Cut(float(delta[best]), weights)
+    return (float(delta[best]), weights)
 
 
-def _roc(scores: Array, y: NDArray[np.bool_]) -> Cut:
+def _roc(scores: Array, y: NDArray[np.bool_]) -> tuple[float, Array]:
     """Swap each pair of a positive and a negative whose scores differ by less than 1."""
     high, low = scores[y], scores[~y]
     above = len(low) - np.searchsorted(np.sort(low), high - 1, side="right")
@@ -155,11 +148,11 @@ def _roc(scores: Array, y: NDArray[np.bool_]) -> Cut:
     pairs = len(high) * len(low)
     weights = np.empty(len(y))
     weights[y], weights[~y] = above / pairs, -below / pairs
-    return Cut(float(above.sum()) / pairs, weights)
+    return (float(above.sum()) / pairs, weights)
 
 
 LOSSES = {"error": _error, "f1": _f1, "roc": _roc}
-"""The search for the labelling with the largest Δ(y', y) + w·Ψ(y'), given the scores w·x, by loss."""
+"""By loss the labelling with the largest Δ(y', y) + w·Ψ(y'): Δ, and Ψ(y) - Ψ(y') as weights of the samples, (n,)."""
 
 
 class ConvexCalibratedSurrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -207,9 +200,8 @@ class ConvexCalibratedSurrogate(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Classes (n,), or the sets of labels with the largest expected F1 as indicators (n, s)."""
-        if self.several_:
-            return decode(*self.joint_probabilities(X)).astype(int)
-        found: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        joint, empty = self.joint_probabilities(X)
+        found: NDArray[Any] = decode(joint, empty) if self.several_ else self.classes_[joint[:, :, 0].argmax(axis=1)]
         return found
 
     def _regression(self, X: Any, y: NDArray[np.bool_]) -> Any:
