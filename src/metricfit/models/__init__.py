@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from metricfit.models.estimators import DEFAULT, EstimatorModel, names_of
-from metricfit.models.portfolio import Folds, Model, NetworkModel, Table, fit_models
+from metricfit.models.portfolio import Model, NetworkModel, fit_models
+from metricfit.training.rows import Folds, Table
 
 if TYPE_CHECKING:
     from metricfit.models.rivals import ConvexCalibratedSurrogate, SVMPerf

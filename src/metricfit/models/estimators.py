@@ -24,13 +24,11 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from metricfit import objects
 from metricfit.choices import Range, Space, parts_of
 from metricfit.inputs import Task
-from metricfit.models.portfolio import Array, Folds, Model, Table
+from metricfit.models.portfolio import Array, Model
 from metricfit.training.checkpoint import CheckpointFile
 from metricfit.training.loop import Progress
 from metricfit.training.recipes import WIDE, Recipe
-from metricfit.training.rows import Split
-
-__all__ = ["BOOSTING_LIBRARIES", "DEFAULT", "EstimatorModel", "names_of"]
+from metricfit.training.rows import Folds, Split, Table
 
 Form = Literal["trees", "dense", "given"]
 
