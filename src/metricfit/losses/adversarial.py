@@ -14,9 +14,7 @@ from metricfit.inputs import InputOptions, Samples, expect
 from metricfit.losses.rivals import SampleLoss
 
 Array = NDArray[np.float64]
-TOLERANCE = 1e-2
-"""What either side may gain by another strategy when training takes the equilibrium as found; where all logits are
-nearly the same, the exact one is a mixture of very many."""
+TOLERANCE = 1e-2  # in training: where logits are nearly the same, the exact equilibrium mixes very many strategies
 
 
 class AdversarialF1Loss(SampleLoss):
@@ -54,37 +52,23 @@ class AdversarialF1Loss(SampleLoss):
 
 
 def equilibrium(logits: Array, tolerance: float = 1e-7) -> tuple[float, Array]:
-    """The game's value v and the adversary's probability of each label, (n,).
+    """The game's value v and the adversary's probability of each label, (n,), by double oracle.
 
-    An adversary never loses by taking a label with ψ >= 1 and leaving one with ψ <= -1, since F1 changes by no more
-    than 1; with c labels taken for certain the limits are 2 / (2c + 1) and -1 / (2c + 1). What is left is a small game.
-    It is solved by double oracle: find the equilibrium of the strategies so far, add each side's best response to it,
-    and stop when neither gains more than ``tolerance`` by it.
+    Find the equilibrium of the strategies so far, add each side's best response to it, and stop when neither gains more
+    than ``tolerance`` by it.
 
     >>> value, marginals = equilibrium(np.array([3.0, 0.0]))
     >>> round(value, 4), marginals.tolist()
     (-2.1667, [1.0, 0.5])
     """
-    certain, upper = 0, 1.0
-    while (found := int(np.sum(logits >= upper))) != certain:
-        certain, upper = found, 2 / (2 * found + 1)
-    taken = logits >= upper
-    unsure = ~taken & (logits > -1 / (2 * certain + 1))
-    marginals = taken.astype(np.float64)
-    value, marginals[unsure] = _open_game(logits[unsure], certain, tolerance)
-    return value - float(logits[taken].sum()), marginals
-
-
-def _open_game(logits: Array, certain: int, tolerance: float) -> tuple[float, Array]:
-    """Value and marginals of the game over the undecided labels, with ``certain`` labels that both sides take."""
     predictor = adversary = (logits > 0).astype(np.float64)[None]
     while True:
-        size = 2 * certain + predictor.sum(axis=1)[:, None] + adversary.sum(axis=1)
-        f1 = np.where(size == 0, 1.0, 2 * (certain + predictor @ adversary.T) / np.maximum(size, 1))
+        size = predictor.sum(axis=1)[:, None] + adversary.sum(axis=1)
+        f1 = np.where(size == 0, 1.0, 2 * predictor @ adversary.T / np.maximum(size, 1))
         value, p, q = _matrix_game(f1 - adversary @ logits)
         marginals = q @ adversary
-        answer, reached = _best_response(adversary, q, certain, 1.0, np.zeros_like(logits))
-        reply, lowered = _best_response(predictor, p, certain, -1.0, logits)
+        answer, reached = _best_response(adversary, q, 1.0, np.zeros_like(logits))
+        reply, lowered = _best_response(predictor, p, -1.0, logits)
         gained, saved = float(reached - logits @ marginals - value), float(lowered + value)
         if max(gained, saved) <= tolerance:
             return value, marginals
@@ -92,18 +76,15 @@ def _open_game(logits: Array, certain: int, tolerance: float) -> tuple[float, Ar
         adversary = np.vstack([adversary, reply]) if saved > tolerance else adversary
 
 
-def _best_response(
-    strategies: Array, probabilities: Array, certain: int, sign: float, logits: Array
-) -> tuple[Array, float]:
+def _best_response(strategies: Array, probabilities: Array, sign: float, logits: Array) -> tuple[Array, float]:
     """The labels with the largest ``sign`` E[F1] + ψ·y against a mixture of the other side's, and this value."""
     numbers = np.arange(strategies.shape[1] + 1)  # of labels, on either side
-    total = 2 * certain + numbers[:, None] + numbers
-    share, alone = 2 / np.maximum(total, 1), np.where(total == 0, 1.0, 2 * certain / np.maximum(total, 1))
     of_size = (numbers == strategies.sum(axis=1)[:, None]) * probabilities[:, None]
+    share = 2 / np.maximum(numbers[:, None] + numbers, 1)
     gains = logits + sign * share @ (of_size.T @ strategies)  # of each label, by the number of labels taken
     order = np.argsort(-gains, axis=1, kind="stable")
     best = np.take_along_axis(gains, order, axis=1).cumsum(axis=1).diagonal(-1)  # the k best of k
-    values = sign * alone @ of_size.sum(axis=0) + np.append(0.0, best)
+    values = np.append(sign * of_size[:, 0].sum(), best)  # without labels on both sides F1 is 1
     k = int(values.argmax())
     answer = np.zeros(len(logits))
     answer[order[k, :k]] = 1.0

@@ -12,16 +12,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from metricfit.models.portfolio import Array
 
-IDLE = 50  # rounds without effect after which a constraint of SVM-perf is dropped, since it only costs time
-
 
 class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """SVM-perf: a linear classifier with the largest margin for a loss of the whole sample (Joachims 2005).
 
-    It minimises ½ |w|² + C ξ so that w·(Ψ(y) - Ψ(y')) >= Δ(y', y) - ξ for every labelling y'. Ψ is scaled so that with
-    the error rate ξ is the mean hinge loss, with pairs the mean hinge loss of pairs. The most violated constraint is
-    found by sorting, and one after the other is added until none is violated by more than ε (the "1-slack" form of
-    Joachims, Finley and Yu 2009). The extra ``papers`` brings the solver of the quadratic programs in between.
+    It minimises ½ |w|² + C ξ so that w·(Ψ(y) - Ψ(y')) >= Δ(y', y) - ξ for every labelling y'; with the error rate ξ is
+    the mean hinge loss, with pairs that of pairs. The most violated constraint is found by sorting, and one after the
+    other is added until none is violated by more than ε (the "1-slack" form of Joachims, Finley and Yu 2009). The
+    extra ``papers`` brings the solver of the quadratic programs in between.
 
     Args:
         loss: Δ: the ``"error"`` rate, ``"f1"`` (one minus F1), or ``"roc"``, the share of pairs in the wrong order.
@@ -29,10 +27,8 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epsilon: Violation that is tolerated; SVM-perf's default.
         max_cuts: Stop after so many constraints at the latest.
 
-    Attributes:
-        classes_, coef_, intercept_: As in scikit-learn; the intercept is a weight like the others, and regularised.
-        objective_: ½ |w|² + C ξ over the constraints found; at most ``C`` times ε below the true minimum.
-        n_cuts_, gap_: Number of constraints found; by how much the most violated one exceeded ξ in the end.
+    ``objective_`` is ½ |w|² + C ξ over the ``n_cuts_`` constraints found; the most violated one exceeded ξ by ``gap_``.
+    The intercept is a weight like the others, and regularised.
 
     >>> machine = SVMPerf("error", C=100.0).fit([[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1])
     >>> machine.predict([[-3.0], [0.5]]).tolist(), round(machine.coef_.item(), 3)
@@ -66,7 +62,8 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             normals, deltas = np.vstack([normals, normal]), np.append(deltas, delta)
             w, slack, multipliers = _solve(normals, deltas, self.C)
             idle = np.where(multipliers > 1e-8 * self.C, 0, np.append(idle, 0) + 1)
-            normals, deltas, idle = normals[idle < IDLE], deltas[idle < IDLE], idle[idle < IDLE]
+            kept = idle < 50  # what has long been without effect only costs time
+            normals, deltas, idle = normals[kept], deltas[kept], idle[kept]
             self.n_cuts_ += 1
         self.coef_, self.intercept_ = w[None, :-1], w[-1:]
         self.objective_, self.gap_ = float(w @ w / 2 + self.C * slack), float(gap)
@@ -94,13 +91,11 @@ def _solve(normals: Array, deltas: Array, C: float) -> tuple[Array, float, Array
 
     size, count = normals.shape[1], len(deltas)
     # Clarabel's form: ½ x'Px + q'x with Ax + s = b, s >= 0, for x = (w, ξ). C is scaled out for its tolerances.
-    P = sparse.diags(np.append(np.full(size, 1 / C), 0.0), format="csc")
-    A = np.zeros((count + 1, size + 1))
-    A[:count, :size], A[:, size] = -normals, -1.0
+    P, q = sparse.diags(np.append(np.full(size, 1 / C), 0.0), format="csc"), np.append(np.zeros(size), 1.0)
+    A, b = sparse.csc_matrix(-np.block([[normals, np.ones((count, 1))], [q]])), np.append(-deltas, 0.0)
     settings = clarabel.DefaultSettings()
     settings.verbose = False
-    q, b, cones = np.append(np.zeros(size), 1.0), np.append(-deltas, 0.0), [clarabel.NonnegativeConeT(count + 1)]
-    found = clarabel.DefaultSolver(P, q, sparse.csc_matrix(A), b, cones, settings).solve()
+    found = clarabel.DefaultSolver(P, q, A, b, [clarabel.NonnegativeConeT(count + 1)], settings).solve()
     if found.status not in (clarabel.SolverStatus.Solved, clarabel.SolverStatus.AlmostSolved):
         raise RuntimeError(f"SVMPerf: clarabel stopped with {found.status}; scale the features to one size.")
     w = np.asarray(found.x)[:size]
@@ -115,11 +110,9 @@ def _error(scores: Array, y: NDArray[np.bool_]) -> tuple[float, Array]:
 
 
 def _f1(scores: Array, y: NDArray[np.bool_]) -> tuple[float, Array]:
-    """For each number a of true positives the best number b of false positives, then the best a.
-
-    Given a and b the best labelling takes the highest scores of either class. The value gained with one more false
-    positive falls in b, the scores being sorted and -F1 concave in b, so that b is found by bisection.
-    """
+    """For each number a of true positives the best number b of false positives, then the best a."""
+    # The best labelling of a and b takes the highest scores of either class. The value gained with one more false
+    # positive falls in b, the scores being sorted and -F1 concave in b, so that b is found by bisection.
     n, positives = len(y), int(y.sum())
     of_positives, of_negatives = (
         rows[np.argsort(-scores[rows], kind="stable")] for rows in map(np.flatnonzero, (y, ~y))
@@ -180,14 +173,13 @@ class ConvexCalibratedSurrogate(ClassifierMixin, BaseEstimator):  # type: ignore
         self.several_ = y.ndim == 2
         self.classes_ = np.arange(y.shape[1]) if self.several_ else np.unique(y)
         has = y.astype(bool) if self.several_ else y[:, None] == self.classes_
-        sizes = has.sum(axis=1)
-        numbers = [k for k in range(1, has.shape[1] + 1) if self.several_ or k == 1]
+        sizes, numbers = has.sum(axis=1), range(1, has.shape[1] + 1)
         self.joint_ = [[self._regression(X, column & (sizes == k)) for k in numbers] for column in has.T]
         self.empty_ = self._regression(X, sizes == 0)
         return self
 
     def joint_probabilities(self, X: Any) -> tuple[Array, Array]:
-        """P(y_j = 1, |y| = k) as (n, s, k), k up to 1 where samples have classes, and P(y = 0) as (n,)."""
+        """P(y_j = 1, |y| = k) as (n, s, s) and P(y = 0) as (n,)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False)
         joint = [np.stack([_chance(one, X) for one in of_label], axis=-1) for of_label in self.joint_]
@@ -216,15 +208,12 @@ def decode(joint: Array, empty: Array) -> NDArray[np.bool_]:
     >>> decode(certain, np.array([0.1])).tolist()
     [[True, False]]
     """
-    s = joint.shape[1]
-    sizes = np.arange(1, s + 1)
+    sizes = np.arange(1, joint.shape[1] + 1)
     gains = joint @ (2 / (sizes[:, None] + sizes))  # (n, label, m)
-    order = np.argsort(-gains, axis=1, kind="stable")
-    top = np.cumsum(np.take_along_axis(gains, order, axis=1), axis=1)
-    best = np.concatenate([empty[:, None], np.diagonal(top, axis1=1, axis2=2)], axis=1).argmax(axis=1)
-    ranked = np.take_along_axis(order, np.maximum(best - 1, 0)[:, None, None], axis=2)[:, :, 0]
-    chosen = np.zeros((len(joint), s), dtype=bool)
-    np.put_along_axis(chosen, ranked, np.arange(s) < best[:, None], axis=1)
+    top = np.diagonal(-np.sort(-gains, axis=1).cumsum(axis=1), axis1=1, axis2=2)  # of the m best labels
+    best = np.concatenate([empty[:, None], top], axis=1).argmax(axis=1)
+    gain = np.take_along_axis(gains, np.maximum(best - 1, 0)[:, None, None], axis=2)[:, :, 0]
+    chosen: NDArray[np.bool_] = np.argsort(np.argsort(-gain, axis=1, kind="stable"), axis=1) < best[:, None]
     return chosen
 
 
