@@ -1,27 +1,20 @@
-"""SVM-perf and convex calibrated surrogates against brute force and other solvers."""
+"""SVM-perf, CCS and random forest against brute force and other solvers."""
 
 from __future__ import annotations
 
-import sys
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
-from sklearn.model_selection import cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from metricfit.models import ConvexCalibratedSurrogate, SVMPerf
-from metricfit.models.rivals import LOSSES, decode
+from benchmarks.papers import data, rivals, svmperf
+from benchmarks.papers.ccs import ConvexCalibratedSurrogate, decode
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -50,8 +43,8 @@ def test_the_most_violated_constraint_is_that_of_all_labellings(seed: int) -> No
     others = all_labellings(len(y))
     margins = (others != y) @ (np.where(y, 1, -1) * scores) / len(y)
     for loss, deltas in (("error", (others != y).mean(axis=1)), ("f1", 1 - f1_of_all(y, others))):
-        delta, weights = LOSSES[loss](scores, y)
-        assert delta - weights @ scores == pytest.approx(np.max(deltas - margins), abs=1e-12)
+        cut = svmperf.most_violated(scores, y, loss)
+        assert cut.delta - cut.weights @ scores == pytest.approx(np.max(deltas - margins), abs=1e-12)
 
 
 @given(seeds)
@@ -59,9 +52,9 @@ def test_the_most_violated_constraint_is_that_of_all_labellings(seed: int) -> No
 def test_the_most_violated_order_is_that_of_all_pairs(seed: int) -> None:
     scores, y = scores_and_labels(seed, 12)
     pairs = scores[y][:, None] - scores[~y]
-    delta, weights = LOSSES["roc"](scores, y)
-    assert delta == pytest.approx((pairs < 1).mean())
-    assert delta - weights @ scores == pytest.approx(np.maximum(0, 1 - pairs).mean(), abs=1e-12)
+    cut = svmperf.most_violated(scores, y, "roc")
+    assert cut.delta == pytest.approx((pairs < 1).mean())
+    assert cut.delta - cut.weights @ scores == pytest.approx(np.maximum(0, 1 - pairs).mean(), abs=1e-12)
 
 
 def blobs(n: int, seed: int = 0, positives: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
@@ -72,10 +65,10 @@ def blobs(n: int, seed: int = 0, positives: float = 0.3) -> tuple[np.ndarray, np
 
 def test_with_the_error_rate_it_is_the_usual_support_vector_machine() -> None:
     X, y = blobs(120)
-    machine = SVMPerf("error", C=60.0, epsilon=1e-7).fit(X, y)
+    machine = svmperf.train(X, y, "error", C=60.0, epsilon=1e-7)
     usual = LinearSVC(loss="hinge", C=60.0 / 120, tol=1e-9, max_iter=1_000_000).fit(X, y)
-    assert machine.coef_ == pytest.approx(usual.coef_, abs=2e-3)
-    assert machine.intercept_ == pytest.approx(usual.intercept_, abs=2e-3)
+    assert machine.weight == pytest.approx(usual.coef_[0], abs=2e-3)
+    assert machine.bias == pytest.approx(usual.intercept_[0], abs=2e-3)
 
 
 @pytest.mark.parametrize("loss", ["f1", "roc"])
@@ -97,44 +90,27 @@ def test_the_objective_is_that_of_a_program_with_all_constraints(loss: str) -> N
 
     constraint = {"type": "ineq", "fun": lambda x: normals @ x[:4] - deltas + x[4]}
     exact = minimize(objective, np.append(np.zeros(4), 1.0), constraints=[constraint], method="SLSQP")
-    machine = SVMPerf(loss, C=C, epsilon=1e-8).fit(X, y)
-    assert machine.objective_ == pytest.approx(exact.fun, abs=1e-5)
+    machine = svmperf.train(X, y, loss, C=C, epsilon=1e-8)
+    assert machine.objective == pytest.approx(exact.fun, abs=1e-5)
     # The constant feature cancels out of pairs.
-    compared = machine.coef_[0] if loss == "roc" else np.append(machine.coef_[0], machine.intercept_)
+    compared = machine.weight if loss == "roc" else np.append(machine.weight, machine.bias)
     assert compared == pytest.approx(exact.x[: len(compared)], abs=1e-3)
 
 
 def test_each_loss_is_best_at_what_it_is_about_and_many_rows_are_quick() -> None:
     X, y = blobs(20_000, positives=0.05)
-    machines = {loss: SVMPerf(loss, C=1000.0).fit(X, y) for loss in LOSSES}
-    scores = {loss: f1_score(y, machine.predict(X)) for loss, machine in machines.items()}
+    machines = {loss: svmperf.train(X, y, loss, C=1000.0) for loss in svmperf.LOSSES}
+    scores = {loss: f1_score(y, machine.decision(X) > 0) for loss, machine in machines.items()}
     assert scores["f1"] > scores["error"]
     assert scores["f1"] > scores["roc"]
-    assert all(machine.gap_ <= 1e-3 for machine in machines.values())
+    assert all(machine.gap <= 1e-3 for machine in machines.values())
 
 
-def test_svmperf_asks_for_two_classes_and_a_loss_it_has() -> None:
-    with pytest.raises(ValueError, match="two classes, got 1"):
-        SVMPerf().fit(np.zeros((3, 1)), np.zeros(3))
+def test_svmperf_asks_for_both_classes() -> None:
+    with pytest.raises(ValueError, match="both classes"):
+        svmperf.train(np.zeros((3, 1)), np.zeros(3), "f1", C=1.0)
     with pytest.raises(ValueError, match="error, f1, roc"):
-        SVMPerf("auc").fit(np.zeros((3, 1)), np.array([0, 1, 1]))
-
-
-@pytest.mark.parametrize("machine", [SVMPerf(), ConvexCalibratedSurrogate()], ids=lambda m: type(m).__name__)
-def test_they_are_scikit_learn_classifiers_of_any_labels(machine: Any) -> None:
-    X, y = blobs(200)
-    names = np.array(["no", "yes"])[y]
-    fitted = make_pipeline(StandardScaler(), clone(machine)).fit(X, names)
-    assert set(fitted.predict(X)) == {"no", "yes"}
-    assert cross_val_score(machine, X, names, cv=3, scoring="balanced_accuracy").mean() > 0.65
-    with pytest.raises(NotFittedError):
-        clone(machine).predict(X)
-
-
-def test_svmperf_without_its_solver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "clarabel", None)
-    with pytest.raises(ImportError, match=r"metricfit\[papers\]"):
-        SVMPerf().fit(*blobs(20))
+        svmperf.train(np.zeros((3, 1)), np.array([0, 1, 1]), "auc", C=1.0)
 
 
 @given(seeds, st.integers(1, 4))
@@ -157,7 +133,7 @@ def test_ccs_estimates_each_label_with_each_number_of_labels() -> None:
     X = random.normal(size=(400, 3))
     Y = (X @ random.normal(size=(3, 2)) + random.normal(size=(400, 2))) > 0
     model = ConvexCalibratedSurrogate().fit(X, Y)
-    joint, empty = model.joint_probabilities(X)
+    joint, empty = model.probabilities(X)
     both = LogisticRegression(max_iter=1000).fit(X, Y.all(axis=1)).predict_proba(X)[:, 1]
     assert joint[:, 0, 1] == pytest.approx(both, abs=1e-6)
     assert joint[:, 1, 1] == pytest.approx(both, abs=1e-6)
@@ -169,11 +145,33 @@ def test_ccs_estimates_each_label_with_each_number_of_labels() -> None:
 
 def test_with_one_class_a_sample_ccs_is_one_versus_rest_regression() -> None:
     X, y = blobs(300)
-    model, of_sets = ConvexCalibratedSurrogate().fit(X, y), ConvexCalibratedSurrogate().fit(X, np.eye(2)[y])
+    model = ConvexCalibratedSurrogate().fit(X, np.eye(2)[y])
     regression = LogisticRegression(max_iter=1000).fit(X, y)
-    assert model.predict_proba(X) == pytest.approx(regression.predict_proba(X), abs=1e-4)
-    assert of_sets.predict_proba(X) == pytest.approx(model.predict_proba(X), abs=1e-12)
-    sets = of_sets.predict(X)
-    alone = sets.sum(axis=1) == 1
-    assert alone.sum() > 200
-    assert (sets[alone].argmax(axis=1) == model.predict(X)[alone]).all()
+    assert model.label_probabilities(X) == pytest.approx(regression.predict_proba(X), abs=1e-4)
+
+
+@pytest.mark.parametrize("method", rivals.NAMES)
+def test_rivals_tell_classes_apart_by_their_largest_score(method: str) -> None:
+    parts = data.split(data.load("synthetic_33", rows=600), seed=0)
+    scores = rivals.fit(method, parts, seed=0)(parts.test[0])
+    assert scores.shape == (120, 2)
+    assert (scores.argmax(axis=1) == parts.test[1].numpy()).mean() > 0.75
+    if method.startswith("svmperf"):
+        assert scores.sum(axis=1) == pytest.approx(np.zeros(120))
+
+
+@pytest.mark.parametrize("method", ["rf", "ccs"])
+def test_images_are_reduced_to_what_explains_four_fifths_of_the_training_part(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    X = np.clip(random.normal(60 + 60 * y[:, None, None, None], 20, (90, 3, 8, 8)), 0, 255).astype(np.uint8)
+    parts = data.split(data.Problem("made up", X, y, ["a", "b", "c"]), seed=0)
+    kept = []
+    fitted = rivals.PCA.fit
+    monkeypatch.setattr(rivals.PCA, "fit", lambda self, X: kept.append(fitted(self, X)) or self)
+    scores = rivals.fit(method, parts, seed=0)(parts.test[0])
+    assert (scores.argmax(axis=1) == parts.test[1].numpy()).all()
+    share = np.cumsum(np.linalg.svd(parts.train[0].flatten(1) - parts.train[0].flatten(1).mean(0))[1] ** 2)
+    assert kept[0].n_components_ == int(np.searchsorted(share / share[-1], 0.8)) + 1
