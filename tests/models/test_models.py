@@ -18,8 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from metricfit import metrics
+from metricfit.choices import Range, spec_of
 from metricfit.models import EstimatorModel, Folds, Table, fit_models, names_of
-from metricfit.models.estimators import BOOSTING_LIBRARIES, PATIENCE
+from metricfit.models.estimators import BOOSTING_LIBRARIES, PATIENCE, SPACES
 from metricfit.models.portfolio import pooled
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, split_rows
@@ -247,3 +248,36 @@ def test_folds_of_labels_are_pooled_by_their_log_odds() -> None:
     two = np.stack([1 - each[..., 0], each[..., 0]], axis=-1)
     np.testing.assert_allclose(pooled(two, several=False)[:, 1], expected[:, 0], atol=1e-12)
     np.testing.assert_array_equal(pooled(np.array([[[0.0, 1.0]], [[0.0, 1.0]]]), several=True), [[0, 1]])
+
+
+def test_parameters_of_a_built_in_model_reach_it_and_make_another_model() -> None:
+    X, y = make_classification(200, 4, random_state=0)
+    plain, given = (EstimatorModel("boosting", chosen) for chosen in ({}, {"max_leaf_nodes": 3, "learning_rate": 0.3}))
+    for model in (plain, given):
+        model.fit(folds_of(X, y), NO_LIMIT, quiet)
+    for (fitted,) in given.fits:
+        assert (fitted.max_leaf_nodes, fitted.learning_rate) == (3, 0.3)
+        assert all(tree.get_n_leaf_nodes() <= 3 for trees in fitted._predictors for tree in trees)
+    assert plain.fits[0][0].max_leaf_nodes == 31
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_every_parameter_that_may_be_searched_is_one_of_the_model(name: str) -> None:
+    if name in BOOSTING_LIBRARIES:
+        pytest.importorskip(name)
+    middle = {part: values.low for part, values in SPACES[name].items() if isinstance(values, Range)}
+    X, y = make_classification(120, 4, random_state=0)
+    ((_, parameters),) = names_of(spec_of(name, middle))
+    assert parameters == pytest.approx(middle)
+    fitted = EstimatorModel(name, parameters)
+    fitted.fit(folds_of(X, y), NO_LIMIT, quiet)
+    assert fitted.fits
+
+
+def test_parameters_that_a_model_does_not_have() -> None:
+    with pytest.raises(ValueError, match="models: 'forest' has no parameter 'depth'; it takes max_features, min_sam"):
+        names_of(["forest:depth=3"])
+    with pytest.raises(ValueError, match="'network' has no parameter 'dropout'; it takes none, networks are trained"):
+        names_of("network:dropout=0.3")
+    with pytest.raises(ValueError, match=r"forest: expected parameters as in 'name:key=value,key=value', got 'x' in"):
+        names_of("forest:x")

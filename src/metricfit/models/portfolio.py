@@ -23,8 +23,6 @@ from metricfit.training.networks import MemberLinear, MemberMLP, each_probabilit
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Folds, Table
 
-__all__ = ["Array", "Folds", "Model", "NetworkModel", "Table", "fit_models"]
-
 Array = NDArray[np.float64]
 
 

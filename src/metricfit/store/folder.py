@@ -18,11 +18,6 @@ from typing import Any
 
 from metricfit.files import names_the_file, write_synced
 
-__all__ = [
-    "DESCRIPTION", "TIMES", "ModelFolderError", "check_replaceable", "describe", "read_folder", "refused",
-    "write_folder",
-]  # fmt: skip
-
 FORMAT, OLDEST, VERSION = "metricfit.model", 4, 5
 DESCRIPTION = "model.json"
 TIMES = "times.json"

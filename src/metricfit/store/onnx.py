@@ -24,8 +24,6 @@ from metricfit.models.portfolio import LEAST
 from metricfit.store.trees import KNOWN, Nodes, trees_of
 from metricfit.training.networks import MemberLinear, MemberMLP
 
-__all__ = ["onnx_inputs", "to_onnx"]
-
 _OPSETS, _IR_VERSION = {"": 17, "ai.onnx.ml": 2}, 8
 _TYPES = {"float": 1, "int64": 7, "text": 8, "bool": 9, "double": 11, "date": 11}
 """The numbers of ONNX's TensorProto.DataType."""

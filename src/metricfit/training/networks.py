@@ -19,8 +19,6 @@ from metricfit.inputs import Task
 from metricfit.training.checkpoint import Resumable
 from metricfit.training.recipes import Recipe
 
-__all__ = ["MemberLinear", "MemberMLP", "StackedNetworks", "build_network", "each_probabilities"]
-
 NARROW = 8  # outputs up to which products are quicker with the transposed matrix, though it has to be copied
 SHORTEST_MASK = 1 << 18  # numbers that a long mask of dropout has at least
 BLOCK_CELLS = 1 << 22  # numbers that the inputs of a block hold, about: 16 MB
