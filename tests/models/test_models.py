@@ -76,7 +76,7 @@ def test_each_fold_is_what_scikit_learn_fits_on_it(name: str) -> None:
         np.testing.assert_array_equal(held_out[k], own.predict_proba(folds.table.trees[split.validation]))
         each.append(own.predict_proba(folds.table.trees))
     np.testing.assert_allclose(model.each_fold(folds.table), each, rtol=0, atol=1e-12)
-    for i, row in enumerate(model.predict(folds.table)):  # the mean of the logarithms, by a loop; 0 as a very small number
+    for i, row in enumerate(model.predict(folds.table)):  # by a loop; 0 counts as 1e-5
         logs = [np.mean([np.log(fold[i, c] or 1e-5) for fold in each]) for c in range(3)]
         parts = [np.exp(log) * any(fold[i, c] for fold in each) for c, log in enumerate(logs)]
         np.testing.assert_allclose(row, np.array(parts) / sum(parts), rtol=0, atol=1e-12)

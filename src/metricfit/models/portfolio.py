@@ -40,7 +40,7 @@ def pooled(each: Array, several: bool) -> Array:
     array([[0.99, 0.01]])
     """
     if len(each) == 1:
-        return each[0]
+        return np.asarray(each[0])
     p = np.stack([1 - each, each], axis=-1) if several else each
     found = np.exp(np.log(np.where(p > 0, p, LEAST)).mean(axis=0)) * p.any(axis=0)
     found /= found.sum(axis=-1, keepdims=True)
