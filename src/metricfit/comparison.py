@@ -188,7 +188,7 @@ class Comparison:
         y = self.y[rows.train]
         target = pd.DataFrame(y, columns=self.classes) if y.ndim == 2 else y
         model.fit(self.X.iloc[rows.train], target, weight, groups)
-        proba = model.predict_raw_proba(self.X.iloc[rows.validation])
+        proba = model.predict_proba(self.X.iloc[rows.validation], raw=True)
         rule = model.decision_rule_ if method.tuned else argmax_rule(y, tuple(model.classes_.tolist()))
         decided = rule.apply(proba)
         if len(model.classes_) < len(self.classes):  # some have no row in this split

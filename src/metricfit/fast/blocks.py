@@ -27,8 +27,6 @@ from torch import Tensor
 
 from metricfit.inputs import accumulation_dtype
 
-__all__ = ["Derivative", "Job", "run", "torch_pass"]
-
 Array = np.ndarray[Any, Any]
 Derivative = Callable[[Any], tuple[Any, Any] | None]
 """Losses (M,) and their gradient with respect to the counts, given these; None where there is no such loss."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from metricfit.losses.companions import ConfusionMemory
     from metricfit.losses.metric_loss import MetricLoss
 
-__all__ = ["ClosedForm", "closed_form_of", "coefficients", "fraction", "loss_of_matrices", "loss_of_sums", "mcc"]
-
 Array = np.ndarray[Any, Any]
 
 TINY = 1.1754943508222875e-38
