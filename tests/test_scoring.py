@@ -34,7 +34,7 @@ def classifier(rows: pd.DataFrame) -> MetricClassifier:
 
 def expected(classifier: MetricClassifier, rows: pd.DataFrame) -> pd.DataFrame:
     X = rows[["a", "place"]]
-    proba = classifier.predict_proba(X)
+    proba = classifier.held_out_.calibration.apply(classifier.predict_proba(X, raw=True))
     found = {"id": rows["id"].to_numpy(), "prediction": classifier.predict(X)}
     return pd.DataFrame({**found, "probability_no": proba[:, 0], "probability_yes": proba[:, 1]})
 
@@ -61,7 +61,7 @@ def test_a_scorer_sent_elsewhere_gives_the_same_rows_whatever_the_batches(
 
 def test_raw_probabilities_labels_and_errors(classifier: MetricClassifier, rows: pd.DataFrame) -> None:
     raw = classifier.scorer(raw=True)(rows)[["probability_no", "probability_yes"]]
-    np.testing.assert_array_equal(raw, classifier.predict_raw_proba(rows[["a", "place"]]))
+    np.testing.assert_array_equal(raw, classifier.predict_proba(rows[["a", "place"]], raw=True))
     with pytest.raises(BadArgumentError, match="keep: no column 'z'; the frame has"):
         classifier.scorer(keep=["z"])(rows)
     with pytest.raises(BadArgumentError, match="keep: 'prediction' is the name of a result"):

@@ -37,7 +37,7 @@ class Scorer:
     Args:
         classifier: Fitted.
         keep: Columns to pass through.
-        raw: Whether to give the probabilities before the decision rule is folded in.
+        raw: Whether to give the models' mean probabilities; otherwise they are calibrated where rows were held out.
 
     Example:
         >>> from metricfit import MetricClassifier
@@ -52,7 +52,8 @@ class Scorer:
 
     def __init__(self, classifier: MetricClassifier, *, keep: Sequence[str] = (), raw: bool = False) -> None:
         check_is_fitted(classifier, "models_")
-        self.classifier, self.keep, self.raw = classifier, list(keep), raw
+        self.classifier, self.keep, held = classifier, list(keep), None if raw else classifier.held_out_
+        self.calibration = None if held is None else held.calibration
         self.several, labels = classifier.task_ == "multilabel", classifier.classes_.tolist()
         self.decided = [f"prediction_{label}" for label in labels] if self.several else ["prediction"]
         self.probable = [f"probability_{label}" for label in labels]
@@ -84,14 +85,11 @@ class Scorer:
             return pd.DataFrame(
                 {**kept, **dict.fromkeys(self.decided, decided), **dict.fromkeys(self.probable, np.empty(0))}
             )
-        rule, proba = self.classifier.decision_rule_, self.classifier.predict_raw_proba(X)
-        folded = proba if rule.kind == "argmax" else rule.fold(proba)
-        found = dict(kept)
-        if self.several:
-            found |= dict(zip(self.decided, (folded > 0.5).astype(np.int64).T, strict=True))
-        else:
-            found["prediction"] = classes[folded.argmax(axis=1)]
-        return pd.DataFrame(found | dict(zip(self.probable, (proba if self.raw else folded).T, strict=True)))
+        proba = self.classifier.predict_proba(X, raw=True)
+        chosen = self.classifier.decision_rule_.decide(proba)
+        shown = proba if self.calibration is None else self.calibration.apply(proba)
+        found = dict(kept) | dict(zip(self.decided, chosen.T if self.several else [classes[chosen]], strict=True))
+        return pd.DataFrame(found | dict(zip(self.probable, shown.T, strict=True)))
 
     def _of_frame(self, frame: pd.DataFrame) -> pd.DataFrame:
         if missing := [name for name in self.keep if name not in frame.columns]:

@@ -27,6 +27,9 @@ _NOTE = "metricfit.json"  # in a folder of predictions: of which model, and with
 class Predict(opt.Reading):
     """Predict labels and probabilities for the rows of a table, or of a folder of tables.
 
+    The column prediction has the decision, by the model's rule. The columns probability_… are calibrated on the rows
+    that were held out in training: of the rows with 0.2, about a fifth are positive, and a rule may call them so.
+
     The columns are found by name, in any order; further columns are ignored. The file is read, and the result
     written, some ten thousand rows at a time: it may be larger than memory. With --json each row is a JSON object.
 
@@ -47,7 +50,7 @@ class Predict(opt.Reading):
         shown="standard output",
     )  # fmt: skip
     keep: list[str] | None = option("Columns to pass through: --keep id name, or --keep id,name.", "COL…")
-    raw: bool = switch("--raw", "Probabilities before the decision rule is folded in.")
+    raw: bool = switch("--raw", "The models' mean probabilities as they are, not calibrated.")
     escape: bool = switch("--escape", "Put ' before CSV text that a spreadsheet takes for a formula.")
     overwrite: bool = opt.to_overwrite()
     engine: str | None = option("For several files: local, ray or spark.", "NAME", _MANY, shown="local")

@@ -178,7 +178,7 @@ def deal(sizes: Sequence[int], most: int) -> list[list[int]]:
     """Pieces dealt to so many lanes at most, of about equal numbers of rows; fewer lanes where they would not be.
 
     >>> deal([5, 1, 4, 3, 1], 8), deal([7, 7], 8), deal([90, 3], 8)
-    ([[0, 4], [2, 1], [3]], [[0], [1]], [[0, 1]])
+    ([[0], [2], [3], [1, 4]], [[0], [1]], [[0, 1]])
     """
     for count in range(min(most, len(sizes)), 0, -1):
         lanes: list[list[int]] = [[] for _ in range(count)]
