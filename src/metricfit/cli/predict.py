@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -20,6 +20,7 @@ from metricfit.cli import options as opt
 from metricfit.cli.command import UsageError, argument, option, switch
 
 _MANY = "Many files"
+_ENGINES = {"local": "joblib", "ray": "ray", "spark": "pyspark"}
 _NOTE = "metricfit.json"  # in a folder of predictions: of which model, and with which options
 
 
@@ -111,7 +112,7 @@ class Predict(opt.Reading):
         plain = {name: getattr(self, name) for name in ("keep", "raw", "escape", "separator", "encoding")}
         work = partial(_predict_file, {"model": self.model.absolute(), "data": "", **plain})
         count, failed = 0, list[str]()
-        found = _ENGINES[engine](work, [(file, places[file].absolute()) for file in left], self.workers)
+        found = _shared_out(engine, work, [(file, places[file].absolute()) for file in left], self.workers)
         for done, (rows, problem) in enumerate(found, start=1):
             count += rows
             failed += [problem] if problem else []
@@ -138,45 +139,31 @@ def _predict_file(options: dict[str, Any], file: tuple[str, Path]) -> tuple[int,
         return 0, str(error)
 
 
-Work = Callable[[tuple[str, Path]], tuple[int, str]]
+def _shared_out(engine: str, work: Any, files: list[Any], workers: int | None) -> Iterator[tuple[int, str]]:
+    """What the work gives for each file, in any order, done by the workers of an engine."""
+    if engine == "local":
+        from joblib import Parallel, delayed
 
-
-def _local(work: Work, files: list[tuple[str, Path]], workers: int | None) -> Iterable[tuple[int, str]]:
-    from joblib import Parallel, delayed
-
-    yield from Parallel(workers or 1, return_as="generator_unordered")(delayed(work)(file) for file in files)
-
-
-def _ray(work: Work, files: list[tuple[str, Path]], workers: int | None) -> Iterable[tuple[int, str]]:
-    ray = _engine("ray")
-    if not ray.is_initialized():  # where RAY_ADDRESS names a cluster, that one
-        ray.init(**({} if "RAY_ADDRESS" in os.environ else {"num_cpus": workers, "include_dashboard": False}))
-    with importlib.import_module("ray.util.multiprocessing").Pool(workers) as pool:
-        yield from pool.imap_unordered(work, files, chunksize=1)
-
-
-def _spark(work: Work, files: list[tuple[str, Path]], workers: int | None) -> Iterable[tuple[int, str]]:
-    spark = _engine("pyspark")
+        yield from Parallel(workers or 1, return_as="generator_unordered")(delayed(work)(file) for file in files)
+        return
+    try:
+        library: Any = importlib.import_module(_ENGINES[engine])
+    except ImportError:
+        advice = f"pip install 'metricfit[{engine}]'"
+        raise UsageError(f"--engine: {engine} is not installed; {advice}.") from None
+    if engine == "ray":
+        if not library.is_initialized():  # where RAY_ADDRESS names a cluster, that one
+            library.init(**({} if "RAY_ADDRESS" in os.environ else {"num_cpus": workers, "include_dashboard": False}))
+        with importlib.import_module("ray.util.multiprocessing").Pool(workers) as pool:
+            yield from pool.imap_unordered(work, files, chunksize=1)
+        return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    known = spark.SparkConf().setIfMissing("spark.master", f"local[{workers or '*'}]")  # spark-submit names another one
-    context = spark.SparkContext.getOrCreate(known.setIfMissing("spark.app.name", "metricfit"))
+    known = library.SparkConf().setIfMissing("spark.master", f"local[{workers or '*'}]")  # or that of spark-submit
+    context = library.SparkContext.getOrCreate(known.setIfMissing("spark.app.name", "metricfit"))
     try:
         yield from context.parallelize(files, max(1, len(files))).map(work).collect()
     finally:
         context.stop()
-
-
-def _engine(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        extra = name.removeprefix("py")
-        raise UsageError(f"--engine: {extra} is not installed; pip install 'metricfit[{extra}]'.") from None
-
-
-_ENGINES: dict[str, Callable[[Work, list[tuple[str, Path]], int | None], Iterable[tuple[int, str]]]] = {
-    "local": _local, "ray": _ray, "spark": _spark,
-}  # fmt: skip
 
 
 @contextmanager

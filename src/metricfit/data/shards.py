@@ -79,13 +79,9 @@ class Shards:
         self._label_formats = first.formats(self.columns, gaps=LABEL_GAPS)
 
     def chunks(
-        self,
-        *,
-        columns: Sequence[str] | None = None,
-        target: str | None = None,
-        order: Sequence[int] | None = None,
+        self, *, columns: Sequence[str] | None = None, target: str | None = None, order: Sequence[int] | None = None,
         rows: int = ROWS_AT_ONCE,
-    ) -> Iterator[Chunk]:
+    ) -> Iterator[Chunk]:  # fmt: skip
         """All rows, at most ``rows`` at a time, or those of some pieces in the order given.
 
         The column ``target`` holds labels: "None" and "NA" are names of classes there, not gaps.
@@ -94,9 +90,7 @@ class Shards:
         for piece in range(len(self.pieces)) if order is None else order:
             yield from self._read(piece, wanted, target, rows)
 
-    def values(
-        self, column: str, *, weight: str | None = None, order: Sequence[int] | None = None
-    ) -> dict[Any, int | float]:
+    def values(self, column: str, *, weight: str | None = None, order: Sequence[int] | None = None) -> dict[Any, Any]:
         """How often each label of a column occurs, or the sum of its weights, in one pass over these columns alone."""
         counts: Counter[Any] = Counter()
         for chunk in self.chunks(columns=[column, *([weight] if weight else [])], target=column, order=order):
@@ -104,13 +98,10 @@ class Shards:
             if missing := int(labels.isna().sum()):
                 advice = "a target needs one in each row, drop the rest"
                 raise BadDataError(f"{name}, column {column!r}: {missing:,} rows have no value; {advice}.")
-            if weight is None:
-                counts.update({value: int(count) for value, count in labels.value_counts().items()})
-                continue
-            given = pd.to_numeric(chunk.rows[weight], errors="coerce")
-            if not (given >= 0).all():
+            each = labels.notna().astype(int) if weight is None else pd.to_numeric(chunk.rows[weight], errors="coerce")
+            if not ((each >= 0) & (each < np.inf)).all():
                 raise BadDataError(f"{name}, column {weight!r}: expected a weight >= 0 in each row; correct the rest.")
-            counts.update(given.groupby(labels.to_numpy()).sum().to_dict())
+            counts.update(each.groupby(labels.to_numpy()).sum().to_dict())
         return dict(sorted(counts.items()))
 
     def _read(self, piece: int, columns: list[str], target: str | None, most: int) -> Iterator[Chunk]:
@@ -131,7 +122,7 @@ class Shards:
 def files_of(source: str | os.PathLike[str]) -> list[str]:
     """The files that a file, a folder or a pattern stands for, in order of their names; addresses of these too."""
     name = os.fspath(source)
-    pattern = any(sign in name for sign in "*?[") and not (is_url(name) is False and Path(name).exists())
+    pattern, found = glob.has_magic(name) and not Path(name).exists(), list[str]()
     if is_url(name):
         with reaching(name) as (files, place):
             if not pattern and not files.isdir(place):
@@ -139,10 +130,10 @@ def files_of(source: str | os.PathLike[str]) -> list[str]:
             found = [files.unstrip_protocol(one) for one in (files.glob(place) if pattern else files.find(place))]
     elif pattern:
         found = glob.glob(name, recursive=True)
+    elif Path(name).is_dir():
+        found = [str(one) for one in Path(name).rglob("*")]
     else:
-        found = [str(one) for one in Path(name).rglob("*")] if Path(name).is_dir() else []
-        if not Path(name).is_dir():
-            return [name]
+        return [name]
     return sorted(one for one in found if one.lower().endswith(SUFFIXES))
 
 

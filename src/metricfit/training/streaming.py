@@ -13,7 +13,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -45,22 +45,14 @@ Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Shards
 """What a table is read from."""
 
 LANES = 8  # places of the table whose rows meet in a batch, or as many as there are processes
-BINNED_BYTES = 2 << 30  # that boosting's table of bins takes at most; beyond it boosting sees a random part of the rows
+BINNED_BYTES = 2 << 30  # that boosting's table of bins takes at most; beyond it boosting sees some of the pieces
 
 
 def fit_shards(
-    classifier: MetricClassifier,
-    source: Source | ShardedRows,
-    target: str,
-    *,
-    columns: Sequence[str] | None = None,
-    weight: str | None = None,
-    groups: str | None = None,
-    passes: float = 1.0,
-    buffer_rows: int = 2**18,
-    validation_rows: int = 50_000,
-    sample_rows: int = 100_000,
-) -> MetricClassifier:
+    classifier: MetricClassifier, source: Source | ShardedRows, target: str, *, columns: Sequence[str] | None = None,
+    weight: str | None = None, groups: str | None = None, passes: float = 1.0, buffer_rows: int = 2**18,
+    validation_rows: int = 50_000, sample_rows: int = 100_000,
+) -> MetricClassifier:  # fmt: skip
     """Fit a classifier on Parquet or CSV files of any size.
 
     One pass counts the classes, one takes a stratified sample (the preprocessing is learned from it) and stratified
@@ -124,15 +116,6 @@ def confusion_of_shards(
     return matrix
 
 
-class _Buffer(NamedTuple):
-    """Training rows of a lane."""
-
-    features: Tensor  # (n, features)
-    target: Tensor  # class codes (n,)
-    weight: Tensor  # sample weights (n,)
-    fold: Tensor  # (n,)
-
-
 class ShardedRows:
     """The rows of a table of any size and their classes, counted when it is made; each process reads its own part.
 
@@ -140,23 +123,22 @@ class ShardedRows:
         source, target, columns, weight, groups: As for :func:`fit_shards`.
     """
 
+    cuts: NDArray[np.float64]  # for each class: rows whose number is less are held out
+    sizes: list[int]  # training rows of each piece
+    held: int
+    preprocessor: TablePreprocessor
+
     def __init__(
-        self,
-        source: Source,
-        target: str,
-        *,
-        columns: Sequence[str] | None = None,
-        weight: str | None = None,
+        self, source: Source, target: str, *, columns: Sequence[str] | None = None, weight: str | None = None,
         groups: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.shards = source if isinstance(source, Shards) else Shards(source)
         self.target, self.weight, self.groups = target, weight, groups
         self.roles = [name for name in (target, weight, groups) if name is not None]
         _check_columns(self.shards, [*self.roles, *(columns or ())])
         self.columns = [c for c in (columns or self.shards.columns) if c not in self.roles]
         self.group = join_processes()
-        processes = len(gathered(None, self.group))
-        self.lanes = deal(self.shards.sizes, max(LANES, processes))
+        self.lanes = deal(self.shards.sizes, max(LANES, len(gathered(None, self.group))))
         self.own = range(len(self.lanes))[share_of_batch(len(self.lanes), self.group)]
         self.order = [piece for lane in self.own for piece in self.lanes[lane]]  # what this process reads
         self.counts = self._sums()
@@ -197,12 +179,8 @@ class ShardedRows:
         self.seed, self.folds, self.passes = seed, 1 if cv is None else int(cv), passes
         classifier.metric_, meant = resolve(classifier.metric, self.labels, self.task)
         recipe, names = classifier._read_recipe(), names_of(classifier.models)
-        classifier.classes_, classifier.recipe_, classifier.task_, classifier.seed_ = (
-            self.classes,
-            recipe,
-            self.task,
-            seed,
-        )
+        classifier.recipe_, classifier.seed_ = recipe, seed
+        classifier.classes_, classifier.task_ = self.classes, self.task
         self.factors = self._class_weights(classifier.class_weight)
         folds = self._draw(classifier, validation_rows, sample_rows)
         self.buffer_rows = min(buffer_rows, sum(self.sizes))
@@ -215,7 +193,7 @@ class ShardedRows:
         streamed = ("lightgbm", *(["boosting"] if importlib.util.find_spec("lightgbm") else []))
         for place, model in enumerate(models):
             if isinstance(model, NetworkModel):
-                model.trainer = self.trainer
+                model.trainer = functools.partial(_StreamTrainer, self)
             elif isinstance(model, EstimatorModel) and model.name in streamed:
                 models[place] = _Boosting(self, model)
             if (checkpoint := getattr(model, "checkpoint", None)) is not None:
@@ -251,120 +229,96 @@ class ShardedRows:
         by_group = self.groups is not None and self.folds == 1
         if by_group:
             near[0] = np.full(len(counts), shares[0])
-        frames: list[list[pd.DataFrame]] = [[], []]
-        notes: list[list[NDArray[np.float64]]] = [[], []]
-        read = np.zeros(len(self.shards.pieces), dtype=np.int64)
-        for chunk, codes, fold_number in self._chunks(self.order):
-            read[chunk.piece] += len(codes)
-            first = fold_number if self.folds == 1 else random_numbers(chunk, self.seed + 1)
-            out = first < near[0][codes]
+        kept: list[list[pd.DataFrame]] = [[], []]
+        sizes = np.zeros(len(self.shards.pieces), dtype=np.int64)
+        for chunk, note in self._read(self.order):
+            sizes[chunk.piece] += len(note)
+            first = note["number"] if self.folds == 1 else random_numbers(chunk, self.seed + 1)
             second = random_numbers(chunk, self.seed + 2)
-            for k, (number, taken) in enumerate(((first, out), (second, (second < near[1][codes]) & ~out))):
-                frames[k].append(chunk.rows[taken])
-                columns = codes, number, fold_number, np.full(len(codes), chunk.piece)
-                notes[k].append(np.stack(columns, axis=1)[taken])
-        joined = [
-            (pd.concat(f, ignore_index=True), np.concatenate(n)) if f else None
-            for f, n in zip(frames, notes, strict=True)
-        ]
-        self.cuts, kept = near[0], list[tuple[pd.DataFrame, NDArray[np.float64]]]()
-        for k, parts in enumerate(zip(*gathered(joined, self.group), strict=True)):
-            found = [part for part in parts if part is not None]
-            frame, note = pd.concat([f for f, _ in found], ignore_index=True), np.concatenate([n for _, n in found])
-            cuts = near[k] if by_group and k == 0 else _cuts(note, wanted[k])
+            out = (first < near[0][note["code"]]).to_numpy()
+            for k, (drawn, taken) in enumerate(((first, out), (second, (second < near[1][note["code"]]) & ~out))):
+                parts = chunk.rows[taken], note.assign(drawn=drawn, piece=chunk.piece)[taken]
+                kept[k].append(pd.concat(parts, axis=1, keys=("row", "note")))
+        found = list[pd.DataFrame]()
+        for k, parts in enumerate(zip(*gathered(kept, self.group), strict=True)):
+            table = pd.concat([one for part in parts for one in part], ignore_index=True)
+            code, drawn, cuts = table["note"]["code"], table["note"]["drawn"], near[k].copy()
+            for c, count in enumerate(wanted[k].astype(int)):
+                if (code == c).sum() > count and not (by_group and k == 0):
+                    cuts[c] = np.sort(drawn[code == c])[count]
+            found.append(table[drawn < cuts[code]])
             self.cuts = cuts if k == 0 else self.cuts
-            inside = note[:, 1] < cuts[note[:, 0].astype(int)]
-            kept.append((frame[inside], note[inside]))
-        (held, held_note), (sample, sample_note) = kept
-        if absent := set(range(len(counts))) - set(held_note[:, 0].astype(int)):
+        both: Any = pd.concat(found, ignore_index=True)
+        note, rows, self.held, self.sample = (
+            both["note"],
+            both["row"],
+            len(found[0]),
+            both["row"][self.columns][len(found[0]) :],
+        )
+        own = np.arange(len(rows)) < self.held
+        if absent := set(range(len(counts))) - set(note["code"][own]):
             rare = min(absent, key=lambda code: int(counts[code]))
-            told = f"none of {len(held):,} random rows is of class {self.labels[rare]!r}, {counts[rare]:,} in all"
+            told = f"none of {self.held:,} random rows is of class {self.labels[rare]!r}, {counts[rare]:,} in all"
             raise ValueError(f"validation_rows: {told}; take more, or join rare classes.")
-        read = np.sum(gathered(read, self.group), axis=0)
+        sizes = np.sum(gathered(sizes, self.group), axis=0)
         if self.folds == 1:
-            read -= np.bincount(held_note[:, 3].astype(int), minlength=len(read))
-        self.sizes = read.tolist()  # training rows of each piece
-        validate_data(classifier, held[self.columns], skip_check_array=True)
-        self.held, self.sample = len(held), sample[self.columns]
+            sizes -= np.bincount(note["piece"][own], minlength=len(sizes))
+        self.sizes = sizes.tolist()
+        validate_data(classifier, self.sample, skip_check_array=True)
         self.preprocessor = classifier.preprocessor_ = TablePreprocessor(random_state=self.seed)
         # Rates of classes in a category, learned from rows that are trained on afterwards, say too much about them
         # unless they are a small part.
-        y = sample[self.target] if self.rows >= 10 * len(sample) else None
+        y = rows[self.target][~own] if self.rows >= 10 * len(self.sample) else None
         learned = self.preprocessor.fit_transform(self.sample, y)
-        dense = np.concatenate([self.preprocessor.transform(held[self.columns]), learned])
-        rows, note = pd.concat([held, sample], ignore_index=True), np.concatenate([held_note, sample_note])
-        codes = note[:, 0].astype(np.int64)
-        plain = np.ones(len(rows)) if self.weight is None else rows[self.weight].to_numpy(dtype=np.float64) / self.unit
-        weight = plain * self.factors[codes]
-        fold = self._fold(note[:, 2], np.arange(len(rows)) < self.held)
-        own = np.arange(len(rows)) < self.held
+        dense = np.concatenate([self.preprocessor.transform(rows[self.columns][own]), learned])
+        fold, codes, plain = self._folds(note, own), note["code"].to_numpy(), note["weight"].to_numpy()
         splits = [Split(np.flatnonzero(fold != k), np.flatnonzero((fold == k) & own)) for k in range(self.folds)]
-        table = classifier._forms(rows[self.columns], dense)
         known = splits, classifier.metric_, self.task, self.labels, self.seed
-        return Folds(table, codes, weight.astype(np.float32), plain.astype(np.float32), *known)
+        weight = (plain * self.factors[codes]).astype(np.float32)
+        return Folds(classifier._forms(rows[self.columns], dense), codes, weight, plain.astype(np.float32), *known)
 
-    def _fold(self, number: NDArray[np.float64], held: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _folds(self, note: pd.DataFrame, held: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The fold that holds each row out; 1, which is none, for rows of the only one that it does not."""
-        return (number * self.folds).astype(np.int64) if self.folds > 1 else (~held).astype(np.int64)
+        return (note["number"].to_numpy() * (self.folds if self.folds > 1 else 0) + (self.folds == 1) * ~held).astype(
+            int
+        )
 
-    def _chunks(
-        self, order: Sequence[int], columns: Sequence[str] | None = None
-    ) -> Iterator[tuple[Any, NDArray[np.int64], NDArray[np.float64]]]:
-        """Chunks of pieces, with the class code of each row and the random number that says its fold."""
+    def _read(self, order: Sequence[int], columns: Sequence[str] | None = None) -> Iterator[tuple[Any, pd.DataFrame]]:
+        """Chunks of pieces, with each row's class code, weight, and the random number that says its fold."""
         wanted = [*(self.columns if columns is None else columns), *self.roles]
         for chunk in self.shards.chunks(columns=wanted, target=self.target, order=order):
             codes = _codes(chunk.rows[self.target], self.classes, self.target)
-            yield chunk, codes, random_numbers(chunk, self.seed, self.groups)
+            weight = 1.0 if self.weight is None else chunk.rows[self.weight].astype(float) / self.unit
+            number = random_numbers(chunk, self.seed, self.groups)
+            yield chunk, pd.DataFrame({"code": codes, "weight": weight, "number": number}, index=chunk.rows.index)
 
-    def training_rows(
-        self, order: Sequence[int], columns: Sequence[str] | None = None
-    ) -> Iterator[tuple[pd.DataFrame, NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]]:
+    def training_rows(self, order: Sequence[int], columns: Sequence[str] | None = None) -> Iterator[tuple[Any, ...]]:
         """Rows of pieces but for those that no network is trained on: columns, class codes, weights and folds."""
-        for chunk, codes, number in self._chunks(order, columns):
-            held = np.zeros(len(codes), dtype=bool) if self.folds > 1 else number < self.cuts[codes]
-            weight = np.ones(len(codes))
-            if self.weight is not None:
-                weight = chunk.rows[self.weight].to_numpy(dtype=np.float64) / self.unit
-            keep, fold = ~held, self._fold(number, held)
-            yield chunk.rows[keep], codes[keep], weight[keep], fold[keep]
+        for chunk, note in self._read(order, columns):
+            held = (self.folds == 1) & (note["number"] < self.cuts[note["code"]]).to_numpy()
+            parts = note["code"].to_numpy(), note["weight"].to_numpy(dtype=np.float32), self._folds(note, held)
+            yield chunk.rows[~held], *(part[~held] for part in parts)
 
-    def buffers(self, lane: int, rows: int, number: int) -> Iterator[_Buffer]:
-        """Buffers of exactly so many training rows of a lane, from one of them on, pass after pass without end."""
-        skipped, waiting = rows * number, list[_Buffer]()
+    def buffers(self, lane: int, rows: int, number: int) -> Iterator[list[Tensor]]:
+        """Features, class codes, weights and folds of exactly so many rows of a lane, from one such buffer on."""
+        skipped, waiting = rows * number, list[list[Tensor]]()
         for turn in itertools.count():
             for piece in np.random.default_rng([self.seed, lane, turn]).permutation(self.lanes[lane]).tolist():
                 if skipped >= self.sizes[piece]:  # nothing of it is wanted, so nothing is read
                     skipped -= self.sizes[piece]
                     continue
-                for frame, codes, weight, fold in self.training_rows([piece]):
-                    if skipped >= len(codes):
-                        skipped -= len(codes)
+                for frame, *rest in self.training_rows([piece]):
+                    if skipped >= len(frame):
+                        skipped -= len(frame)
                         continue
                     features = self.preprocessor.transform(frame[self.columns][skipped:])
-                    rest = (torch.from_numpy(part[skipped:]) for part in (codes, weight.astype(np.float32), fold))
-                    waiting.append(_Buffer(torch.from_numpy(features), *rest))
+                    waiting.append([torch.from_numpy(part) for part in (features, *(part[skipped:] for part in rest))])
                     skipped = 0
-                    while sum(len(part.target) for part in waiting) >= rows:
-                        whole = _Buffer(*map(torch.cat, zip(*waiting, strict=True)))
-                        yield _Buffer(*(part[:rows] for part in whole))
-                        waiting = [_Buffer(*(part[rows:].clone() for part in whole))]
+                    while sum(len(part[0]) for part in waiting) >= rows:
+                        whole = list(map(torch.cat, zip(*waiting, strict=True)))
+                        yield [part[:rows] for part in whole]
+                        waiting = [[part[rows:].clone() for part in whole]]
                         del whole
-
-    def trainer(self, folds: Folds, *given: Any, **options: Any) -> loop.Trainer:
-        """A trainer of networks on these rows, validated on the held-out ones of the folds."""
-        return _StreamTrainer(self, folds, *given, **options)
-
-
-def _cuts(note: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For each class the number below which just so many of its rows have theirs, or all of them."""
-    found = np.ones(len(wanted))
-    for code, count in enumerate(wanted.astype(int)):
-        numbers = np.sort(note[note[:, 0] == code, 1])
-        if len(numbers) > count:
-            found[code] = numbers[count]
-        elif len(numbers):
-            found[code] = np.nextafter(numbers[-1], 2)
-    return found
 
 
 class _StreamTrainer(loop.Trainer):
@@ -398,7 +352,7 @@ class _StreamTrainer(loop.Trainer):
         super().__init__(own, recipe, members=members, device=device)
         self.epochs = max(1, round(rows.passes * sum(rows.sizes) / float(self.fills.sum())))
         self.order = _LaneOrder(steps, batch, members * len(splits), size)
-        self.members, self.readers = members, dict[int, Iterator[_Buffer]]()
+        self.members, self.readers = members, dict[int, Iterator[list[Tensor]]]()
         owned = [self.places[lane] for lane in rows.own]
         self.part = slice(owned[0][0], owned[-1][1]) if owned else slice(0, 0)
         # The recipe's horizon is meant for small tables, of which three epochs are a small part of training.
@@ -412,17 +366,15 @@ class _StreamTrainer(loop.Trainer):
                 continue
             if lane not in self.readers:
                 self.readers[lane] = rows.buffers(lane, count, len(self.history))
-            new, here = next(self.readers[lane]), slice(start, start + count)
-            weight = new.weight * self.factors[new.target]
-            for old, part in zip(self.data, (new.features, new.target, weight), strict=True):
-                old[here] = part.to(self.device)
-            fold, stratum = new.fold.numpy(), np.zeros(start + count + 1, dtype=np.intp)
-            chosen = [start + np.flatnonzero(fold != k) for k in range(rows.folds)]
-            given = [found if len(found) else np.array([start]) for found in chosen for _ in range(self.members)]
-            empty = [not len(found) for found in chosen for _ in range(self.members)]
-            stratum[here] = strata(new.target.numpy()) if self.recipe.stratified else 0
+            features, target, weight, fold = next(self.readers[lane])
+            for old, part in zip(self.data, (features, target, weight * self.factors[target]), strict=True):
+                old[start : start + count] = part.to(self.device)
+            chosen = [np.flatnonzero(fold != k) for k in range(rows.folds) for _ in range(self.members)]
+            empty = [not len(found) for found in chosen]
+            stratum = strata(target.numpy()) if self.recipe.stratified else None
+            given = [found if len(found) else np.array([0]) for found in chosen]
             order = BatchOrder(given, last - first, stratum=stratum, steps=steps)
-            self.order.lanes[lane] = slice(first, last), order, torch.tensor(empty)
+            self.order.lanes[lane] = slice(first, last), start, order, torch.tensor(empty)
         self.batches = self.order
         return super().epoch()
 
@@ -432,14 +384,14 @@ class _LaneOrder(BatchOrder):
 
     def __init__(self, steps: int, batch_size: int, members: int, nothing: int) -> None:
         self.steps, self.batch_size, self.members, self.nothing = steps, batch_size, members, nothing
-        self.lanes: dict[int, tuple[slice, BatchOrder, Tensor]] = {}
+        self.lanes: dict[int, tuple[slice, int, BatchOrder, Tensor]] = {}
 
     def epoch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Index tensors (members, batch_size), one per step."""
         found = torch.full((self.steps, self.members, self.batch_size), self.nothing)
-        for lane, (place, order, empty) in self.lanes.items():
+        for lane, (place, start, order, empty) in self.lanes.items():
             seed = np.random.SeedSequence([generator.initial_seed(), lane]).generate_state(1, np.uint64)[0] >> 1
-            index = torch.stack(order.epoch(torch.Generator().manual_seed(int(seed))))
+            index = torch.stack(order.epoch(torch.Generator().manual_seed(int(seed)))) + start
             found[:, :, place] = index.masked_fill(empty[:, None], self.nothing)
         return found.unbind()
 
@@ -473,43 +425,32 @@ class _Boosting(EstimatorModel):
         """The table of bins, and the weight and the fold of each of its rows."""
         if self.binned is not None:
             return self.binned
-        rows = self.table
-        share = min(1.0, BINNED_BYTES / (folds.table.trees.shape[1] + 32) / sum(rows.sizes))
-
-        def part_of(piece: int, columns: Sequence[str] = ()) -> list[Any]:
-            """A random part of the training rows of a piece: columns, class codes, weights and folds, each in parts."""
-            found, random = [], np.random.default_rng([rows.seed, piece])
-            for part in rows.training_rows([piece], columns):
-                keep = random.random(len(part[1])) < share
-                found.append([values[keep] for values in part])
-            return [list(values) for values in zip(*found, strict=True)]
+        rows, sizes = self.table, np.array(self.table.sizes)
+        drawn = np.random.default_rng(rows.seed).permutation(np.flatnonzero(sizes))
+        room = np.cumsum(sizes[drawn]) <= BINNED_BYTES / (folds.table.trees.shape[1] + 32)
+        order = drawn[room | (np.arange(len(drawn)) == 0)].tolist()
 
         @functools.lru_cache(maxsize=1)
         def columns_of(piece: int) -> NDArray[np.float64]:
-            frames = part_of(piece, rows.columns)[0]
-            return np.concatenate([rows.preprocessor.tree_features(f[rows.columns]) for f in frames if len(f)]).astype(
-                float
-            )
+            frames = [frame[rows.columns] for frame, *_ in rows.training_rows([piece], rows.columns) if len(frame)]
+            return np.concatenate(list(map(rows.preprocessor.tree_features, frames))).astype(np.float64)
 
         class Piece(lightgbm.Sequence):  # type: ignore[misc]
             batch_size = ROWS_AT_ONCE
 
-            def __init__(self, number: int, count: int) -> None:
-                self.number, self.count = number, count
+            def __init__(self, number: int) -> None:
+                self.number = number
 
             def __len__(self) -> int:
-                return self.count
+                return int(sizes[self.number])
 
             def __getitem__(self, index: Any) -> NDArray[np.float64]:
                 return np.asarray(columns_of(self.number)[index])
 
-        labels = {piece: part_of(piece) for piece in range(len(rows.sizes))}
-        codes, weight, fold = (
-            np.concatenate([one for parts in labels.values() if parts for one in parts[k]]) for k in (1, 2, 3)
-        )
-        lengths = {piece: sum(map(len, parts[1])) for piece, parts in labels.items() if parts}
-        pieces = [Piece(piece, length) for piece, length in lengths.items() if length]
+        parts = [part for _, *part in rows.training_rows(order, ())]
+        codes, weight, fold = map(np.concatenate, zip(*parts, strict=True))
         named: Any = np.flatnonzero(folds.table.categories).tolist() or "auto"
+        pieces = list(map(Piece, order))
         table = lightgbm.Dataset(pieces, codes, categorical_feature=named, params={"verbose": -1})
         self.binned = table, (weight * rows.factors[codes]).astype(np.float32), fold
         return self.binned
