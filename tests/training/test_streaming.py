@@ -87,7 +87,7 @@ def test_buffers_hold_every_training_row_once_a_pass_and_any_of_them_can_be_the_
         assert len(one_pass) == len(set(one_pass)) == size
         buffers = table.buffers(lane, 60, 0)
         first = [next(buffers) for _ in range(40)]
-        assert len({tuple(row) for part in first[: size // 60] for row in part.features.tolist()}) == size // 60 * 60
+        assert len({tuple(row) for part in first[: size // 60] for row in part[0].tolist()}) == size // 60 * 60
         later = table.buffers(lane, 60, 39)  # as after a checkpoint
         for one, other in zip(first[39], next(later), strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=0)

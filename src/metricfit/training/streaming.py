@@ -235,7 +235,7 @@ class ShardedRows:
             sizes[chunk.piece] += len(note)
             first = note["number"] if self.folds == 1 else random_numbers(chunk, self.seed + 1)
             second = random_numbers(chunk, self.seed + 2)
-            out = (first < near[0][note["code"]]).to_numpy()
+            out = np.asarray(first < near[0][note["code"]])
             for k, (drawn, taken) in enumerate(((first, out), (second, (second < near[1][note["code"]]) & ~out))):
                 parts = chunk.rows[taken], note.assign(drawn=drawn, piece=chunk.piece)[taken]
                 kept[k].append(pd.concat(parts, axis=1, keys=("row", "note")))
