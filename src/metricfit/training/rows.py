@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -269,11 +270,11 @@ class BatchOrder:
     """
 
     def __init__(
-        self, rows: Sequence[Rows], batch_size: int, *, stratum: Rows | None = None, steps: int | None = None
+        self, rows: Sequence[Rows], batch_size: float, *, stratum: Rows | None = None, steps: int | None = None
     ) -> None:
         longest = max(len(r) for r in rows)
-        self.steps = steps or -(-longest // batch_size)
-        self.batch_size = batch_size if steps else -(-longest // self.steps)
+        self.steps = steps or math.ceil(1 / batch_size if batch_size < 1 else longest / batch_size)
+        self.batch_size = int(batch_size) if steps else -(-longest // self.steps)
         self._stratified = stratum is not None
         self._members = [_interleaved(r, np.zeros_like(r) if stratum is None else stratum[r]) for r in rows]
 

@@ -329,29 +329,30 @@ class _StreamTrainer(loop.Trainer):
     ) -> None:
         self.rows = rows
         many = 1 - 1 / rows.folds if rows.folds > 1 else 1.0  # of the rows, each member is trained on so many
-        steps = math.ceil(rows.buffer_rows * many / recipe.batch_size)
-        batch = math.ceil(rows.buffer_rows * many / steps)
+        size = rows.buffer_rows * many
+        steps = math.ceil(size / recipe.batch_size if recipe.batch_size >= 1 else 1 / recipe.batch_size)
+        batch = math.ceil(size / steps)
         sizes = np.array([sum(rows.sizes[piece] for piece in lane) for lane in rows.lanes])
         ends = np.round(np.cumsum([0, *sizes]) / sizes.sum() * batch).astype(int)
         if (np.diff(ends)[sizes > 0] == 0).any():
             raise ValueError(f"batch_size: expected at least {2 * len(sizes)} rows, from each of {len(sizes)} places.")
         self.places, self.fills = list(itertools.pairwise(ends.tolist())), np.ceil(np.diff(ends) * steps / many)
-        self.starts, size = dict[int, int](), rows.held
+        self.starts, end = dict[int, int](), rows.held
         for lane in rows.own:
-            self.starts[lane], size = size, size + int(self.fills[lane])
+            self.starts[lane], end = end, end + int(self.fills[lane])
         # After the held-out rows comes room for buffers, and a row without weight, for a member without rows of a lane.
-        dense = np.zeros((size + 1, folds.table.dense.shape[1]), dtype=np.float32)
-        codes, weight = np.zeros(size + 1, dtype=np.int64), np.zeros(size + 1, dtype=np.float32)
+        dense = np.zeros((end + 1, folds.table.dense.shape[1]), dtype=np.float32)
+        codes, weight = np.zeros(end + 1, dtype=np.int64), np.zeros(end + 1, dtype=np.float32)
         dense[: rows.held], codes[: rows.held] = folds.table.dense[: rows.held], folds.codes[: rows.held]
         weight[: rows.held] = (folds.plain_weight if plain else folds.weight)[: rows.held]
         self.factors = torch.from_numpy(np.ones(len(rows.labels)) if plain else rows.factors).float()
         shares = torch.tensor(list(rows.mass.values())).float() * self.factors
-        splits = [Split(np.arange(rows.held, size + 1), split.validation) for split in folds.splits]
+        splits = [Split(np.arange(rows.held, end + 1), split.validation) for split in folds.splits]
         known = splits, folds.metric, folds.task, folds.labels, folds.seed, shares / shares.sum()
         own = Folds(Table.of_numbers(dense), codes, weight, weight, *known)
         super().__init__(own, recipe, members=members, device=device)
         self.epochs = max(1, round(rows.passes * sum(rows.sizes) / float(self.fills.sum())))
-        self.order = _LaneOrder(steps, batch, members * len(splits), size)
+        self.order = _LaneOrder(steps, batch, members * len(splits), end)
         self.members, self.readers = members, dict[int, Iterator[list[Tensor]]]()
         owned = [self.places[lane] for lane in rows.own]
         self.part = slice(owned[0][0], owned[-1][1]) if owned else slice(0, 0)
