@@ -14,8 +14,7 @@ from torch import Tensor, distributed, nn
 from metricfit.distributed import add_up, group_of
 
 __all__ = [
-    "agreed", "average_gradients", "gathered", "given_by_first", "is_first_process", "join_processes", "share_of_batch",
-    "wait_for_all",
+    "agreed", "average_gradients", "gathered", "is_first_process", "join_processes", "share_of_batch", "wait_for_all",
 ]  # fmt: skip
 
 
@@ -52,20 +51,10 @@ def agreed(value: Tensor, group: Any) -> Tensor:
 
 def gathered(value: Any, group: Any) -> list[Any]:
     """The values of all processes, in their order."""
-    if group is None:
-        return [value]
-    found: list[Any] = [None] * distributed.get_world_size(group)
-    distributed.all_gather_object(found, value, group=group)
+    found = [value] * (1 if group is None else distributed.get_world_size(group))
+    if group is not None:
+        distributed.all_gather_object(found, value, group=group)
     return found
-
-
-def given_by_first(value: bytes, group: Any) -> bytes:
-    """What the first process made, for which the others wait as long as it takes."""
-    if group is None:
-        return value
-    patient, sent = distributed.new_group(timeout=timedelta(days=30)), [value]
-    distributed.broadcast_object_list(sent, src=0, group=patient)
-    return sent[0]
 
 
 def share_of_batch(size: int, group: Any) -> slice:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.validation import check_is_fitted
 
+from metricfit.choices import close_to
 from metricfit.data import BadArgumentError
 
 if TYPE_CHECKING:
@@ -17,22 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Scorer", "predict_batches"]
 
-_NOT_SENT: dict[str, Any] = {
-    "callbacks": (),
-    "held_out_": None,
-    "history_": None,
-    "leaderboard_": None,
-    "verbose": False,
-}
-_NOT_SENT_OF_MODELS: dict[str, Any] = {"callbacks": (), "checkpoint": None, "held_out": (), "n_jobs": 1}
+_SENT: dict[str, Any] = {"callbacks": (), "checkpoint": None, "held_out_": None, "held_out": (), "n_jobs": 1}
+"""What a classifier and its models have in a worker, instead of what only training needs."""
 
 
 class Scorer:
     """Decisions and probabilities of frames, as ``metricfit predict`` gives them: ``prediction``, ``probability_…``.
 
     It takes one frame (``map_batches`` of Ray Data with ``batch_format="pandas"``, Spark's ``pandas_udf``) and returns
-    one, or takes an iterator of frames (Spark's ``mapInPandas``) and returns one. Columns are found by name. It can be
-    pickled; what only training needs is not sent, and a worker uses one thread per forest.
+    one, or takes an iterator of frames (Spark's ``mapInPandas``) and returns one. It can be pickled.
 
     Args:
         classifier: Fitted.
@@ -43,15 +36,13 @@ class Scorer:
         >>> from metricfit import MetricClassifier
         >>> X = pd.DataFrame({"x": [0.5, 1, 2, 3] * 10, "id": range(40)})
         >>> classifier = MetricClassifier("f1", models="boosting", random_state=0).fit(X[["x"]], X["x"] > 1)
-        >>> scorer = classifier.scorer(keep=["id"])
-        >>> scorer(X[-2:]).columns.tolist()
+        >>> classifier.scorer(keep=["id"])(X[-2:]).columns.tolist()
         ['id', 'prediction', 'probability_False', 'probability_True']
-        >>> scorer.schema
+        >>> classifier.scorer().schema
         '`prediction` boolean, `probability_False` double, `probability_True` double'
     """
 
     def __init__(self, classifier: MetricClassifier, *, keep: Sequence[str] = (), raw: bool = False) -> None:
-        check_is_fitted(classifier, "models_")
         self.classifier, self.keep, held = classifier, list(keep), None if raw else classifier.held_out_
         self.calibration = None if held is None else held.calibration
         self.several, labels = classifier.task_ == "multilabel", classifier.classes_.tolist()
@@ -63,54 +54,40 @@ class Scorer:
     @property
     def schema(self) -> str:
         """The columns of the result, those kept apart, as Spark wants to know them."""
-        kind = (
-            "long"
-            if self.several
-            else {"b": "boolean", "i": "long", "u": "long", "f": "double"}.get(
-                self.classifier.classes_.dtype.kind, "string"
-            )
-        )
-        kinds = [(name, kind) for name in self.decided] + [(name, "double") for name in self.probable]
-        return ", ".join(f"`{name}` {kind}" for name, kind in kinds)
+        known = {"b": "boolean", "i": "long", "u": "long", "f": "double"}
+        kind = "long" if self.several else known.get(self.classifier.classes_.dtype.kind, "string")
+        return ", ".join([*(f"`{n}` {kind}" for n in self.decided), *(f"`{n}` double" for n in self.probable)])
 
     def __call__(self, frames: Any) -> Any:
         """The result for a frame, or for each frame of an iterator."""
-        return map(self._of_frame, frames) if isinstance(frames, Iterator) else self._of_frame(frames)
+        if isinstance(frames, Iterator):
+            return map(self, frames)
+        if missing := [name for name in self.keep if name not in frames.columns]:
+            raise BadArgumentError("keep", f"no column {missing[0]!r}; {close_to(missing[0], list(frames.columns))}")
+        names = getattr(self.classifier, "feature_names_in_", frames.columns)
+        used = frames[[name for name in names if name in frames.columns]]  # the classifier says what is missing
+        return self.result(used, {name: frames[name].array for name in self.keep})
 
     def result(self, X: Any, kept: Mapping[str, Any]) -> pd.DataFrame:
         """The result for rows as the classifier takes them, after columns that are kept."""
         classes = self.classifier.classes_
-        if not len(X):
-            decided = np.empty(0, np.int64 if self.several else classes.dtype)
-            return pd.DataFrame(
-                {**kept, **dict.fromkeys(self.decided, decided), **dict.fromkeys(self.probable, np.empty(0))}
-            )
-        proba = self.classifier.predict_proba(X, raw=True)
-        chosen = self.classifier.decision_rule_.decide(proba)
-        shown = proba if self.calibration is None else self.calibration.apply(proba)
-        found = dict(kept) | dict(zip(self.decided, chosen.T if self.several else [classes[chosen]], strict=True))
-        return pd.DataFrame(found | dict(zip(self.probable, shown.T, strict=True)))
-
-    def _of_frame(self, frame: pd.DataFrame) -> pd.DataFrame:
-        if missing := [name for name in self.keep if name not in frame.columns]:
-            raise BadArgumentError("keep", f"no column {missing[0]!r}; the frame has {list(frame.columns)[:20]}.")
-        names = getattr(self.classifier, "feature_names_in_", frame.columns)
-        used = frame[[name for name in names if name in frame.columns]]  # what is missing is the classifier's to say
-        return self.result(used, {name: frame[name].array for name in self.keep})
+        proba = self.classifier.predict_proba(X, raw=True) if len(X) else np.empty((0, len(classes)))
+        chosen = self.classifier.decision_rule_.decide(proba) if len(X) else proba.astype(np.int64)
+        shown = proba if self.calibration is None or not len(X) else self.calibration.apply(proba)
+        decided = chosen.T if self.several else [classes[chosen] if len(X) else classes[:0]]
+        found = zip([*self.decided, *self.probable], [*decided, *shown.T], strict=True)
+        return pd.DataFrame(dict(kept) | dict(found))
 
     def __getstate__(self) -> dict[str, Any]:
-        slim = copy.copy(self.classifier)
-        for name, value in {**_NOT_SENT, "models_": {n: _slim(model) for n, model in slim.models_.items()}}.items():
-            setattr(slim, name, value)
-        return {**vars(self), "classifier": slim}
+        sent = _slim(self.classifier)
+        sent.models_ = {name: _slim(model) for name, model in sent.models_.items()}
+        return {**vars(self), "classifier": sent}
 
 
 def _slim(model: Any) -> Any:
     slim = copy.copy(model)
-    for name in _NOT_SENT_OF_MODELS.keys() & vars(model).keys():
-        setattr(slim, name, _NOT_SENT_OF_MODELS[name])
-    if hasattr(slim, "result"):
-        slim.result = slim.result._replace(history=[], validation=[])
+    for name in _SENT.keys() & vars(model).keys():
+        setattr(slim, name, _SENT[name])
     return slim
 
 

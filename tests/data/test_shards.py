@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from metricfit.data import BadArgumentError, Roles, TablePreprocessor, open_table, read_labelled
-from metricfit.data.shards import Shards, random_numbers
+from metricfit.data.shards import Shards, deal, random_numbers
 
 
 @pytest.fixture
@@ -138,3 +138,10 @@ def test_the_same_table_in_any_kind_of_file_is_typed_alike(tmp_path: Path) -> No
         expected = TablePreprocessor().fit(whole.X)
         assert features.get_feature_names_out().tolist() == expected.get_feature_names_out().tolist()
         np.testing.assert_array_equal(features.transform(found), expected.transform(whole.X))
+
+
+def test_lanes_are_of_about_equal_numbers_of_rows() -> None:
+    assert deal([5, 1, 4, 3, 1], 8) == [[0], [2], [3], [1, 4]]
+    assert deal([7, 7], 8) == [[0], [1]]
+    assert deal([90, 3], 8) == [[0, 1]]
+    assert deal([1] * 20, 8) == [[k, k + 8, k + 16][: 3 if k < 4 else 2] for k in range(8)]

@@ -236,7 +236,7 @@ def test_a_store_behind_an_address_is_read_as_a_folder_is(tmp_path: Path) -> Non
     store.rm("/table", recursive=True)
     with pytest.raises(ValueError, match=r"memory://table/\*.parquet"):
         ShardedRows("memory://table/*.parquet", "y")
-    with pytest.raises(ValueError, match=r"memory://table/0\.parquet: no such file; check the address"):
+    with pytest.raises(ValueError, match=r"memory://table/0\.parquet: cannot be reached \(FileNotFoundError"):
         ShardedRows("memory://table/0.parquet", "y")
     with pytest.raises(ValueError, match="nowhere://table: cannot be reached"):
         ShardedRows("nowhere://table", "y")
@@ -251,7 +251,7 @@ def test_bad_shards_are_named(tmp_path: Path) -> None:
     assert "9.parquet" in str(table.choices[0])
     rows(10).assign(a="much").to_parquet(folder / "8.parquet", index=False)
     with pytest.raises(
-        ValueError, match=r"8\.parquet: column 'a' holds (large_)?string, but double in .*0\.parquet; write"
+        ValueError, match=r"8\.parquet: does not go with .*0\.parquet \(.*[Ff]ield a has incompatible types"
     ):
         ShardedRows(folder, "y")
     rows(10).drop(columns="a").to_parquet(folder / "8.parquet", index=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib
-import json
 import os
 import re
 import sys
@@ -21,7 +20,8 @@ from metricfit.cli.command import UsageError, argument, option, switch
 
 _MANY = "Many files"
 _ENGINES = {"local": "joblib", "ray": "ray", "spark": "pyspark"}
-_NOTE = "metricfit.json"  # in a folder of predictions: of which model, and with which options
+_NOTE = "metricfit.toml"  # in a folder of predictions: of which model, and with which of these options
+_SHAPING = ("keep", "raw", "escape")
 
 
 @dataclass(kw_only=True)
@@ -87,30 +87,27 @@ class Predict(opt.Reading):
         from metricfit.store.folder import DESCRIPTION
 
         out, engine = self.out, self.engine or "local"
-        if not files:
-            raise UsageError(f"{self.data}: no .parquet, .pq or .csv file there.")
         if out is None or out.is_file() or engine not in _ENGINES:
             wrong = "--out: name a folder for the results" if engine in _ENGINES else f"--engine: no {engine!r}"
             raise UsageError(f"{wrong}; for several files, --engine is one of {', '.join(_ENGINES)}.")
         places = {f: out / f"{Path(f).stem}{'.csv' if f.lower().endswith('.csv') else '.parquet'}" for f in files}
-        if twice := repeated(places.values()):
-            raise UsageError(f"{self.data}: two files would become {twice[0]}; predict their folders one by one.")
+        if not files or (twice := repeated(places.values())):
+            wrong = (
+                f"two files would become {twice[0]}; predict their folders one by one" if files else "no table there"
+            )
+            raise UsageError(f"{self.data}: {wrong}.")
         _model(self.model)  # a model that cannot be read is found here, not by every worker
-        options = {"keep": self.keep, "raw": self.raw, "escape": self.escape}
-        content = hashlib.sha256((self.model / DESCRIPTION).read_bytes()).hexdigest()
-        note, said = out / _NOTE, json.dumps({"model": content, **options})
         out.mkdir(parents=True, exist_ok=True)
-        if not self.overwrite and (note.read_text() if note.exists() else said) != said:
+        content = hashlib.sha256((self.model / DESCRIPTION).read_bytes()).hexdigest()
+        note, said = out / _NOTE, opt.to_toml({"model": content, **{n: getattr(self, n) for n in _SHAPING}})
+        if not self.overwrite and note.exists() and note.read_text(encoding="utf-8") != said:
             raise UsageError(f"--out: {out} holds predictions of another model, or with other options; --overwrite.")
-        if self.overwrite:
-            for place in places.values():
-                place.unlink(missing_ok=True)
-        note.write_text(said)
-        left = [file for file in files if not places[file].exists()]
+        note.write_text(said, encoding="utf-8")
+        left = [file for file in files if self.overwrite or not places[file].exists()]
         if len(left) < len(files):
             self.note(f"{len(files) - len(left)} of {len(files)} files are there already.")
-        plain = {name: getattr(self, name) for name in ("keep", "raw", "escape", "separator", "encoding")}
-        work = partial(_predict_file, {"model": self.model.absolute(), "data": "", **plain})
+        plain = {name: getattr(self, name) for name in (*_SHAPING, "separator", "encoding")}
+        work = partial(_predict_file, {"model": self.model.absolute(), "quiet": True, **plain})
         count, failed = 0, list[str]()
         found = _shared_out(engine, work, [(file, places[file].absolute()) for file in left], self.workers)
         for done, (rows, problem) in enumerate(found, start=1):
@@ -118,9 +115,8 @@ class Predict(opt.Reading):
             failed += [problem] if problem else []
             self.note(f"{done} of {len(left)} files, {count:,} rows")
         if failed:
-            more = f" So do {len(failed) - 1} more files." if len(failed) > 1 else ""
             again = f"{len(left) - len(failed)} files are predicted and kept; correct the rest and run this again."
-            raise BadDataError(f"{failed[0]}{more} {again}")
+            raise BadDataError(f"{failed[0]} ({len(failed)} of {len(left)} files could not be used.) {again}")
         self.note(f"{count:,} rows of {len(left)} files predicted: {out}")
 
 
@@ -134,36 +130,31 @@ def _model(folder: Path) -> Any:
 def _predict_file(options: dict[str, Any], file: tuple[str, Path]) -> tuple[int, str]:
     """Run by a worker: the rows of a file that were predicted, or what is wrong with it."""
     try:
-        return Predict(**{**options, "data": file[0], "quiet": True})._one(*file), ""
+        return Predict(data=file[0], **options)._one(*file), ""
     except (ValueError, OSError) as error:
         return 0, str(error)
 
 
 def _shared_out(engine: str, work: Any, files: list[Any], workers: int | None) -> Iterator[tuple[int, str]]:
     """What the work gives for each file, in any order, done by the workers of an engine."""
-    if engine == "local":
-        from joblib import Parallel, delayed
-
-        yield from Parallel(workers or 1, return_as="generator_unordered")(delayed(work)(file) for file in files)
-        return
     try:
         library: Any = importlib.import_module(_ENGINES[engine])
     except ImportError:
-        advice = f"pip install 'metricfit[{engine}]'"
-        raise UsageError(f"--engine: {engine} is not installed; {advice}.") from None
-    if engine == "ray":
+        raise UsageError(f"--engine: {engine} is not installed; pip install 'metricfit[{engine}]'.") from None
+    if engine == "local":
+        yield from library.Parallel(workers or 1, return_as="generator_unordered")(
+            library.delayed(work)(file) for file in files
+        )
+    elif engine == "ray":
         if not library.is_initialized():  # where RAY_ADDRESS names a cluster, that one
             library.init(**({} if "RAY_ADDRESS" in os.environ else {"num_cpus": workers, "include_dashboard": False}))
         with importlib.import_module("ray.util.multiprocessing").Pool(workers) as pool:
             yield from pool.imap_unordered(work, files, chunksize=1)
-        return
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    known = library.SparkConf().setIfMissing("spark.master", f"local[{workers or '*'}]")  # or that of spark-submit
-    context = library.SparkContext.getOrCreate(known.setIfMissing("spark.app.name", "metricfit"))
-    try:
-        yield from context.parallelize(files, max(1, len(files))).map(work).collect()
-    finally:
-        context.stop()
+    elif files:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        known = library.SparkConf().setIfMissing("spark.master", f"local[{workers or '*'}]")  # or that of spark-submit
+        with library.SparkContext.getOrCreate(known.setIfMissing("spark.app.name", "metricfit")) as context:
+            yield from context.parallelize(files, len(files)).map(work).collect()
 
 
 @contextmanager

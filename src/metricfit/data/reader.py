@@ -337,7 +337,7 @@ def open_table(path: str | os.PathLike[str], *, separator: str | None = None, en
         raise BadArgumentError("path", f"{name} is a folder, expected a file that holds a table.")
     if not remote and not file.exists():
         raise BadArgumentError("path", f"{name}: no such file.")
-    with open_url(name) if remote else file.open("rb") as start:
+    with _open_url(name) if remote else file.open("rb") as start:
         magic = start.read(4)
         if remote and magic not in (b"", b"PAR1"):
             start.seek(0)
@@ -374,31 +374,26 @@ def is_url(name: str) -> bool:
     return "://" in name
 
 
-def open_url(url: str) -> Any:
-    """The bytes behind an address, through fsspec."""
-    with reaching(url) as (files, place):
-        return files.open(place, "rb")
-
-
 @contextmanager
 def reaching(url: str) -> Iterator[tuple[Any, str]]:
-    """The file system of an address, and the place in it; a failure names the address."""
+    """The file system of an address, through fsspec, and the place in it; a failure names the address."""
     import fsspec
 
     try:
         yield fsspec.url_to_fs(url)
-    except FileNotFoundError:
-        raise BadArgumentError("path", f"{url}: no such file; check the address.") from None
-    except ImportError as error:  # fsspec says what to install
-        raise BadArgumentError("path", f"{url}: {error}.") from error
     except Exception as error:  # each store has its own kinds of errors
         advice = "check the address, the network and the credentials"
         raise BadDataError(f"{url}: cannot be reached ({type(error).__name__}: {error}); {advice}.") from error
 
 
+def _open_url(url: str) -> Any:
+    with reaching(url) as (files, place):
+        return files.open(place, "rb")
+
+
 @contextmanager
 def _parquet(path: Path, name: str) -> Iterator[pq.ParquetFile]:
-    with open_url(name) if is_url(name) else path.open("rb") as raw, pq.ParquetFile(raw) as content:
+    with _open_url(name) if is_url(name) else path.open("rb") as raw, pq.ParquetFile(raw) as content:
         yield content
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from metricfit.data.columns import LABEL_GAPS
-from metricfit.data.reader import BadArgumentError, BadDataError, Rows, is_url, joined, open_table, reaching
+from metricfit.data.reader import BadArgumentError, BadDataError, is_url, joined, open_table, reaching
 
 ROWS_AT_ONCE = 16_384  # rows that come from a file
 SUFFIXES = (".parquet", ".pq", ".csv")
@@ -69,7 +69,12 @@ class Shards:
         starts = [rows for file in files if (rows := next(file.batches(self.columns), None)) is not None and len(rows)]
         if not starts:
             raise BadDataError(f"{files[0].name}: has no rows, and neither has any other of {len(files)} files.")
-        _check_types(starts)
+        for start in starts[1:]:
+            try:
+                joined([starts[0], start])
+            except pa.ArrowException as error:  # it names the column and both types
+                told = f"{start.file.name}: does not go with {starts[0].file.name} ({error})"
+                raise BadDataError(f"{told}; write the column with one type, or leave the file out.") from error
         kept = [start.file for start in starts]
         self.empty = [file.name for file in files if file not in kept]
         self.pieces = [(file, group) for file in kept for group in (range(len(file.groups)) if file.groups else [None])]
@@ -137,23 +142,6 @@ def files_of(source: str | os.PathLike[str]) -> list[str]:
     return sorted(one for one in found if one.lower().endswith(SUFFIXES))
 
 
-def _check_types(starts: Sequence[Rows]) -> None:
-    """Refuse files in which a column is of another kind of type than in the first one."""
-    for name in starts[0].file.columns:
-        first, *others = ((rows.file.name, rows.table.schema.field(name).type) for rows in starts)
-        for file, kind in others:
-            if _kind(kind) != _kind(first[1]) and not {_kind(kind), _kind(first[1])} & {"null"}:
-                told = f"column {name!r} holds {kind}, but {first[1]} in {first[0]}"
-                raise BadDataError(f"{file}: {told}; write it with one type, or leave the file out.")
-
-
-def _kind(kind: pa.DataType) -> str:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return "number" if numbers else "date" if pa.types.is_temporal(kind) else str(kind).removeprefix("large_")
-
-
 def random_numbers(chunk: Chunk, seed: int, group: str | None = None) -> NDArray[np.float64]:
     """A number from [0, 1) for each row, the same whenever it is read; rows of one group have one number."""
     if group is None:
@@ -166,11 +154,7 @@ def random_numbers(chunk: Chunk, seed: int, group: str | None = None) -> NDArray
 
 
 def deal(sizes: Sequence[int], most: int) -> list[list[int]]:
-    """Pieces dealt to so many lanes at most, of about equal numbers of rows; fewer lanes where they would not be.
-
-    >>> deal([5, 1, 4, 3, 1], 8), deal([7, 7], 8), deal([90, 3], 8)
-    ([[0], [2], [3], [1, 4]], [[0], [1]], [[0, 1]])
-    """
+    """Pieces dealt to so many lanes at most, of about equal numbers of rows; fewer lanes where they would not be."""
     for count in range(min(most, len(sizes)), 0, -1):
         lanes: list[list[int]] = [[] for _ in range(count)]
         rows = [0] * count

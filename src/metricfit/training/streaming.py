@@ -13,6 +13,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
+from torch import Tensor, distributed
 
 from metricfit.choices import Choice
 from metricfit.confusion import ConfusionMatrix
@@ -32,7 +33,7 @@ from metricfit.labels import Target, combined_weights
 from metricfit.metrics import resolve
 from metricfit.models import Folds, NetworkModel, Table, fit_models, names_of
 from metricfit.models.estimators import PATIENCE, ROUNDS, EstimatorModel, LibraryFit
-from metricfit.processes import agreed, gathered, given_by_first, is_first_process, join_processes, share_of_batch
+from metricfit.processes import agreed, gathered, is_first_process, join_processes, share_of_batch
 from metricfit.training import loop
 from metricfit.training.rows import BatchOrder, Split, strata
 
@@ -84,9 +85,47 @@ def fit_shards(
     for name, value in {**sizes, "passes": passes}.items():
         if not value > 0:
             raise ValueError(f"{name}: expected a number > 0, got {value}.")
-    if not isinstance(source, ShardedRows):
-        source = ShardedRows(source, target, columns=columns, weight=weight, groups=groups)
-    return source.fit(classifier, passes=passes, **sizes)
+    if not (isinstance(classifier.preprocess, str) and classifier.preprocess == "auto"):
+        raise ValueError("preprocess: shards are prepared by the built-in preprocessor; use preprocess='auto'.")
+    cv = 1 if classifier.cv is None or str(classifier.cv) == "auto" else classifier.cv
+    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or (cv < 2 and classifier.cv == cv):
+        raise ValueError(f"cv: expected 'auto', None or a number of folds >= 2 for shards, got {cv!r}.")
+    classifier._forget()
+    rows = source
+    if not isinstance(rows, ShardedRows):
+        rows = ShardedRows(rows, target, columns=columns, weight=weight, groups=groups)
+    seed, fixed = loop.draw_seed(classifier.random_state)
+    if not fixed:
+        seed = int(agreed(torch.tensor(classifier._seed_of_checkpoint(seed)), rows.group))
+    rows.seed, rows.folds, rows.passes = seed, int(cv), passes
+    classifier.metric_, meant = resolve(classifier.metric, rows.labels, rows.task)
+    classifier.recipe_, names = classifier._read_recipe(), names_of(classifier.models)
+    classifier.classes_, classifier.task_, classifier.seed_ = rows.classes, rows.task, seed
+    folds = rows.draw(classifier, validation_rows, sample_rows)
+    rows.buffer_rows = min(buffer_rows, sum(rows.sizes))
+    how = f"{rows.rows:,} rows were streamed through a buffer of {rows.buffer_rows:,}; {rows.held:,} of them validated"
+    classifier.choices_ = [*([Choice("metric", meant)] if meant else []), Choice("rows", how), *rows.choices]
+    classifier.choices_ += column_choices(rows.preprocessor)
+    models, binned = classifier._build(names, folds, fixed), ["lightgbm"]
+    if importlib.util.find_spec("lightgbm"):
+        binned.append("boosting")
+    for place, model in enumerate(models):
+        if (checkpoint := getattr(model, "checkpoint", None)) is not None:
+            checkpoint.identity["table"] = json.dumps([passes, rows.buffer_rows, rows.sizes, rows.lanes])
+        if isinstance(model, NetworkModel):
+            model.trainer = functools.partial(_StreamTrainer, rows)
+        elif model.name in binned:
+            models[place] = _Boosting(model.name, None, 1, checkpoint, rows=rows)
+    if sampled := [model.name for model in models if type(model) is EstimatorModel]:
+        told = f"{', '.join(sampled)}: fitted on a stratified sample of {len(rows.sample):,} rows"
+        classifier.choices_.append(Choice("models", told))
+    fitted = fit_models(models, folds, classifier.time_limit, show=classifier.verbose and is_first_process())
+    for model in fitted:
+        if isinstance(model, NetworkModel):
+            model.trainer = loop.Trainer  # the model goes without its table
+    classifier._note_missing(models, fitted)
+    classifier._keep(folds, fitted, [name for name, _ in names])
+    return classifier
 
 
 def confusion_of_shards(
@@ -123,10 +162,12 @@ class ShardedRows:
         source, target, columns, weight, groups: As for :func:`fit_shards`.
     """
 
-    cuts: NDArray[np.float64]  # for each class: rows whose number is less are held out
-    sizes: list[int]  # training rows of each piece
-    held: int
+    # Of the present fit: for each class, below which number rows are held out; training rows of each piece.
+    cuts: NDArray[np.float64]
+    sizes: list[int]
     preprocessor: TablePreprocessor
+    seed = folds = buffer_rows = held = 0
+    passes = 1.0
 
     def __init__(
         self, source: Source, target: str, *, columns: Sequence[str] | None = None, weight: str | None = None,
@@ -152,9 +193,10 @@ class ShardedRows:
         self.labels = tuple(self.classes.tolist())
         self.task: Task = "binary" if len(self.labels) == 2 else "multiclass"
         self.choices = []
-        if self.shards.empty:
-            told = f"{len(self.shards.empty)} files without a row were left out: {', '.join(self.shards.empty[:5])}"
-            self.choices.append(Choice("rows", told))
+        if empty := self.shards.empty:
+            self.choices.append(
+                Choice("rows", f"{len(empty)} files without a row were left out: {', '.join(empty[:5])}")
+            )
 
     def _sums(self, weight: str | None = None) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
@@ -162,53 +204,6 @@ class ShardedRows:
             for label, value in part.items():
                 found[label] = found.get(label, 0) + value
         return dict(sorted(found.items()))
-
-    def fit(
-        self, classifier: MetricClassifier, *, passes: float, buffer_rows: int, validation_rows: int, sample_rows: int
-    ) -> MetricClassifier:
-        """Fit a classifier on these rows, see :func:`fit_shards`."""
-        if not (isinstance(classifier.preprocess, str) and classifier.preprocess == "auto"):
-            raise ValueError("preprocess: shards are prepared by the built-in preprocessor; use preprocess='auto'.")
-        cv = None if isinstance(classifier.cv, str) and classifier.cv == "auto" else classifier.cv
-        if cv is not None and (isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2):
-            raise ValueError(f"cv: expected 'auto', None or a number of folds >= 2 for shards, got {cv!r}.")
-        seed, fixed = loop.draw_seed(classifier.random_state)
-        if not fixed:
-            seed = int(agreed(torch.tensor(classifier._seed_of_checkpoint(seed)), self.group))
-        classifier._forget()
-        self.seed, self.folds, self.passes = seed, 1 if cv is None else int(cv), passes
-        classifier.metric_, meant = resolve(classifier.metric, self.labels, self.task)
-        recipe, names = classifier._read_recipe(), names_of(classifier.models)
-        classifier.recipe_, classifier.seed_ = recipe, seed
-        classifier.classes_, classifier.task_ = self.classes, self.task
-        self.factors = self._class_weights(classifier.class_weight)
-        folds = self._draw(classifier, validation_rows, sample_rows)
-        self.buffer_rows = min(buffer_rows, sum(self.sizes))
-        how = f"{self.rows:,} rows were streamed through a buffer of {self.buffer_rows:,}"
-        how += f"; {self.held:,} random rows validated" + (f", in {self.folds} folds" if self.folds > 1 else "")
-        classifier.choices_ = [*([Choice("metric", meant)] if meant else []), Choice("rows", how), *self.choices]
-        classifier.choices_ += column_choices(self.preprocessor)
-        models = classifier._build(names, folds, fixed)
-        setup = json.dumps([passes, self.buffer_rows, self.sizes, self.lanes])
-        streamed = ("lightgbm", *(["boosting"] if importlib.util.find_spec("lightgbm") else []))
-        for place, model in enumerate(models):
-            if isinstance(model, NetworkModel):
-                model.trainer = functools.partial(_StreamTrainer, self)
-            elif isinstance(model, EstimatorModel) and model.name in streamed:
-                models[place] = _Boosting(self, model)
-            if (checkpoint := getattr(model, "checkpoint", None)) is not None:
-                checkpoint.identity["table"] = setup
-        sampled = [model.name for model in models if type(model) is EstimatorModel]
-        if sampled:
-            told = f"{', '.join(sampled)}: fitted on a stratified sample of {len(folds.codes) - self.held:,} rows"
-            classifier.choices_.append(Choice("models", told))
-        fitted = fit_models(models, folds, classifier.time_limit, show=classifier.verbose and is_first_process())
-        for model in fitted:
-            if isinstance(model, NetworkModel):
-                model.trainer = loop.Trainer  # the model goes without its table
-        classifier._note_missing(models, fitted)
-        classifier._keep(folds, fitted, [name for name, _ in names])
-        return classifier
 
     def _class_weights(self, given: Any) -> NDArray[np.float64]:
         """A factor for the weight of each class, so that weights have the mean 1."""
@@ -219,8 +214,9 @@ class ShardedRows:
             found = combined_weights(target, None, given)[0].astype(np.float64)
         return np.asarray(found * mass.sum() / (found @ mass))
 
-    def _draw(self, classifier: MetricClassifier, validation_rows: int, sample_rows: int) -> Folds:
+    def draw(self, classifier: MetricClassifier, validation_rows: int, sample_rows: int) -> Folds:
         """Validation rows, and a sample of the others, from which the preprocessing is learned, in one pass."""
+        self.factors = self._class_weights(classifier.class_weight)
         counts = np.array(list(self.counts.values()))
         shares = min(0.2, validation_rows / self.rows), min(1.0, sample_rows / self.rows)
         wanted = [np.ceil(share * counts) for share in shares]
@@ -400,32 +396,29 @@ class _LaneOrder(BatchOrder):
 class _Boosting(EstimatorModel):
     """LightGBM on the rows of a table, of which only the bins are held; the first process fits it for all."""
 
-    def __init__(self, rows: ShardedRows, model: EstimatorModel) -> None:
-        super().__init__(model.name, None, 1, model.checkpoint)
+    def __init__(self, *given: Any, rows: ShardedRows) -> None:
+        super().__init__(*given)
         self.table = rows
-        self.binned: tuple[Any, NDArray[np.float32], NDArray[np.int64]] | None = None
 
     def _fit_fold(self, folds: Folds, split: Split, k: int) -> list[Any]:
-        content = b""
+        content, group = b"", self.table.group
         if is_first_process():
             import lightgbm
 
-            table, weight, fold = self._binned(lightgbm, folds)
-            table.set_weight(np.where(fold == k, 0, weight))
-            columns, classes, held = folds.table.trees, len(folds.labels), split.validation
-            objective = {"objective": "binary"} if classes == 2 else {"objective": "multiclass", "num_class": classes}
-            judged = lightgbm.Dataset(columns[held], folds.codes[held], reference=table, weight=folds.weight[held])
-            how = {"learning_rate": 0.05, "verbose": -1, "seed": folds.seed + k, **objective}
-            stop = lightgbm.early_stopping(PATIENCE, verbose=False)
-            booster = lightgbm.train(how, table, 4 * ROUNDS, valid_sets=[judged], callbacks=[stop])
+            classes, held = len(folds.labels), split.validation
+            how: dict[str, Any] = {"learning_rate": 0.05, "verbose": -1, "seed": folds.seed + k, "objective": "binary"}
+            how |= {} if classes == 2 else {"objective": "multiclass", "num_class": classes}
+            table, stop = self._binned(lightgbm, folds, k), lightgbm.early_stopping(PATIENCE, verbose=False)
+            judged = (folds.table.trees[held], folds.codes[held], table, folds.weight[held])
+            booster = lightgbm.train(how, table, 4 * ROUNDS, [lightgbm.Dataset(*judged)], callbacks=[stop])
             content = booster.model_to_string().encode()
-        plain = {"library": "lightgbm", "model": given_by_first(content, self.table.group)}
-        return [LibraryFit.of_plain({**plain, "classes": np.arange(len(folds.labels))})]
+        # The others wait as long as it takes.
+        patient = None if group is None else distributed.new_group(timeout=timedelta(days=30))
+        plain = {"library": "lightgbm", "model": gathered(content, patient)[0], "classes": np.arange(len(folds.labels))}
+        return [LibraryFit.of_plain(plain)]
 
-    def _binned(self, lightgbm: Any, folds: Folds) -> tuple[Any, NDArray[np.float32], NDArray[np.int64]]:
-        """The table of bins, and the weight and the fold of each of its rows."""
-        if self.binned is not None:
-            return self.binned
+    def _binned(self, lightgbm: Any, folds: Folds, k: int) -> Any:
+        """The table of bins, in which the rows of a fold have no weight."""
         rows, sizes = self.table, np.array(self.table.sizes)
         drawn = np.random.default_rng(rows.seed).permutation(np.flatnonzero(sizes))
         room = np.cumsum(sizes[drawn]) <= BINNED_BYTES / (folds.table.trees.shape[1] + 32)
@@ -433,14 +426,12 @@ class _Boosting(EstimatorModel):
 
         @functools.lru_cache(maxsize=1)
         def columns_of(piece: int) -> NDArray[np.float64]:
-            frames = [frame[rows.columns] for frame, *_ in rows.training_rows([piece], rows.columns) if len(frame)]
+            frames = [frame[rows.columns] for frame, *_ in rows.training_rows([piece]) if len(frame)]
             return np.concatenate(list(map(rows.preprocessor.tree_features, frames))).astype(np.float64)
 
         class Piece(lightgbm.Sequence):  # type: ignore[misc]
-            batch_size = ROWS_AT_ONCE
-
             def __init__(self, number: int) -> None:
-                self.number = number
+                self.number, self.batch_size = number, ROWS_AT_ONCE
 
             def __len__(self) -> int:
                 return int(sizes[self.number])
@@ -448,13 +439,12 @@ class _Boosting(EstimatorModel):
             def __getitem__(self, index: Any) -> NDArray[np.float64]:
                 return np.asarray(columns_of(self.number)[index])
 
-        parts = [part for _, *part in rows.training_rows(order, ())]
-        codes, weight, fold = map(np.concatenate, zip(*parts, strict=True))
+        parts = zip(*(part for _, *part in rows.training_rows(order, ())), strict=True)
+        codes, weight, fold = map(np.concatenate, parts)
         named: Any = np.flatnonzero(folds.table.categories).tolist() or "auto"
+        weight = np.where(fold == k, 0, weight * rows.factors[codes])
         pieces = list(map(Piece, order))
-        table = lightgbm.Dataset(pieces, codes, categorical_feature=named, params={"verbose": -1})
-        self.binned = table, (weight * rows.factors[codes]).astype(np.float32), fold
-        return self.binned
+        return lightgbm.Dataset(pieces, codes, None, weight, categorical_feature=named, params={"verbose": -1})
 
 
 def _codes(values: pd.Series[Any], classes: NDArray[Any], name: str) -> NDArray[np.int64]:
