@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,11 @@ class Decided:
         if self.truth.ndim == 2:
             return "multilabel"
         return "binary" if len(self.labels) == 2 else "multiclass"
+
+    def take(self, rows: NDArray[Any]) -> Decided:
+        """Some of the rows."""
+        parts: dict[str, Any] = {n: part[rows] for n, part in vars(self).items() if isinstance(part, np.ndarray)}
+        return replace(self, **parts)
 
     @property
     def confusion(self) -> ConfusionMatrix:
@@ -207,6 +212,12 @@ def _cells(several: Sequence[Decided]) -> tuple[Array, list[sparse.csr_array]]:
     both = [sparse.vstack([t, sparse.kron(sparse.eye_array(copies), p)]) for t, p in zip(tables, prior, strict=True)]
     priors = np.full(copies * combinations, _PRIOR / combinations)
     return np.concatenate([counts, priors]), [sparse.csr_array(table) for table in both]
+
+
+def cell_table(rows: Decided) -> sparse.csr_array:
+    """Which cells of the flat confusion matrix each row adds to, and how much: (rows, cells)."""
+    weight = np.ones(len(rows.truth)) if rows.weight is None else rows.weight
+    return _added(rows.truth, rows.decided, weight, len(rows.labels))
 
 
 def _added(truth: NDArray[Any], decided: NDArray[Any], weight: Array, size: int) -> sparse.csr_array:
