@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from metricfit.assess.intervals import Decided, cell_table, difference, estimate
-from metricfit.assess.scores import scores_of
+from metricfit.assess.scores import HeldOutScores, scores_of
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import computed
 from metricfit.metrics import Metric, MetricLike, resolve
@@ -23,6 +23,10 @@ FEWEST_ROWS = 30
 PERMUTATIONS = 500
 _PARTS = 4  # of a column of numbers, equally large
 _MOST_ROWS = 20_000  # that the permutations need
+_MOST_COLUMNS = 100  # that a report looks at without being asked
+_SHOWN = 10
+_DRAWN = 3  # columns whose partial dependence is drawn
+_ROWS_TO_SHUFFLE = 1_000
 
 
 def permutation_importance(
@@ -186,6 +190,31 @@ def worst_errors(rows: Decided, X: pd.DataFrame, *, most: int = 5) -> pd.DataFra
     order = np.argsort(p, kind="stable")[: min(most, int(np.isfinite(p).sum()))]
     found = pd.DataFrame({"true": true[order], "decided": decided[order], "probability": p[order]}, X.index[order])
     return pd.concat([found, X.iloc[order].rename(columns={n: f"{n} (column)" for n in found if n in X})], axis=1)
+
+
+def findings(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...], X: pd.DataFrame) -> dict[str, Any]:
+    """What a report shows of held-out rows, as JSON has it: segments, and the worst errors without their columns."""
+    rows = scores.judged(labels)
+    errors = worst_errors(rows, X[[]], most=_SHOWN).reset_index(names="row").assign(row=lambda frame: frame["row"] + 1)
+    found: dict[str, Any] = {"errors": errors.to_dict(orient="records"), "segments": [], "importance": []}
+    if X.shape[1] <= _MOST_COLUMNS and not getattr(metric, "objective", metric).judges_scores:
+        parts = segments_of(metric, rows, X)
+        found |= {"looked_at": len(parts), "worse": int(parts["worse"].sum())}
+        found["segments"] = parts.head(_SHOWN).astype(object).where(parts.notna(), None).to_dict(orient="records")
+    return found
+
+
+def dependence(classifier: Any, X: pd.DataFrame, y: Any, *, sample_weight: Any = None) -> dict[str, Any]:
+    """The importance of the columns, and the partial dependence of the most important ones, as a report shows them."""
+    some = np.sort(np.random.default_rng(0).permutation(len(X))[:_ROWS_TO_SHUFFLE])
+    X, y, weight = X.iloc[some], y[some], None if sample_weight is None else sample_weight[some]
+    found = permutation_importance(classifier, X, y, sample_weight=weight, repeats=2).head(_SHOWN)
+    top: list[Any] = [column for row in found["column"][:_DRAWN] for column in X if str(column) == row]
+    curves = {str(column): partial_dependence(classifier, X, column) for column in top}
+    return {
+        "importance": found.to_dict(orient="records"),
+        "dependence": {name: curve.astype({"value": str}).to_dict(orient="split") for name, curve in curves.items()},
+    }
 
 
 def _in_parts(known: Any) -> bool:

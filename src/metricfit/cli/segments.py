@@ -46,7 +46,7 @@ class Segments(opt.Labels):
              f"{row['rest']:.4f}", f"{row['p']:.3f}", "worse" if row["worse"] else ""] for row in parts[:_SHOWN]
         ]  # fmt: skip
         heads = ["column", "value", "rows", "metric", "95 % interval", "other rows", "p", ""]
-        self.table(f"{judged} by segment, {len(table.y):,} rows of {self.data}", heads, cells)
+        self.table(f"{judged} by segment, {len(table.y):,} rows of {self.data}", heads, cells, left=2)
         worse = int(found["worse"].sum())
         self.line(
             f"{worse or 'None'} of {len(parts)} segments {'is' if worse <= 1 else 'are'} worse than the other rows, "
