@@ -8,8 +8,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from metricfit import MetricClassifier, metrics
-from metricfit.assess import Decided, partial_dependence, scores_of, segments, worst_errors
-from metricfit.assess.columns import segments_of
+from metricfit.assess import Decided, partial_dependence, segments, worst_errors
 from tests.cli.helper import Program, customers, write_csv
 
 
@@ -29,7 +28,7 @@ F1 = metrics.get("f1[yes]")
 
 def test_values_are_those_of_scikit_learn_inside_and_outside():
     X, rows, _ = made(0)
-    found = segments_of(F1, rows, X)
+    found = segments(F1, rows, X)
     assert set(found["column"]) == {"plan", "age", "day"}
     for row in found[found["column"] == "plan"].itertuples():
         inside = (X["plan"] == row.value).to_numpy()
@@ -48,15 +47,15 @@ def test_values_are_those_of_scikit_learn_inside_and_outside():
 
 def test_a_segment_that_is_worse_is_found_and_the_better_side_is_not_called_worse():
     X, rows, _ = made(1)
-    found = segments_of(F1, rows, X)
+    found = segments(F1, rows, X)
     assert found.loc[found["worse"], ["column", "value"]].to_numpy().tolist() == [["plan", "c"]]
-    error = segments_of(metrics.get("fpr[yes]"), rows, X)  # of which less is better
+    error = segments(metrics.get("fpr[yes]"), rows, X)  # of which less is better
     assert error.loc[error["worse"], "value"].tolist() == ["c"]
 
 
 def test_p_is_that_of_a_plain_permutation_test():
     X, rows, _ = made(2, 200)
-    found = segments_of(F1, rows, X[["plan"]], random_state=3)
+    found = segments(F1, rows, X[["plan"]], random_state=3)
     random, inside = np.random.default_rng(3), [(X["plan"] == v).to_numpy() for v in "abc"]
 
     def gaps(order):
@@ -76,8 +75,8 @@ def test_weights_count_as_repeated_rows_in_the_values():
     weighted = Decided(rows.truth, rows.decided, rows.labels, weight=weight.astype(float))
     repeated = Decided(np.repeat(rows.truth, weight), np.repeat(rows.decided, weight), rows.labels)
     key = ["column", "value"]
-    one = segments_of(F1, weighted, X[["plan"]]).set_index(key)
-    two = segments_of(F1, repeated, X[["plan"]].loc[X.index.repeat(weight)]).set_index(key)
+    one = segments(F1, weighted, X[["plan"]]).set_index(key)
+    two = segments(F1, repeated, X[["plan"]].loc[X.index.repeat(weight)]).set_index(key)
     pd.testing.assert_series_equal(one["metric"].sort_index(), two["metric"].sort_index())
 
 
@@ -85,10 +84,10 @@ def test_small_segments_and_those_without_a_class_are_left_out():
     X, rows, _ = made(4)
     X["rare"] = np.where(np.arange(600) < 29, "x", "y")
     X["only"] = np.where(rows.truth == 1, "p", "n")
-    assert set(segments_of(F1, rows, X)["column"]) == {"plan", "age", "day"}
-    assert not len(segments_of(F1, rows, X[["rare"]]))
+    assert set(segments(F1, rows, X)["column"]) == {"plan", "age", "day"}
+    assert not len(segments(F1, rows, X[["rare"]]))
     with pytest.raises(ValueError, match="judges the order of scores"):
-        segments_of(metrics.get("auroc"), rows, X)
+        segments(metrics.get("auroc"), rows, X)
 
 
 @pytest.mark.slow
@@ -98,7 +97,7 @@ def test_with_decisions_that_have_nothing_to_do_with_columns_few_tables_show_a_w
         X, rows, random = made(seed, 300, hard="none")
         for k in range(5):
             X[f"x{k}"] = random.normal(size=300)
-        false += bool(segments_of(F1, rows, X, random_state=seed)["worse"].any())
+        false += bool(segments(F1, rows, X, random_state=seed)["worse"].any())
     assert false <= 6  # 5 % of 60 are 3
 
 
@@ -107,9 +106,9 @@ def test_several_classes_and_labels():
     three, two = random.integers(0, 3, (2, 300)), random.integers(0, 2, (2, 300, 2))
     proba = random.dirichlet([1, 1, 1], 300)
     of = Decided(three[0], three[1], ("a", "b", "c"), proba)
-    assert len(segments_of(metrics.get("mcc"), of, X)) == 12
+    assert len(segments(metrics.get("mcc"), of, X)) == 12
     labels = Decided(two[0], two[1], ("red", "big"), proba[:, :2])
-    found = segments_of(metrics.get("f1:average=macro"), labels, X).set_index(["column", "value"])
+    found = segments(metrics.get("f1:average=macro"), labels, X).set_index(["column", "value"])
     inside = (X["plan"] == "a").to_numpy()
     expected = f1_score(two[0][inside], two[1][inside], average="macro")
     assert found.loc[("plan", "a"), "metric"] == pytest.approx(expected)
@@ -145,14 +144,6 @@ def test_partial_dependence_is_the_share_of_decisions_with_the_column_set(fitted
     assert age["yes"].iloc[0] < 0.2 < 0.8 < age["yes"].iloc[-1]
     with pytest.raises(ValueError, match="column: expected one of plan, age, day"):
         partial_dependence(clf, X, "height")
-
-
-def test_the_same_from_a_classifier(fitted):
-    clf, X, y = fitted
-    found = segments(clf, X, y, random_state=1)
-    rows = scores_of(clf, X, y).judged(("no", "yes"))
-    pd.testing.assert_frame_equal(found, segments_of(clf.metric_, rows, X, random_state=1))
-    assert segments(clf, X, y, metric="recall[no]")["metric"].between(0, 1).all()
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):

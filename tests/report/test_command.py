@@ -65,7 +65,7 @@ def test_importance_gains_and_lift_are_drawn_where_they_are_asked_for(program, m
     for chart in ("#c-gain", "#c-lift"):
         assert page.locator(f"{chart} svg[aria-label]").count() == 1
     table = pd.read_csv(data)
-    y, p = table["churn"].eq("yes").to_numpy(), load(model).predict_raw_proba(table.drop(columns="churn"))[:, 1]
+    y, p = table["churn"].eq("yes").to_numpy(), load(model).predict_proba(table.drop(columns="churn"), raw=True)[:, 1]
     first = y[np.argsort(-p)[:9]].sum() / y.sum()
     assert f"finds {first:.3f}" in page.locator("#c-gain svg[aria-label]").get_attribute("aria-label")
     table.drop(columns="churn").to_csv(plain := tmp_path / "plain.csv", index=False)

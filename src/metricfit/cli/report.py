@@ -60,9 +60,9 @@ class Report(opt.Labels):
                 )
                 table = self.rows(loaded, file)
                 scores = scores_of(classifier, table.X, table.y, table.weight, source=f"rows of {name}")
-                found = findings(classifier.metric_, scores, tuple(classifier.classes_.tolist()), table.X)
+                found = findings(classifier.metric_, scores.judged(tuple(classifier.classes_.tolist())), table.X)
                 if self.importance:
-                    found |= dependence(classifier, table.X, table.y, sample_weight=table.weight)
+                    found |= dependence(classifier, table.X, table.y, table.weight)
         elif scores is None:
             self.warn(NO_SCORES.replace("MODEL", str(self.model)))
         settings = loaded.files.get("train.toml", b"").decode() or None

@@ -147,7 +147,7 @@ class Train(opt.Training):
         }
         if (scores := classifier.held_out_) is not None:
             X = (held or table).X if scores.rows is None else table.X.iloc[scores.rows]
-            notes["findings"] = findings(classifier.metric_, scores, tuple(classifier.classes_.tolist()), X)
+            notes["findings"] = findings(classifier.metric_, scores.judged(tuple(classifier.classes_.tolist())), X)
         save(classifier, self.out, overwrite=self.overwrite, notes=notes, files={_SETTINGS: settings.encode()})
         shutil.rmtree(checkpoint, ignore_errors=True)
         self._show(classifier, verdict, choices)

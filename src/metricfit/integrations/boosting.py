@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from functools import partial
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -40,64 +40,13 @@ def probabilities(raw: ArrayLike, prior: ArrayLike | None = None) -> Array:
     return np.asarray((torch.stack([1 - p, p], dim=1) if p.ndim == 1 else p).numpy())
 
 
-@dataclass(frozen=True)
-class _Objective:
-    metric: MetricLike
-    options: dict[str, Any]
-    start: Array | None
-
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tuple[Array, Array]:
-        """Gradient and Hessian of each row's scores; the libraries' functions give (scores, data) instead."""
-        target, raw, given = _rows(y_true, y_pred, sample_weight)
-        scores, weight = _scores(raw, self.start).requires_grad_(), torch.from_numpy(given)
-        task: Task = "binary" if scores.ndim == 1 else "multiclass"
-        loss, codes = MetricLoss(self.metric, task=task, sync=False, **self.options), torch.from_numpy(target)
-        with torch.enable_grad():
-            value = loss(scores, codes.double() if task == "binary" else codes, weight)
-            (gradient,) = torch.autograd.grad(value * weight.sum(), scores)
-        # Gauss-Newton: the curvature of the softmax. The metric's own is often zero or negative.
-        p, several = _probabilities(scores.detach()), scores.shape[-1] if scores.ndim == 2 else math.inf
-        curved = (1 + loss.cross_entropy) * p * (1 - p) / (1 - 1 / several)
-        hessian = curved.clamp_min(SMALLEST_HESSIAN) * (weight if scores.ndim == 1 else weight[:, None])
-        return gradient.numpy(), hessian.numpy()
-
-
-@dataclass(frozen=True)
-class _Evaluation:
-    metric: Metric
-    library: Library
-    start: Array | None
-    from_probabilities: bool
-
-    @property
-    def __name__(self) -> str:  # what XGBoost calls it
-        # XGBoost divides what it prints at colons and spaces.
-        return str(self.metric) if self.library == "lightgbm" else re.sub(r"[:\s]+", "_", f"loss of {self.metric}")
-
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """What the library expects: LightGBM a name, a value and whether more is better; XGBoost less is better."""
-        target, raw, weight = _rows(y_true, y_pred, sample_weight)
-        proba = torch.from_numpy(np.array(raw, dtype=np.float64))
-        proba = proba if self.from_probabilities else _probabilities(_scores(raw, self.start))
-        labels, task = (tuple(range(proba.shape[1])), "multiclass") if proba.ndim == 2 else ((0, 1), "binary")
-        metric = resolve(self.metric, labels, cast("Task", task))[0]
-        decided = proba > 0.5 if proba.ndim == 1 else proba.argmax(dim=1)
-        score = proba if metric.judges_scores else decided.long()
-        value = float(metric.score(target, score.numpy(), weight, labels=labels))
-        if self.library == "lightgbm":
-            return self.__name__, value, metric.greater_is_better
-        best = metric.range[1 if metric.greater_is_better else 0]
-        less = abs(best - value)
-        return (self.__name__, less) if hasattr(y_pred, "get_label") else less
-
-
-def objective(
-    metric: MetricLike, *, cross_entropy: float = 0.5, prior: ArrayLike | None = None, **options: Any
-) -> _Objective:
+def objective(metric: MetricLike, *, cross_entropy: float = 0.5, prior: ArrayLike | None = None, **options: Any) -> Any:
     """A metric as the objective of LightGBM or XGBoost: every round takes the soft matrix of all rows.
 
     The gradient is that of :class:`metricfit.MetricLoss`, times the sum of the rows' weights, so that it has the scale
-    of the libraries' own losses. Classes must be 0, 1, …, as their estimators make them.
+    of the libraries' own losses. Classes must be 0, 1, …, as their estimators make them. The result is a function for
+    ``LGBMClassifier(objective=…)``, ``lightgbm.train({"objective": …})``, ``XGBClassifier(objective=…)`` and
+    ``xgboost.train(…, obj=…)``.
 
     Args:
         metric: As :class:`metricfit.MetricLoss` takes it. Of one score per row a bare ``f1`` is that of class 1.
@@ -106,28 +55,25 @@ def objective(
             same to :func:`eval_metric` and :func:`probabilities`, because the library's predictions are without it.
         options: Further options of :class:`metricfit.MetricLoss`, such as ``temperature`` and ``balance``.
 
-    Returns:
-        A function for ``LGBMClassifier(objective=…)``, ``XGBClassifier(objective=…)``,
-        ``lightgbm.train({"objective": …})`` and ``xgboost.train(…, obj=…)``.
-
     >>> goal = objective("f1")
     >>> gradient, hessian = goal(np.array([0, 0, 1]), np.zeros(3))
     >>> gradient.round(2).tolist(), bool((hessian > 0).all())
     ([0.39, 0.39, -0.83], True)
     """
-    MetricLoss(metric, cross_entropy=cross_entropy, **options)  # wrong options end here, not in the first round
-    return _Objective(metric, {"cross_entropy": cross_entropy, **options}, _start(prior))
+    options["cross_entropy"] = cross_entropy
+    MetricLoss(metric, **options)  # wrong options end here, not in the first round
+    return partial(_derivatives, metric, options, _start(prior))
 
 
 def eval_metric(
     metric: MetricLike, *, library: Library = "lightgbm", prior: ArrayLike | None = None,
     from_probabilities: bool = False,
-) -> _Evaluation:  # fmt: skip
-    """The exact metric of the most probable class, for ``eval_metric``, ``feval`` and ``custom_metric``.
+) -> Any:  # fmt: skip
+    """The exact metric of the most probable class, a function for ``eval_metric``, ``feval`` and ``custom_metric``.
 
     Args:
         metric: As :func:`metricfit.metrics.get` takes it. Of one score per row a bare ``f1`` is that of class 1.
-        library: The two want different answers. XGBoost stops where a value is least: it gets the distance to the best.
+        library: LightGBM is told whether more is better. XGBoost wants less: the distance to the best.
         prior: The objective's.
         from_probabilities: With an objective of their own the libraries give probabilities; this never guesses.
 
@@ -136,7 +82,46 @@ def eval_metric(
     """
     expect(library in get_args(Library), "library", "'lightgbm' or 'xgboost'", library)
     expect(not (from_probabilities and prior is not None), "prior", "None with from_probabilities=True", prior)
-    return _Evaluation(get(metric), library, _start(prior), from_probabilities)
+    # XGBoost asks for a name, and divides what it prints at colons and spaces.
+    name = str(get(metric)) if library == "lightgbm" else re.sub(r"[:\s]+", "_", f"loss of {get(metric)}")
+    measure = partial(_measured, get(metric), name, library, _start(prior), from_probabilities)
+    vars(measure)["__name__"] = name
+    return measure
+
+
+def _derivatives(
+    metric: MetricLike, options: Any, start: Array | None, y_true: Any, y_pred: Any, sample_weight: Any = None
+) -> tuple[Array, Array]:
+    target, raw, given = _rows(y_true, y_pred, sample_weight)
+    scores, weight, codes = _scores(raw, start).requires_grad_(), torch.from_numpy(given), torch.from_numpy(target)
+    one = scores.ndim == 1
+    loss = MetricLoss(metric, task="binary" if one else "multiclass", sync=False, **options)
+    with torch.enable_grad():
+        value = loss(scores, codes.double() if one else codes, weight)
+        (gradient,) = torch.autograd.grad(value * weight.sum(), scores)
+    # Gauss-Newton: the curvature of the softmax. The metric's own is often zero or negative.
+    p, classes = _probabilities(scores.detach()), math.inf if one else scores.shape[1]
+    curved = (1 + loss.cross_entropy) * p * (1 - p) / (1 - 1 / classes)
+    hessian = curved.clamp_min(SMALLEST_HESSIAN) * (weight if one else weight[:, None])
+    return gradient.numpy(), hessian.numpy()
+
+
+def _measured(
+    metric: Metric, name: str, library: Library, start: Array | None, from_probabilities: bool,
+    y_true: Any, y_pred: Any, sample_weight: Any = None,
+) -> Any:  # fmt: skip
+    target, raw, weight = _rows(y_true, y_pred, sample_weight)
+    proba = _scores(raw, None) if from_probabilities else _probabilities(_scores(raw, start))
+    task: Task = "binary" if proba.ndim == 1 else "multiclass"
+    labels = (0, 1) if proba.ndim == 1 else tuple(range(proba.shape[1]))
+    chosen = resolve(metric, labels, task)[0]
+    decided = proba > 0.5 if proba.ndim == 1 else proba.argmax(dim=1)
+    score = proba if chosen.judges_scores else decided.long()
+    value = float(chosen.score(target, score.numpy(), weight, labels=labels))
+    if library == "lightgbm":
+        return name, value, chosen.greater_is_better
+    less = abs(chosen.range[1 if chosen.greater_is_better else 0] - value)
+    return (name, less) if hasattr(y_pred, "get_label") else less
 
 
 def _start(prior: ArrayLike | None) -> Array | None:
@@ -166,6 +151,5 @@ def _rows(first: Any, second: Any, weight: Any) -> tuple[NDArray[np.int64], Any,
     """Codes, scores and weights: from arrays, labels first, or from the libraries' scores and data."""
     if hasattr(second, "get_label"):
         first, second, weight = second.get_label(), first, second.get_weight()
-    target = np.asarray(first, dtype=np.int64)
-    missing = weight is None or not len(weight)
+    target, missing = np.asarray(first, dtype=np.int64), weight is None or not len(weight)
     return target, second, np.ones(len(target)) if missing else np.array(weight, dtype=np.float64)
