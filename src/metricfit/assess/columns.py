@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ __all__ = ["partial_dependence", "permutation_importance", "segments", "worst_er
 PERMUTATIONS = 500
 _PARTS = 4  # of a column of numbers, equally large
 _MOST_COLUMNS = 100  # that a report looks at without being asked
-_SHOWN, _DRAWN = 10, 3  # rows of its tables, and columns whose partial dependence is in it
 
 
 def permutation_importance(
@@ -117,7 +115,7 @@ def segments(
 
     def gap(table: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Of each segment how much better it is than the rest, and the metric of the rest."""
-        inside = np.asarray((members @ table).todense()).reshape(-1, *shape)
+        inside = (members @ table).toarray().reshape(-1, *shape)
         both = torch.from_numpy(np.stack([inside, np.asarray(table.sum(axis=0)).reshape(shape) - inside]))
         values = computed(judged, ConfusionMatrix(both, rows.task, rows.labels)).numpy()
         return (values[0] - values[1]) * (1 if judged.greater_is_better else -1), values[1]
@@ -129,9 +127,7 @@ def segments(
     table = []
     for k in np.lexsort((far, p)):
         inside = members[[k]].indices
-        of = estimate(
-            judged, replace(rows, **{n: v[inside] for n, v in vars(rows).items() if isinstance(v, np.ndarray)})
-        )
+        of = estimate(judged, Decided(rows.truth[inside], rows.decided[inside], rows.labels, weight=weight[inside]))
         worse = bool(p[k] < 0.05 and far[k] < 0)
         table.append((*names[k], len(inside), of.value, of.low, of.high, float(rest[k]), float(p[k]), worse))
     return pd.DataFrame(table, columns=columns)
@@ -160,20 +156,20 @@ def worst_errors(rows: Decided, X: pd.DataFrame, *, most: int = 5) -> pd.DataFra
 
 def findings(metric: Metric, rows: Decided, X: pd.DataFrame) -> dict[str, Any]:
     """What a report shows of held-out rows: segments, and the worst errors without their columns."""
-    errors = worst_errors(rows, X[[]], most=_SHOWN).reset_index(names="row").assign(row=lambda frame: frame["row"] + 1)
+    errors = worst_errors(rows, X[[]], most=10).reset_index(names="row").assign(row=lambda frame: frame["row"] + 1)
     found: dict[str, Any] = {"errors": errors.to_dict(orient="records"), "segments": [], "importance": []}
     if X.shape[1] <= _MOST_COLUMNS and not getattr(metric, "objective", metric).judges_scores:
         parts = segments(metric, rows, X)
         found |= {"looked_at": len(parts), "worse": int(parts["worse"].sum())}
-        found["segments"] = parts.head(_SHOWN).astype(object).where(parts.notna(), None).to_dict(orient="records")
+        found["segments"] = parts.head(10).astype(object).where(parts.notna(), None).to_dict(orient="records")
     return found
 
 
 def dependence(classifier: Any, X: pd.DataFrame, y: Any, sample_weight: Any = None) -> dict[str, Any]:
     """Importance, and the partial dependence of the most important columns, as a report shows them."""
-    found = permutation_importance(classifier, X, y, sample_weight=sample_weight, repeats=2).head(_SHOWN)
-    curves = {name: partial_dependence(classifier, X, name) for name in found["column"][:_DRAWN]}
-    tables = {name: curve.astype({"value": str}).to_dict(orient="split") for name, curve in curves.items()}
+    found = permutation_importance(classifier, X, y, sample_weight=sample_weight, repeats=2).head(10)
+    curves = {n: partial_dependence(classifier, X, n).astype({"value": str}) for n in found["column"][:3]}
+    tables = {name: curve.to_dict(orient="split") for name, curve in curves.items()}
     return {"importance": found.to_dict(orient="records"), "dependence": tables}
 
 
@@ -189,8 +185,9 @@ def _segments(X: pd.DataFrame, rows: Decided, fewest: int) -> tuple[list[tuple[s
         texts = values.astype(str)
         if _in_parts(values.dropna()):
             parts = values.groupby(pd.qcut(values, _PARTS, labels=False, duplicates="drop"))
-            low, high = (parts.transform(end).map(_shown) for end in ("min", "max"))
-            texts = low + " to " + high
+            low, high = parts.transform("min"), parts.transform("max")
+            how = (lambda v: str(v.date())) if values.dtype.kind == "M" else "{:,.6g}".format
+            texts = low.map(how) + " to " + high.map(how)
         texts = texts.where(values.notna(), "missing")
         for text, count in texts.value_counts().items():
             inside = (texts == text).to_numpy()
@@ -199,7 +196,3 @@ def _segments(X: pd.DataFrame, rows: Decided, fewest: int) -> tuple[list[tuple[s
                 names.append((str(column), str(text)))
                 kept.append(inside[None])
     return names, sparse.csr_array(np.concatenate(kept).astype(np.float64))
-
-
-def _shown(value: Any) -> str:
-    return str(value.date()) if hasattr(value, "date") else f"{value:,.6g}"

@@ -147,23 +147,6 @@ class Labels(Reading):
 
 
 @dataclass(kw_only=True)
-class Looking(Labels):
-    """By which metric to look at the rows of a model."""
-
-    metric: str | None = option("What is measured.", "M", shown="the model's metric")
-    seed: int = a_seed()
-
-    def looked_at(self, model: Path, data: str) -> tuple[MetricClassifier, LabelledTable, Metric]:
-        """The model, the rows, and the metric with its class or average written out."""
-        asked = None if self.metric is None else checked_metric(self.metric)
-        from metricfit.store import open_model
-
-        loaded = open_model(model)
-        judged = loaded.classifier.metric_ if asked is None else resolved(asked, loaded.classifier)
-        return loaded.classifier, self.rows(loaded, data), judged
-
-
-@dataclass(kw_only=True)
 class Training(Reading):
     """Which rows and columns to train on, and for how long."""
 

@@ -11,7 +11,7 @@ from metricfit.cli.command import interval, number, option, wrong_use
 
 
 @dataclass(kw_only=True)
-class Segments(opt.Looking):
+class Segments(opt.Labels):
     """Show where a model is worse: rows that share a value of a column, beside all other rows; and its worst errors.
 
     Use rows that the model was not trained on. p is corrected for the number of segments that were looked at.
@@ -21,13 +21,19 @@ class Segments(opt.Looking):
 
     model: Path = opt.a_model()
     data: str = opt.a_table()
+    metric: str | None = option("What is measured.", "M", shown="the model's metric")
     fewest: int = option("Rows that make a segment.", "N", default=30, min=2)
     errors: int = option("How many of the worst errors to show.", "N", default=5, min=0)
+    seed: int = opt.a_seed()
 
     def run(self) -> None:
-        classifier, table, judged = self.looked_at(self.model, self.data)
+        asked = None if self.metric is None else opt.checked_metric(self.metric)
         from metricfit.assess import scores_of, segments, worst_errors
+        from metricfit.store import open_model
 
+        loaded = open_model(self.model)
+        table, classifier = self.rows(loaded, self.data), loaded.classifier
+        judged = classifier.metric_ if asked is None else opt.resolved(asked, classifier)
         rows = scores_of(classifier, table.X, table.y, table.weight).judged(tuple(classifier.classes_.tolist()))
         with wrong_use():
             found = segments(judged, rows, table.X, fewest=self.fewest, random_state=self.seed)
