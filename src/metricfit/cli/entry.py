@@ -123,9 +123,11 @@ def _help_of(command: Any) -> str:
     return "\n\n".join(" ".join(p.split()) for p in paragraphs).replace("[", "\\[")
 
 
-_COMMANDS = "train compare predict evaluate importance segments report tune export metrics advise demo"
-for _name in _COMMANDS.split():
-    _command = getattr(import_module(f"metricfit.cli.{_name}"), _name.capitalize())
+for _name in (
+    "train", "compare", "predict", "evaluate", "importance", "segments", "report", "tune", "monitor", "export",
+    "metrics", "advise", "demo",
+):  # fmt: skip
+    _command: type[Command] = getattr(import_module(f"metricfit.cli.{_name}"), _name.capitalize())
     app.command(_name, cls=_Parser, help=_help_of(_command))(_as_function(_command))
 
 
