@@ -122,7 +122,7 @@ def test_either_a_metric_or_a_gain():
     for either in ({}, {"metric": "f1", "gain": (1, -1, 0, 0)}):
         with pytest.raises(TypeError, match="either a metric or gain"):
             best_threshold([0, 1, 1], [0.1, 0.4, 0.5], **either)
-    with pytest.raises(TypeError, match="gain, groups: are for two classes"):
+    with pytest.raises(TypeError, match="gain, columns: are for two classes"):
         best_rule([0, 1, 2], np.eye(3) * 0.7 + 0.1, gain=(1, -1, 0, 0))
     with pytest.raises(TypeError, match="expected numbers for fp"):
         best_threshold([0, 1, 1], [0.1, 0.4, 0.5], gain=(1, "cheap", 0, 0))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from metricfit.assess.intervals import Decided, difference
 from metricfit.decisions.calibration import Calibration, calibrate
 from metricfit.decisions.rules import DecisionRule, argmax_rule
-from metricfit.labels import as_label_array, encode_labels
-from metricfit.metrics import MetricLike, resolve
+from metricfit.labels import as_label_array, encode_labels, rows_columns
+from metricfit.metrics import Metric, MetricLike, resolve
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,16 @@ class HeldOutScores:
     single_decided: NDArray[np.int64] | None = None
     single_name: str = ""
     fold: NDArray[np.int64] | None = None  # which one held each row out
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # those that the metric names
 
     def __post_init__(self) -> None:
         n = len(self.truth)
         shapes = dict.fromkeys(("decided", "baseline_tuned", "single_decided"), self.truth.shape)
         shapes |= dict.fromkeys(("baseline", "single"), self.proba.shape)
         shapes |= dict.fromkeys(("weight", "rows", "fold"), (n,))
+        shapes |= dict.fromkeys(self.columns, (n,))
         for name, shape in shapes.items():
-            part = getattr(self, name)
+            part = self.columns[name] if name in self.columns else getattr(self, name)
             if part is not None and part.shape != shape:
                 raise ValueError(f"{name}: expected the shape {shape}, got {part.shape}.")
         fits = self.truth.ndim == 1 or self.truth.shape == self.proba.shape
@@ -69,15 +72,19 @@ class HeldOutScores:
         classes = None if self.truth.ndim == 2 else range(self.proba.shape[1])
         return calibrate(self.truth, self.proba, sample_weight=self.weight, labels=classes)
 
+    def holds(self, metric: Metric) -> bool:
+        """Whether the columns that a metric names are there."""
+        return set(metric.columns) <= set(self.columns)
+
     def judged(self, labels: tuple[Any, ...], decided: Any = None, proba: Any = None) -> Decided:
         """The model's decisions, or others about the same rows, to be judged."""
         decided, proba = (self.decided, self.proba) if decided is None else (decided, proba)
-        return Decided(self.truth, decided, labels, proba, self.weight)
+        return Decided(self.truth, decided, labels, proba, self.weight, self.columns)
 
     def take(self, rows: NDArray[Any]) -> HeldOutScores:
         """Some of the rows."""
         parts: dict[str, Any] = {n: part[rows] for n, part in vars(self).items() if isinstance(part, np.ndarray)}
-        return replace(self, **parts)
+        return replace(self, **parts, columns={name: values[rows] for name, values in self.columns.items()})
 
     def with_rule(self, rule: DecisionRule) -> HeldOutScores:
         """The same rows decided by another rule, chosen elsewhere."""
@@ -113,9 +120,12 @@ class HeldOutScores:
 
 def scores_of(
     classifier: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, source: str = "rows",
-    baseline: Any = None,
+    baseline: Any = None, columns: Mapping[str, ArrayLike] | None = None, names: Sequence[str] | None = None,
 ) -> HeldOutScores:  # fmt: skip
-    """What a fitted classifier, and a ``baseline`` trained with cross-entropy, say about labelled rows."""
+    """What a fitted classifier, and a ``baseline`` trained with cross-entropy, say about labelled rows.
+
+    Of ``columns`` and of those of X the ``names`` are kept, by default those of the classifier's metric.
+    """
     classes, several = tuple(classifier.classes_.tolist()), classifier.task_ == "multilabel"
     truth = y if several else encode_labels(as_label_array(y, "y"), classes, "y")
     proba = np.asarray(classifier.predict_raw_proba(X))
@@ -128,6 +138,7 @@ def scores_of(
         baseline_tuned=None if raw is None else baseline.decision_rule_.decide(raw),
         weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
         source=source,
+        columns=rows_columns(classifier.metric_.columns if names is None else names, X, columns, len(proba)),
     )
 
 
@@ -153,8 +164,10 @@ def permutation_importance(
     """
     if repeats < 1:
         raise ValueError(f"repeats: expected at least 1, got {repeats}.")
-    scores, labels = scores_of(classifier, X, y, sample_weight), tuple(classifier.classes_.tolist())
+    labels = tuple(classifier.classes_.tolist())
     judged = classifier.metric_ if metric is None else resolve(metric, labels, classifier.task_)[0]
+    columns = rows_columns(judged.columns, X, None, len(X))  # as they are: only what the model sees is shuffled
+    scores = scores_of(classifier, X, y, sample_weight, columns=columns, names=judged.columns)
     ours = scores.judged(labels)
     random = np.random.default_rng(random_state)
     orders = [random.permutation(len(X)) for _ in range(repeats)]
@@ -164,7 +177,8 @@ def permutation_importance(
         for order in orders:
             shuffled = X.copy()
             shuffled[column] = X[column].iloc[order].set_axis(X.index)
-            drops.append(difference(judged, ours, scores_of(classifier, shuffled, y, sample_weight).judged(labels)))
+            other = scores_of(classifier, shuffled, y, sample_weight, columns=columns, names=judged.columns)
+            drops.append(difference(judged, ours, other.judged(labels)))
         rows.append((str(column), *np.mean([(d.value, d.low, d.high) for d in drops], axis=0).tolist()))
     frame = pd.DataFrame(rows, columns=["column", "drop", "low", "high"])
     return frame.sort_values("drop", ascending=False, kind="stable", ignore_index=True)

@@ -57,12 +57,13 @@ class Report(opt.Labels):
                     "nothing to compare with here; the report of the held-out rows (without DATA) has the comparison."
                 )
                 table = self.rows(loaded, file)
-                scores = scores_of(classifier, table.X, table.y, table.weight, source=f"rows of {name}")
+                given: dict[str, Any] = {"source": f"rows of {name}", "columns": table.columns}
+                scores = scores_of(classifier, table.X, table.y, table.weight, **given)
         elif scores is None:
             self.warn(NO_SCORES.replace("MODEL", str(self.model)))
         settings = loaded.files.get("train.toml", b"").decode() or None
-        given: dict[str, Any] = {"scores": scores, "unlabelled": unlabelled, "notices": notices}
-        page = render(classifier, loaded.description, settings=settings, **given)
+        shown: dict[str, Any] = {"scores": scores, "unlabelled": unlabelled, "notices": notices}
+        page = render(classifier, loaded.description, settings=settings, **shown)
         with written_whole(place) as path:
             path.write_text(page, encoding="utf-8")
         self.line(f"Report: {place}")

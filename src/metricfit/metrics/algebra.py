@@ -9,11 +9,13 @@ from numbers import Real
 from operator import add, mul, sub, truediv
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix, Grid
 from metricfit.inputs import Task, expect, safe_divide
+from metricfit.labels import as_label_array, class_labels, group_names
 from metricfit.metrics.base import ClassMetric, MatrixSource, Metric, quote, spell
 
 _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul, "/": truediv}
@@ -60,6 +62,25 @@ class Constant(Metric):
 
 
 @dataclass(frozen=True)
+class Column(Metric):
+    """A column of the rows among numbers, in what an outcome is worth."""
+
+    name: str
+    range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+    greater_is_better: ClassVar[bool | None] = None
+    columns = property(lambda self: (self.name,), doc="Its own name.")
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        raise ValueError(f"{self}: is a column of the rows; money:tp={self} speaks of it.")
+
+    def evaluate(self, source: Any) -> Tensor:
+        return cast("Tensor", source(self.name))
+
+    def __str__(self) -> str:
+        return self.name if self.name.isidentifier() else quote(self.name)
+
+
+@dataclass(frozen=True)
 class Combination(Metric):
     """Two metrics joined by ``+``, ``-``, ``*`` or ``/``.
 
@@ -75,6 +96,8 @@ class Combination(Metric):
     def __post_init__(self) -> None:
         if any(isinstance(part, Constrained) for part in self._parts()):
             raise ValueError("metric: combine metrics first, then put the result under constraints with subject_to.")
+        if money := [part for part in self._parts() if part.needs_rows and part.greater_is_better]:
+            raise ValueError(f"metric: {money[0]} stands alone: its value adds up rows; take constraints beside it.")
         _ = self.greater_is_better
         if self.operator == "/" and self.right.perfect == 0:
             raise ValueError(f"metric: {self}: the best value of the denominator is 0; divide by what stays above 0.")
@@ -136,7 +159,9 @@ class Combination(Metric):
             f"({part})" if isinstance(part, Combination) and _LEVEL[part.operator] < least else str(part)
             for part, least in ((self.left, level), (self.right, level + 1))
         )
-        return f"{left}*{right}" if self.operator == "*" else f"{left} {self.operator} {right}"
+        if self.operator == "*":
+            return f"-{right}" if self.left == Constant(-1.0) else f"{left}*{right}"
+        return f"{left} {self.operator} {right}"
 
 
 class DerivedMetric(Metric):
@@ -176,6 +201,8 @@ class Constraint:
         object.__setattr__(self, "bound", float(self.bound))
         if isinstance(self.metric, Constrained):
             raise ValueError("subject_to: a constraint is on a metric of its own, not on one under constraints.")
+        if self.metric.needs_rows:
+            raise ValueError(f"subject_to: {self.metric} is what to earn, not a constraint; put it first.")
         if isinstance(self.metric, ClassMetric) and self.metric.average == "none":
             raise ValueError(f"{self.metric}: gives one value per class; a constraint needs one, such as recall[1].")
         lowest, highest = self.metric.range
@@ -186,9 +213,30 @@ class Constraint:
         """The same in every group of a column, or for the difference between its groups (``spread``)."""
         return replace(self, within=column, spread=spread)
 
+    def of_groups(self, values: Tensor) -> Tensor:
+        """What counts of the values of all groups (groups, …): the worst one or, of a spread, the difference."""
+        low, high = (torch.where(values.isnan(), end, values) for end in (torch.inf, -torch.inf))
+        if self.spread:
+            return (high.amax(dim=0) - low.amin(dim=0)).clamp_min(0)
+        return low.amin(dim=0) if self.operator == ">=" else high.amax(dim=0)
+
+    @property
+    def strict(self) -> Metric:
+        """Its metric, undefined (NaN) in groups without what it is about."""
+        return replace(self.metric, zero_division=math.nan) if isinstance(self.metric, ClassMetric) else self.metric
+
+    def score(self, true: Any, decided: Any, sample_weight: Any, *, labels: Any, columns: Any) -> Tensor:
+        """What labels (n,), decided so, reach of it."""
+        weight = np.ones(len(true)) if sample_weight is None else np.asarray(sample_weight)
+        group = np.zeros(len(true)) if self.within is None else group_names(columns, self.within, len(true))
+        parts = [(true[rows], decided[rows], weight[rows]) for rows in (group == g for g in np.unique(group))]
+        values = [self.strict.score(*part, labels=labels) for part in parts]
+        return self.of_groups(torch.tensor(values, dtype=torch.float64))
+
     def violation(self, value: Tensor) -> Tensor:
-        """By how much a value misses the bound; 0 where the constraint holds."""
-        return (self.bound - value if self.operator == ">=" else value - self.bound).clamp_min(0)
+        """By how much a value misses the bound; 0 where the constraint holds, but for rounding of a difference."""
+        missed = (self.bound - value if self.operator == ">=" else value - self.bound).clamp_min(0)
+        return missed.masked_fill(missed < 1e-12, 0.0) if self.spread else missed
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -196,10 +244,19 @@ class Constraint:
             "them one by one: subject_to(Recall(1) >= 0.9, Precision(1) >= 0.5)."
         )
 
-    def __str__(self) -> str:
-        metric = f"spread({self.metric})" if self.spread else str(self.metric)
+    @property
+    def what(self) -> str:
+        """What is compared with the bound."""
+        return f"spread({self.metric})" if self.spread else str(self.metric)
+
+    @property
+    def where(self) -> str:
+        """The groups that it is about."""
         column = self.within if self.within is None or self.within.isidentifier() else quote(self.within)
-        return f"{metric} {self.operator} {spell(self.bound)}" + (f" in {column}" if column else "")
+        return f" in {column}" if column else ""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.operator} {spell(self.bound)}{self.where}"
 
     def __repr__(self) -> str:
         return f"Constraint({self})"
@@ -230,22 +287,50 @@ class Constrained(DerivedMetric):
             raise ValueError("subject_to: the objective is constrained already; give all constraints at once.")
         expect(self.penalty > 0, "penalty", "a number > 0", self.penalty)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        within = [str(c.within) for c in self.constraints if c.within is not None]
+        return tuple(dict.fromkeys([*self.objective.columns, *within]))
+
+    @property
+    def needs_rows(self) -> bool:
+        return self.objective.needs_rows or bool(self.columns)
+
+    @property
+    def of_all_rows(self) -> Metric:
+        """Without what is about columns, which a network's batches do not see; only shares stay, those of all rows."""
+        kept = tuple(replace(c, within=None) for c in self.constraints if not c.spread and c.metric.range[1] < math.inf)
+        return replace(self, constraints=kept) if kept else self.objective
+
     def violations(self, source: MatrixSource) -> list[Tensor]:
         """The violation of each constraint."""
-        for c in self.constraints:
-            if c.within is not None:
-                give = f"train without it, then decisions.best_threshold(y, score, …, groups={{{c.within!r}: values}})"
-                raise ValueError(f"{c}: is about groups of rows, which only a search for a decision rule sees; {give}.")
+        if grouped := [c for c in self.constraints if c.within is not None]:
+            why = "is about groups of rows, which a confusion matrix does not hold"
+            raise ValueError(f"{grouped[0]}: {why}; MetricClassifier and best_threshold keep it in their decisions.")
         return [c.violation(c.metric.evaluate(source)) for c in self.constraints]
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
         return self.evaluate(lambda _: cm)
 
     def evaluate(self, source: MatrixSource) -> Tensor:
-        value = self.objective.evaluate(source)
-        worst_violation = torch.stack(self.violations(source)).amax(dim=0)
+        return self._limited(self.objective.evaluate(source), self.violations(source))
+
+    def _limited(self, value: Tensor, violations: list[Tensor]) -> Tensor:
+        worst_violation = torch.stack(violations).amax(dim=0)
         infeasible = self.range[0] - worst_violation if self.greater_is_better else self.range[1] + worst_violation
         return torch.where(worst_violation > 0, infeasible, value)
+
+    def score(
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None, *, labels: Any = None, columns: Any = None
+    ) -> Any:
+        if not self.needs_rows:
+            return super().score(y_true, y_pred, sample_weight, labels=labels)
+        true, decided = as_label_array(y_true, "y_true"), as_label_array(y_pred, "y_pred")
+        names = class_labels(true, decided, labels=labels)
+        rows = true, decided, sample_weight
+        missed = [c.violation(c.score(*rows, labels=names, columns=columns)) for c in self.constraints]
+        value = self.objective.score(*rows, labels=names, columns=columns)
+        return float(self._limited(torch.tensor(value, dtype=torch.float64), missed))
 
     def loss(self, source: MatrixSource) -> Tensor:
         distance = self.objective.distance(self.objective.evaluate(source))
@@ -253,6 +338,14 @@ class Constrained(DerivedMetric):
 
     def _parts(self) -> tuple[Metric, ...]:
         return self.objective, *(c.metric for c in self.constraints)
+
+    def check(self, labels: tuple[Any, ...], task: Task) -> None:
+        if not self.needs_rows:
+            return super().check(labels, task)
+        for part in self._parts():
+            part.check(labels, task)
+        if task != "binary":
+            raise ValueError(f"metric: {self} looks at columns, which is for two classes, got {len(labels)}.")
 
     def resolve(self, labels: tuple[Any, ...], task: Task) -> Constrained:
         constraints = tuple(replace(c, metric=c.metric.resolve(labels, task)) for c in self.constraints)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partialmethod
 from numbers import Integral
@@ -98,7 +98,7 @@ class Metric(Operators, ABC):
 
     def score(
         self, y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None, *,
-        labels: Sequence[Hashable] | None = None,
+        labels: Sequence[Hashable] | None = None, columns: Mapping[str, ArrayLike] | None = None,
     ) -> Any:  # fmt: skip
         """The exact metric of predicted labels, equal to scikit-learn's.
 
@@ -107,6 +107,7 @@ class Metric(Operators, ABC):
             y_pred: Predicted labels in the same form; for ranking metrics the scores, (n,) or (n, classes).
             sample_weight: Weights (n,).
             labels: The classes, where they are more than those that occur; their order is the matrix's.
+            columns: The columns that the metric names, for money and for constraints in groups.
 
         Returns:
             A float; an array for ``average="none"``.
@@ -153,6 +154,20 @@ class Metric(Operators, ABC):
             raise ValueError(f"metric: {self} gives one value per class; training needs one number, choose an average.")
         if self.greater_is_better is None:
             raise ValueError(f"metric: {self} is a constant; there is nothing to train for.")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the rows that it names: for money, and for constraints in groups."""
+        return tuple(dict.fromkeys(name for part in self._parts() for name in part.columns))
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether the counts of a confusion matrix are not enough for it: it speaks of money or of groups of rows."""
+        return bool(self.columns)
+
+    def of_money(self, task: Task) -> Any:
+        """Itself if it is money, whose loss is made row by row; an error if it needs rows for other reasons."""
+        raise ValueError(f"metric: {self} speaks of groups of rows, which a batch does not show; train without them.")
 
     @property
     def judges_scores(self) -> bool:
@@ -260,7 +275,7 @@ class ClassMetric(Metric):
         defaults = {f.name: f.default for f in fields(self)}
         given = self.parameters | {"average": self.average, "zero_division": self.zero_division}
         text = ",".join(f"{key}={spell(value)}" for key, value in given.items() if value != defaults[key])
-        label = "" if self.label is None else f"[{_spell_label(self.label)}]"
+        label = "" if self.label is None else f"[{spell_label(self.label)}]"
         return self.name + (f":{text}" if text else "") + label
 
 
@@ -277,7 +292,8 @@ def spell(value: Any) -> str:
     return str(value)
 
 
-def _spell_label(label: Hashable) -> str:
+def spell_label(label: Hashable) -> str:
+    """A label as the spec grammar writes it."""
     text = str(label)
     number = isinstance(label, str) and re.fullmatch(r"-?\d+", text)
     plain = text and text == text.strip() and not number and not set(text) & set("[]\"'")

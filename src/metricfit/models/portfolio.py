@@ -84,6 +84,7 @@ class NetworkModel(Model):
 
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Train the networks of all folds together."""
+        folds = folds.of_counts(plain=self.plain) if folds.metric.needs_rows else folds
         trainer = Trainer(folds, self.recipe, members=self.members, device=self.device, plain=self.plain)
         return self.train(trainer, progress, folds.task, until)
 

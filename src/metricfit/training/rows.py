@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,8 @@ from sklearn.utils import _safe_indexing
 from torch import Tensor
 
 from metricfit.inputs import Task
-from metricfit.metrics import Metric
+from metricfit.metrics import Accuracy, Metric
+from metricfit.metrics.money import Money
 
 __all__ = [
     "BatchOrder", "Folds", "Split", "Table", "TrainingData", "choose_cv", "given_splits", "group_codes", "split_rows",
@@ -222,6 +223,7 @@ class Folds:
         metric, task, labels: What the models are judged by, the kind of target, and class (or label) names.
         seed: Seed of everything random; no global seed is changed.
         shares: Class shares (d,), where they are not those of the rows at hand.
+        columns: The columns that the metric names.
     """
 
     table: Table
@@ -234,6 +236,20 @@ class Folds:
     labels: tuple[Hashable, ...]
     seed: int
     shares: Tensor | None = None
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def of_counts(self, *, plain: bool) -> Folds:
+        """The same for what trains on counts alone: without groups, money as the weight of the rows (not if plain)."""
+        metric: Any = getattr(self.metric, "of_all_rows", self.metric)
+        objective = getattr(metric, "objective", metric)
+        if not isinstance(objective, Money):
+            return replace(self, metric=metric)
+        metric = Accuracy() if metric is objective else replace(metric, objective=Accuracy())
+        if plain:
+            return replace(self, metric=metric)
+        codes, stakes = objective.stakes(self.columns, self.labels, self.codes)
+        weight = (self.weight * stakes / (self.weight * stakes).mean()).astype(np.float32)
+        return replace(self, metric=metric, codes=codes, weight=weight)
 
     @property
     def held_out(self) -> bool:
