@@ -77,7 +77,7 @@ class Tune(opt.Labels):
         own: dict[str, Any] = {"columns": table.columns} if metric.needs_rows else {}
         before = scores_of(classifier, table.X, table.y, table.weight, **own, names=metric.columns)
         best = best_rule(
-            table.y, classifier.predict_raw_proba(table.X), metric, labels=labels, sample_weight=table.weight,
+            table.y, classifier.predict_proba(table.X, raw=True), metric, labels=labels, sample_weight=table.weight,
             confidence=self.confidence, **own,
         )  # fmt: skip
         choice = Choice("rule", f"the decision rule was tuned for {metric} on {count} rows")
