@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from metricfit.assess.verdicts import PLAIN, TUNED
+from metricfit.assess.scores import scores_of
+from metricfit.assess.verdicts import PLAIN, TUNED, assess
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
 from metricfit.data.preprocessing import as_dense, column_choices, matches_names
@@ -216,7 +218,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, columns: Mapping[str, ArrayLike] | None = None
     ) -> float:
-        """The metric of the predictions; its negative if less is better, as scikit-learn's scorers have it."""
+        """The metric of the predictions; its negative if less is better, as scikit-learn's scorers have it.
+
+        Where a constraint in groups is missed, minus infinity; ``columns`` as in :meth:`fit`.
+        """
         check_is_fitted(self, "models_")
         if self.metric_.judges_scores:
             proba = self.predict_proba(X, raw=True)
@@ -224,10 +229,13 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             predicted = self.predict(X)
         truth = read_truth(y, self.task_, self.classes_)
-        how: dict[str, Any] = {"labels": self._labels_in(truth, predicted)}
         if self.metric_.needs_rows:
-            how["columns"] = rows_columns(self.metric_.columns, X, columns, len(truth))
-        value = float(self.metric_.score(truth, predicted, sample_weight, **how))
+            known = rows_columns(self.metric_.columns, X, columns, len(truth))
+            rows = scores_of(self, X, y, sample_weight, columns=known).judged(tuple(self.classes_.tolist()))
+            found = assess("", self.metric_, rows)
+            value = found.estimate.value if not found.missed else -math.inf
+        else:
+            value = float(self.metric_.score(truth, predicted, sample_weight, labels=self._labels_in(truth, predicted)))
         return value if self.metric_.greater_is_better else -value
 
     def explain(self) -> str:

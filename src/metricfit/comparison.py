@@ -27,7 +27,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit.assess import leaderboard
+from metricfit.assess import Decided, leaderboard
+from metricfit.assess.verdicts import assess
 from metricfit.choices import close_to
 from metricfit.classifier import MetricClassifier
 from metricfit.data.reader import BadArgumentError
@@ -35,7 +36,7 @@ from metricfit.decisions.rules import argmax_rule
 from metricfit.files import written_whole
 from metricfit.inputs import Task
 from metricfit.labels import rows_columns
-from metricfit.metrics import Constrained, MetricLike, resolve
+from metricfit.metrics import MetricLike, resolve
 from metricfit.models.estimators import BOOSTING_LIBRARIES
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, split_rows
@@ -172,14 +173,11 @@ class Comparison:
             return {**row, "value": None, "error": f"{type(error).__name__}: {error}"}
         row["seconds"] = time.perf_counter() - started
         truth, weight = self.y[rows.validation], None if self.weight is None else self.weight[rows.validation]
-        labels, metric = tuple(self.classes.tolist()), self.metric
-        objective, limits = (metric.objective, metric.constraints) if isinstance(metric, Constrained) else (metric, ())
-        score = (proba[:, 1] if self.task == "binary" else proba) if objective.judges_scores else decided
-        own: dict[str, Any] = {"labels": labels, "columns": {n: c[rows.validation] for n, c in self.columns.items()}}
-        row["value"] = float(objective.score(truth, score, weight, **own))
-        reached = [(c.what + c.where, c.score(truth, decided, weight, **own)) for c in limits]
-        row["note"] = ", ".join(f"{limit} {value:.4f}" for limit, value in reached)
-        return row
+        ways = [y if y.ndim == 2 else np.searchsorted(self.classes, y) for y in (truth, decided)]
+        columns = {name: values[rows.validation] for name, values in self.columns.items()}
+        judged = Decided(ways[0], ways[1], tuple(self.classes.tolist()), proba, weight, columns)
+        found = assess(name, self.metric, judged)
+        return {**row, "value": found.estimate.value, "note": found.note.removeprefix("with ")}
 
     def _decided(self, method: Method, rows: Split, seed: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The decisions and probabilities of a split's test rows."""

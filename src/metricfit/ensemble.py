@@ -38,25 +38,16 @@ LEADERBOARD_COLUMNS = ("model", "value", "low", "high", "weight", "fit_seconds",
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What models say about rows that they were not fitted on.
-
-    Attributes:
-        rows, fold: The rows, and the fold that held each of them out.
-        codes, weight: Their classes (n,), or 0/1 (n, labels), and their weights (n,).
-        labels: Class (or label) names.
-        proba: Each model's probabilities (n, classes) or (n, labels).
-        columns: The columns that the metric names.
-        total: The rows of the whole table: counts of decisions are to be kept there.
-    """
+    """What models say about rows that they were not fitted on."""
 
     rows: NDArray[np.intp]
-    fold: NDArray[np.intp]
-    codes: NDArray[np.int64]
+    fold: NDArray[np.intp]  # which one held each row out
+    codes: NDArray[np.int64]  # their classes (n,), or 0/1 (n, labels)
     weight: Array
     labels: tuple[Hashable, ...]
-    proba: Mapping[str, Array]
-    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    total: int = 0
+    proba: Mapping[str, Array]  # each model's probabilities (n, classes) or (n, labels)
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # those that the metric names
+    total: int = 0  # rows of the whole table, where counts of decisions are to be kept
 
     @property
     def truth(self) -> NDArray[Any]:
@@ -174,15 +165,14 @@ def _held_out(folds: Folds, proba: Mapping[str, Array]) -> HeldOut:
 
 def check_columns(folds: Folds) -> None:
     """Raise, before anything is trained, where not even perfect scores have a rule, on all rows or without a fold."""
+
+    def sure(held: HeldOut) -> Ensemble:
+        how: Any = {"labels": held.labels, "columns": held.columns}
+        return Ensemble({"": 1.0}, best_rule(held.truth, held.proba[""], folds.metric, **how).rule)
+
     if folds.metric.needs_rows and folds.held_out:
         held = _held_out(folds, {})
-        sure = np.eye(len(folds.labels))[held.codes] * 0.98 + 0.01
-        decided_by_others(replace(held, proba={"": sure}), partial(_sure, metric=folds.metric))
-
-
-def _sure(held: HeldOut, metric: Metric) -> Ensemble:
-    how: Any = {"labels": held.labels, "sample_weight": held.weight, "columns": held.columns}
-    return Ensemble({"": 1.0}, best_rule(held.truth, held.proba[""], metric, **how).rule)
+        decided_by_others(replace(held, proba={"": np.eye(len(folds.labels))[held.codes] * 0.98 + 0.01}), sure)
 
 
 def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tuned: bool, name: str) -> Judged:

@@ -201,7 +201,7 @@ def test_what_cannot_see_groups_says_so():
         best_rule(np.arange(60) % 3, three, spec, columns=None)
     import torch
 
-    with pytest.raises(ValueError, match="speaks of groups of rows"):
+    with pytest.raises(ValueError, match="a batch shows no groups"):
         MetricLoss(spec)(torch.randn(6, 2), torch.tensor([0, 1, 0, 1, 0, 1]))
 
 

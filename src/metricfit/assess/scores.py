@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -128,11 +128,11 @@ class HeldOutScores:
 
 def scores_of(
     classifier: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, source: str = "rows",
-    baseline: Any = None, columns: Mapping[str, ArrayLike] | None = None, names: Sequence[str] | None = None,
+    baseline: Any = None, columns: Mapping[str, NDArray[Any]] | None = None,
 ) -> HeldOutScores:  # fmt: skip
     """What a fitted classifier, and a ``baseline`` trained with cross-entropy, say about labelled rows.
 
-    Of ``columns`` and of those of X the ``names`` are kept, by default those of the classifier's metric.
+    The ``columns`` that metrics name are those of X that the classifier's metric does, unless they are given.
     """
     classes, several = tuple(classifier.classes_.tolist()), classifier.task_ == "multilabel"
     truth = y if several else encode_labels(as_label_array(y, "y"), classes, "y")
@@ -146,7 +146,7 @@ def scores_of(
         baseline_tuned=None if raw is None else baseline.decision_rule_.decide(raw),
         weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
         source=source,
-        columns=rows_columns(classifier.metric_.columns if names is None else names, X, columns, len(proba)),
+        columns=rows_columns(classifier.metric_.columns, X, None, len(X)) if columns is None else columns,
     )
 
 
@@ -175,7 +175,7 @@ def permutation_importance(
     labels = tuple(classifier.classes_.tolist())
     judged = classifier.metric_ if metric is None else resolve(metric, labels, classifier.task_)[0]
     columns = rows_columns(judged.columns, X, None, len(X))  # as they are: only what the model sees is shuffled
-    scores = scores_of(classifier, X, y, sample_weight, columns=columns, names=judged.columns)
+    scores = scores_of(classifier, X, y, sample_weight, columns=columns)
     ours = scores.judged(labels)
     random = np.random.default_rng(random_state)
     orders = [random.permutation(len(X)) for _ in range(repeats)]
@@ -185,8 +185,8 @@ def permutation_importance(
         for order in orders:
             shuffled = X.copy()
             shuffled[column] = X[column].iloc[order].set_axis(X.index)
-            other = scores_of(classifier, shuffled, y, sample_weight, columns=columns, names=judged.columns)
-            drops.append(difference(judged, ours, other.judged(labels)))
+            other = scores_of(classifier, shuffled, y, sample_weight, columns=columns).judged(labels)
+            drops.append(difference(judged, ours, other))
         rows.append((str(column), *np.mean([(d.value, d.low, d.high) for d in drops], axis=0).tolist()))
     frame = pd.DataFrame(rows, columns=["column", "drop", "low", "high"])
     return frame.sort_values("drop", ascending=False, kind="stable", ignore_index=True)

@@ -40,8 +40,7 @@ class Evaluate(opt.Labels):
         wanted = [opt.checked_metric(spec) for spec in self.metric or [] if spec != "all"]
         loaded = open_model(self.model)
         table, classifier = self.rows(loaded, self.data, wanted), loaded.classifier
-        named: dict[str, Any] = {"columns": table.columns, "names": [*table.columns]}
-        scores = scores_of(classifier, table.X, table.y, table.weight, **named)
+        scores = scores_of(classifier, table.X, table.y, table.weight, columns=table.columns)
         rows = scores.judged(tuple(classifier.classes_.tolist()))
         judged = [opt.resolved(each, classifier) for each in wanted]
         if not wanted:

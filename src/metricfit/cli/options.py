@@ -140,10 +140,7 @@ class Labels(Reading):
     weight: str | None = option("Weight of each row.", "COL", COLUMNS)
 
     def rows(self, model: SavedModel, data: str | TableFile, judged: Sequence[Metric] = ()) -> LabelledTable:
-        """The labelled rows of a file, read as in training, with the columns that metrics name; choices are reported.
-
-        Without metrics to be ``judged`` by it is the model's own.
-        """
+        """The labelled rows of a file, with the columns that metrics (the model's own, if none) name; says choices."""
         file = self.open(data) if isinstance(data, str) else data
         named = dict.fromkeys(name for metric in judged or [model.classifier.metric_] for name in metric.columns)
         target = columns_of(self.target, file.columns)

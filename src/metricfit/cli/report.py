@@ -57,13 +57,13 @@ class Report(opt.Labels):
                     "nothing to compare with here; the report of the held-out rows (without DATA) has the comparison."
                 )
                 table = self.rows(loaded, file)
-                given: dict[str, Any] = {"source": f"rows of {name}", "columns": table.columns}
-                scores = scores_of(classifier, table.X, table.y, table.weight, **given)
+                rows = table.X, table.y, table.weight
+                scores = scores_of(classifier, *rows, source=f"rows of {name}", columns=table.columns)
         elif scores is None:
             self.warn(NO_SCORES.replace("MODEL", str(self.model)))
         settings = loaded.files.get("train.toml", b"").decode() or None
-        shown: dict[str, Any] = {"scores": scores, "unlabelled": unlabelled, "notices": notices}
-        page = render(classifier, loaded.description, settings=settings, **shown)
+        given: dict[str, Any] = {"scores": scores, "unlabelled": unlabelled, "notices": notices}
+        page = render(classifier, loaded.description, settings=settings, **given)
         with written_whole(place) as path:
             path.write_text(page, encoding="utf-8")
         self.line(f"Report: {place}")

@@ -75,7 +75,7 @@ class Tune(opt.Labels):
         if metric.judges_scores:
             raise UsageError(f"--metric: {metric} judges the order of scores; no decision rule changes it.")
         own: dict[str, Any] = {"columns": table.columns} if metric.needs_rows else {}
-        before = scores_of(classifier, table.X, table.y, table.weight, **own, names=metric.columns)
+        before = scores_of(classifier, table.X, table.y, table.weight, columns=table.columns)
         best = best_rule(
             table.y, classifier.predict_proba(table.X, raw=True), metric, labels=labels, sample_weight=table.weight,
             confidence=self.confidence, **own,

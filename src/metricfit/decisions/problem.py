@@ -17,7 +17,6 @@ from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.labels import as_label_array, as_numpy, checked_weights, class_labels, encode_labels, score_array
 from metricfit.metrics import Constrained, Constraint, Metric, MetricLike
-from metricfit.metrics.money import gain_table
 
 Array = NDArray[np.float64]
 ConstraintLike = Constraint | str
@@ -177,11 +176,6 @@ class Goal:
         return str(self.metric.subject_to(*self.constraints)) if self.constraints else str(self.metric)
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that objective and constraints name."""
-        return tuple(dict.fromkeys([*self.metric.columns, *(c.within for c in self.constraints if c.within)]))
-
-    @property
     def sign(self) -> float:
         """1 if more of the objective is better, else -1."""
         upwards = self.metric.greater_is_better if self.sought is None else self.sought.operator == ">="
@@ -290,20 +284,3 @@ class TotalGain(Metric):
 
     def __str__(self) -> str:
         return self.name
-
-
-def expected_gain(proba: ArrayLike, gain: Sequence[ArrayLike]) -> Array:
-    """What calling a row positive is expected to bring more than not: the score to cut where amounts are known.
-
-    Where the amount of a row is known before its truth, p (tp - fn) + (1 - p) (fp - tn) ranks rows by money, for
-    probabilities (n,) of the positive class and a ``gain`` as of :func:`best_threshold`. With probabilities that can be
-    trusted, call all rows above 0; :func:`best_threshold` finds the cut-off for others.
-
-    >>> expected_gain([0.1, 0.1], (np.array([95, 20]), -5, 0, 0))
-    array([ 5. , -2.5])
-    """
-    p = np.asarray(proba, dtype=np.float64)
-    if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
-        raise ValueError(f"proba: expected probabilities of the positive class, shape (n,), got shape {p.shape}.")
-    (tn, fp), (fn, tp) = gain_table(gain, len(p)).transpose(1, 2, 0)
-    return np.asarray(p * (tp - fn) + (1 - p) * (fp - tn))

@@ -81,14 +81,11 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.random_state = random_state
         self.belief = belief
 
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, gain: Any = None, columns: Any = None
-    ) -> TunedRuleClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, columns: Any = None) -> TunedRuleClassifier:
         """Choose the rule on out-of-fold probabilities, then fit the estimator on everything.
 
         ``X`` may have any form that the estimator takes; ``y`` are labels (n,) or a 0/1 array (n, labels). Weights are
-        for the estimator and for the rule. For two classes, ``gain`` takes the place of the metric, as in
-        :func:`best_threshold`, and ``columns`` has the columns that metric and constraints name and ``X`` has not.
+        for the estimator and for the rule. ``columns`` has the columns that metric and constraints name and ``X`` has not.
         """
         # Where this fit fails, the rule of an earlier one must not decide for the new estimator.
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -119,13 +116,12 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 raise ValueError(f"pos_label: expected one of two classes, got {self.pos_label!r} of {order}.")
             if self.pos_label == order[0]:
                 order, proba = order[::-1], proba[:, ::-1]
-        worth = None if gain is None else [g if np.ndim(g) == 0 else np.asarray(g)[rows] for g in gain]
         goal = goal_of(self.metric, self.subject_to, rows=True)
-        found = rows_columns(goal.columns, X, columns, len(y))
+        names = (*goal.metric.columns, *(c.within for c in goal.constraints if c.within))
+        found = rows_columns(names, X, columns, len(y))
         own = {"columns": {name: values[rows] for name, values in found.items()}} if found else {}
         self.search_ = best_rule(
-            y[rows], proba, self.metric if gain is None else None, gain=worth, **own,
-            subject_to=self.subject_to, confidence=self.confidence, sample_weight=self._held_out[2], labels=order,
+            y[rows], proba, self.metric, **own, subject_to=self.subject_to, confidence=self.confidence, sample_weight=self._held_out[2], labels=order,
             regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
         )  # fmt: skip
         self.rule_, self.value_ = self.search_.rule, self.search_.value

@@ -285,7 +285,9 @@ class MetricLoss(nn.Module):
         self.labels = None if labels is None else tuple(labels)
         self.money: Any = None
         if self.metric.needs_rows:  # accuracy about what pays, weighted by what it pays, is the share of the money
-            self.money, self.metric = self.metric.of_money(task), get("accuracy")
+            if not hasattr(self.metric, "staked") or task == "multilabel":
+                raise ValueError(f"metric: {metric}: a batch shows no groups; money alone is for rows of two classes.")
+            self.money, self.metric = self.metric, self.metric.of_counts
         self.sync, self.validate = check_sync(sync), validate
         self.ignore_index, self.absent, self.from_probabilities = ignore_index, absent, from_probabilities
         self.cross_entropy, self.balance = float(cross_entropy), balance

@@ -9,13 +9,11 @@ from numbers import Real
 from operator import add, mul, sub, truediv
 from typing import Any, ClassVar, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix, Grid
 from metricfit.inputs import Task, expect, safe_divide
-from metricfit.labels import as_label_array, class_labels, group_names
 from metricfit.metrics.base import ClassMetric, MatrixSource, Metric, quote, spell
 
 _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul, "/": truediv}
@@ -225,24 +223,10 @@ class Constraint:
         """Its metric, undefined (NaN) in groups without what it is about."""
         return replace(self.metric, zero_division=math.nan) if isinstance(self.metric, ClassMetric) else self.metric
 
-    def score(self, true: Any, decided: Any, sample_weight: Any, *, labels: Any, columns: Any) -> Tensor:
-        """What labels (n,), decided so, reach of it."""
-        weight = np.ones(len(true)) if sample_weight is None else np.asarray(sample_weight)
-        group = np.zeros(len(true)) if self.within is None else group_names(columns, self.within, len(true))
-        parts = [(true[rows], decided[rows], weight[rows]) for rows in (group == g for g in np.unique(group))]
-        values = [self.strict.score(*part, labels=labels) for part in parts]
-        return self.of_groups(torch.tensor(values, dtype=torch.float64))
-
     def violation(self, value: Tensor) -> Tensor:
         """By how much a value misses the bound; 0 where the constraint holds, but for rounding of a difference."""
         missed = (self.bound - value if self.operator == ">=" else value - self.bound).clamp_min(0)
         return missed.masked_fill(missed < 1e-12, 0.0) if self.spread else missed
-
-    def __bool__(self) -> bool:
-        raise TypeError(
-            f"{self}: is not true or false; Python's 'and', 'or' and chained comparisons would drop constraints. Give "
-            "them one by one: subject_to(Recall(1) >= 0.9, Precision(1) >= 0.5)."
-        )
 
     @property
     def what(self) -> str:
@@ -293,44 +277,25 @@ class Constrained(DerivedMetric):
         return tuple(dict.fromkeys([*self.objective.columns, *within]))
 
     @property
-    def needs_rows(self) -> bool:
-        return self.objective.needs_rows or bool(self.columns)
-
-    @property
-    def of_all_rows(self) -> Metric:
-        """Without what is about columns, which a network's batches do not see; only shares stay, those of all rows."""
+    def of_counts(self) -> Metric:  # of constraints shares stay, as those of all rows
         kept = tuple(replace(c, within=None) for c in self.constraints if not c.spread and c.metric.range[1] < math.inf)
-        return replace(self, constraints=kept) if kept else self.objective
+        objective = self.objective.of_counts
+        return replace(self, objective=objective, constraints=kept) if kept else objective
 
     def violations(self, source: MatrixSource) -> list[Tensor]:
         """The violation of each constraint."""
         if grouped := [c for c in self.constraints if c.within is not None]:
-            why = "is about groups of rows, which a confusion matrix does not hold"
-            raise ValueError(f"{grouped[0]}: {why}; MetricClassifier and best_threshold keep it in their decisions.")
+            raise ValueError(f"{grouped[0]}: a matrix holds no groups of rows; best_threshold and assess see them.")
         return [c.violation(c.metric.evaluate(source)) for c in self.constraints]
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
         return self.evaluate(lambda _: cm)
 
     def evaluate(self, source: MatrixSource) -> Tensor:
-        return self._limited(self.objective.evaluate(source), self.violations(source))
-
-    def _limited(self, value: Tensor, violations: list[Tensor]) -> Tensor:
-        worst_violation = torch.stack(violations).amax(dim=0)
+        value = self.objective.evaluate(source)
+        worst_violation = torch.stack(self.violations(source)).amax(dim=0)
         infeasible = self.range[0] - worst_violation if self.greater_is_better else self.range[1] + worst_violation
         return torch.where(worst_violation > 0, infeasible, value)
-
-    def score(
-        self, y_true: Any, y_pred: Any, sample_weight: Any = None, *, labels: Any = None, columns: Any = None
-    ) -> Any:
-        if not self.needs_rows:
-            return super().score(y_true, y_pred, sample_weight, labels=labels)
-        true, decided = as_label_array(y_true, "y_true"), as_label_array(y_pred, "y_pred")
-        names = class_labels(true, decided, labels=labels)
-        rows = true, decided, sample_weight
-        missed = [c.violation(c.score(*rows, labels=names, columns=columns)) for c in self.constraints]
-        value = self.objective.score(*rows, labels=names, columns=columns)
-        return float(self._limited(torch.tensor(value, dtype=torch.float64), missed))
 
     def loss(self, source: MatrixSource) -> Tensor:
         distance = self.objective.distance(self.objective.evaluate(source))
@@ -338,14 +303,6 @@ class Constrained(DerivedMetric):
 
     def _parts(self) -> tuple[Metric, ...]:
         return self.objective, *(c.metric for c in self.constraints)
-
-    def check(self, labels: tuple[Any, ...], task: Task) -> None:
-        if not self.needs_rows:
-            return super().check(labels, task)
-        for part in self._parts():
-            part.check(labels, task)
-        if task != "binary":
-            raise ValueError(f"metric: {self} looks at columns, which is for two classes, got {len(labels)}.")
 
     def resolve(self, labels: tuple[Any, ...], task: Task) -> Constrained:
         constraints = tuple(replace(c, metric=c.metric.resolve(labels, task)) for c in self.constraints)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partialmethod
 from numbers import Integral
@@ -98,7 +98,7 @@ class Metric(Operators, ABC):
 
     def score(
         self, y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None, *,
-        labels: Sequence[Hashable] | None = None, columns: Mapping[str, ArrayLike] | None = None,
+        labels: Sequence[Hashable] | None = None,
     ) -> Any:  # fmt: skip
         """The exact metric of predicted labels, equal to scikit-learn's.
 
@@ -107,7 +107,6 @@ class Metric(Operators, ABC):
             y_pred: Predicted labels in the same form; for ranking metrics the scores, (n,) or (n, classes).
             sample_weight: Weights (n,).
             labels: The classes, where they are more than those that occur; their order is the matrix's.
-            columns: The columns that the metric names, for money and for constraints in groups.
 
         Returns:
             A float; an array for ``average="none"``.
@@ -146,9 +145,12 @@ class Metric(Operators, ABC):
         if len(self.grids()) > 1 and None in self.grids():
             mixed = "combines metrics of scores with metrics of decisions, and no prediction is judged by both"
             raise ValueError(f"metric: {self} {mixed}; choose one of them.")
+        if self.needs_rows and task != "binary":
+            advice = "cost:matrix=[[0,1,2],[5,0,1],[9,3,0]] has prices for several classes"
+            raise ValueError(f"metric: {self} is for two classes, got {len(labels)}; {advice}.")
         size = len(labels)
         cm = ConfusionMatrix(torch.ones((3, size, 2, 2) if task == "multilabel" else (3, size, size)), task, labels)
-        values = self.evaluate(lambda grid: cm)
+        values = self.of_counts.evaluate(lambda grid: cm)
         # A sweep takes the place of its first dimension.
         if tuple(values.shape) != ((3,) if self.grids() <= {None} else ()):
             raise ValueError(f"metric: {self} gives one value per class; training needs one number, choose an average.")
@@ -163,11 +165,12 @@ class Metric(Operators, ABC):
     @property
     def needs_rows(self) -> bool:
         """Whether the counts of a confusion matrix are not enough for it: it speaks of money or of groups of rows."""
-        return bool(self.columns)
+        return bool(self.columns) or any(part.needs_rows for part in self._parts())
 
-    def of_money(self, task: Task) -> Any:
-        """Itself if it is money, whose loss is made row by row; an error if it needs rows for other reasons."""
-        raise ValueError(f"metric: {self} speaks of groups of rows, which a batch does not show; train without them.")
+    @property
+    def of_counts(self) -> Metric:
+        """What a network is trained for in its place: the same without money and groups."""
+        return self
 
     @property
     def judges_scores(self) -> bool:

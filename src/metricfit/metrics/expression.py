@@ -50,24 +50,15 @@ _LABEL = re.compile(rf"\[\s*(?:(?P<quoted>{_QUOTED})|(?P<bare>[^\[\]]*?))\s*\]",
 _MAX_LENGTH, _MAX_DEPTH, _MAX_PARTS = 2000, 50, 200
 
 
-def parse(text: str) -> Metric:
-    """The metric of a spec."""
+def parse(text: str, *, of_columns: bool = False) -> Metric:
+    """The metric of a spec, or what an outcome is worth: an expression of numbers and columns."""
     if len(text) > _MAX_LENGTH:
         raise ValueError(f"metric: the expression has {len(text)} characters, at most {_MAX_LENGTH} are read.")
-    return _Parser(text).spec()
-
-
-def parse_worth(text: str) -> Metric:
-    """What an outcome is worth: an expression of numbers and columns."""
-    parser = _Parser(text, of_columns=True)
-    worth = parser.sum()
-    if parser.peek().kind != "end":
-        parser.fail("an operator or the end")
-    return worth
+    return _Parser(text, of_columns=of_columns).spec()
 
 
 class _Parser:
-    def __init__(self, text: str, *, of_columns: bool = False) -> None:
+    def __init__(self, text: str, *, of_columns: bool) -> None:
         self.text, self.of_columns = text, of_columns
         self.position = self.depth = self.parts = 0
 
@@ -83,7 +74,7 @@ class _Parser:
             metric = metric.subject_to(*constraints)
         if self.peek().kind != "end":
             self.fail("an operator or the end")
-        if isinstance(metric, Constant):
+        if isinstance(metric, Constant) and not self.of_columns:
             raise ValueError(f"metric: {self.text!r} is a number, not a metric.")
         return metric
 

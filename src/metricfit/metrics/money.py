@@ -17,6 +17,7 @@ from metricfit.inputs import Task
 from metricfit.labels import codes_of_labels, column_of, score_array
 from metricfit.metrics.algebra import Constant
 from metricfit.metrics.base import Metric, spell_label
+from metricfit.metrics.rates import accuracy
 
 OUTCOMES = ("tp", "fp", "fn", "tn")
 
@@ -44,14 +45,15 @@ class Money(Metric):
     label: Hashable | None = field(default=None, kw_only=True)
     range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
     needs_rows: ClassVar[bool] = True
+    of_counts: ClassVar[Metric] = accuracy()
 
     def __post_init__(self) -> None:
-        from metricfit.metrics.expression import parse_worth
+        from metricfit.metrics.expression import parse
 
         for name in OUTCOMES:
             worth = getattr(self, name)
             if not isinstance(worth, Metric):
-                worth = parse_worth(worth) if isinstance(worth, str) else Constant(float(worth))
+                worth = parse(worth, of_columns=True) if isinstance(worth, str) else Constant(float(worth))
             object.__setattr__(self, name, worth)
         if all(worth == Constant(0.0) for worth in self._worths):
             raise ValueError("money: say what an outcome is worth, such as money:tp=amount-5,fp=-5,fn=-amount.")
@@ -68,20 +70,13 @@ class Money(Metric):
         raise ValueError(f"{self}: adds up money row by row, so counts are not enough; give it the rows.")
 
     def resolve(self, labels: tuple[Any, ...], task: Task) -> Money:
-        self.check(labels, task)
-        return replace(self, label=labels[self.positive(labels)])
-
-    def check(self, labels: tuple[Any, ...], task: Task) -> None:
-        if task != "binary":
-            advice = "cost:matrix=[[0,1,2],[5,0,1],[9,3,0]] has prices for several classes"
-            raise ValueError(f"metric: {self} is for two classes, got {len(labels)}; {advice}.")
-        self.positive(labels)
+        return replace(self, label=labels[self.positive(labels)]) if task == "binary" else self
 
     def positive(self, labels: Sequence[Any]) -> int:
         """The place of the positive class of two."""
         if self.label is None:
             return 1
-        return ConfusionMatrix(torch.zeros(2, 2), "binary", tuple(labels)).class_index(self.label)
+        return ConfusionMatrix(torch.zeros(len(labels), len(labels)), labels=tuple(labels)).class_index(self.label)
 
     def table(self, columns: Any, labels: Sequence[Any], rows: int) -> Array:
         """What each row is worth (n, 2, 2), by its class and by its decision."""
@@ -100,27 +95,21 @@ class Money(Metric):
         labels: Sequence[Hashable] | None = None, columns: Mapping[str, ArrayLike] | None = None,
     ) -> float:  # fmt: skip
         """The total that the decisions earn."""
-        true, decided, weight, names, task = codes_of_labels(y_true, y_pred, labels, sample_weight)
-        self.check(names or (), task)
+        true, decided, weight, names, _ = codes_of_labels(y_true, y_pred, labels, sample_weight)
         worth = self.table(columns, names or (), len(true))[np.arange(len(true)), true, decided]
         return float((worth if weight is None else worth * weight).sum())
 
     def stakes(self, columns: Any, labels: Sequence[Any], codes: NDArray[Any]) -> tuple[NDArray[np.int64], Array]:
         """The decision that pays for each row (n,), and what it pays more than the other one.
 
-        Accuracy about these decisions, weighted by the stakes, is the share of the money that can be had: that is
-        what a network is trained for.
+        Accuracy about these decisions, weighted by the stakes, is the share of the money that can be had: that is what
+        a network is trained for.
         """
         worth = self.table(columns, labels, len(codes))[np.arange(len(codes)), codes]
         return worth.argmax(axis=1), np.asarray(np.abs(worth[:, 1] - worth[:, 0]))
 
-    def of_money(self, task: Task) -> Money:
-        if task == "multilabel":
-            raise ValueError(f"metric: {self} is for two classes; use task='binary', or 'multiclass' with two logits.")
-        return self
-
     def staked(self, target: Tensor, weight: Tensor | None, columns: Any, labels: Any) -> tuple[Tensor, Tensor]:
-        """A batch's targets (N,) and weights for a network: what pays, and what it pays; see :meth:`stakes`."""
+        """The same of a batch: targets (N,), which must be 0 and 1, and weights."""
         codes = target.detach().cpu().numpy()
         if codes.ndim != 1 or not np.isin(codes, (0, 1)).all():
             raise ValueError(f"target: money is about rows of two classes, 0 and 1 of shape (N,), got {codes.shape}.")

@@ -92,15 +92,7 @@ class TrainingResult(NamedTuple):
 
 
 class Trainer:
-    """Networks in training, with everything that the next epoch depends on.
-
-    Args:
-        folds: What to learn.
-        recipe: How; complete.
-        members: Networks per fold, started from different weights.
-        device: Where to train.
-        plain: Whether to train on the sample weights alone, without class weights.
-    """
+    """Networks in training, with everything that the next epoch depends on; arguments as of ``NetworkModel``."""
 
     RESUMED = ("average", "optimiser", "objective", "best", "stopping", "validation")
 

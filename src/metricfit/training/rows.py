@@ -16,7 +16,7 @@ from sklearn.utils import _safe_indexing
 from torch import Tensor
 
 from metricfit.inputs import Task
-from metricfit.metrics import Accuracy, Metric
+from metricfit.metrics import Metric
 from metricfit.metrics.money import Money
 
 Rows = NDArray[np.intp]
@@ -210,42 +210,28 @@ class Table:
 
 @dataclass(frozen=True)
 class Folds:
-    """What every model of a portfolio is fitted on: the same rows, held out in the same folds.
-
-    Attributes:
-        table, codes: The rows, and their class codes (n,), or 0/1 (n, labels).
-        weight, plain_weight: Weights for training (n,), sample weights times class weights, and the former alone.
-        splits: Training and validation rows of each fold; without validation rows nothing is held out.
-        metric, task, labels: What the models are judged by, the kind of target, and class (or label) names.
-        seed: Seed of everything random; no global seed is changed.
-        shares: Class shares (d,), where they are not those of the rows at hand.
-        columns: The columns that the metric names.
-    """
+    """What every model of a portfolio is fitted on: the same rows, held out in the same folds."""
 
     table: Table
-    codes: NDArray[np.int64]
-    weight: NDArray[np.float32]
-    plain_weight: NDArray[np.float32]
-    splits: Sequence[Split]
-    metric: Metric
+    codes: NDArray[np.int64]  # class codes (n,), or 0/1 (n, labels)
+    weight: NDArray[np.float32]  # for training (n,): sample weights times class weights
+    plain_weight: NDArray[np.float32]  # the former alone
+    splits: Sequence[Split]  # of each fold; without validation rows nothing is held out
+    metric: Metric  # what the models are judged by
     task: Task
-    labels: tuple[Hashable, ...]
-    seed: int
-    shares: Tensor | None = None
-    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    labels: tuple[Hashable, ...]  # names of classes or labels
+    seed: int  # of everything random; no global seed is changed
+    shares: Tensor | None = None  # class shares (d,), where they are not those of the rows at hand
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # those that the metric names
 
     def of_counts(self, *, plain: bool) -> Folds:
         """The same for what trains on counts alone: without groups, money as the weight of the rows (not if plain)."""
-        metric: Any = getattr(self.metric, "of_all_rows", self.metric)
-        objective = getattr(metric, "objective", metric)
-        if not isinstance(objective, Money):
-            return replace(self, metric=metric)
-        metric = Accuracy() if metric is objective else replace(metric, objective=Accuracy())
-        if plain:
-            return replace(self, metric=metric)
-        codes, stakes = objective.stakes(self.columns, self.labels, self.codes)
+        money, found = getattr(self.metric, "objective", self.metric), replace(self, metric=self.metric.of_counts)
+        if plain or not isinstance(money, Money):
+            return found
+        codes, stakes = money.stakes(self.columns, self.labels, self.codes)
         weight = (self.weight * stakes / (self.weight * stakes).mean()).astype(np.float32)
-        return replace(self, metric=metric, codes=codes, weight=weight)
+        return replace(found, codes=codes, weight=weight)
 
     @property
     def held_out(self) -> bool:
