@@ -35,29 +35,17 @@ _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Roles:
-    """Which column is what.
+    """Which column is what."""
 
-    Attributes:
-        target: To be predicted: one column of classes, or several 0/1 columns.
-        group: Rows with the same value stay together in splits.
-        time: The latest rows are held out.
-        weight: Weight of each row.
-        ignore: Not used.
-        use: Used though they look like identifiers.
-        categorical: Taken as categories though they may hold numbers.
-        missing: Further texts that stand for a missing value.
-        named: Read for the metric, which names them, whether they are features or ignored.
-    """
-
-    target: list[str]
-    group: str | None = None
-    time: str | None = None
-    weight: str | None = None
-    ignore: list[str] = field(default_factory=list)
-    use: list[str] = field(default_factory=list)
-    categorical: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    named: Sequence[str] = ()
+    target: list[str]  # to be predicted: one column of classes, or several 0/1 columns
+    group: str | None = None  # rows with the same value stay together in splits
+    time: str | None = None  # the latest rows are held out
+    weight: str | None = None  # of each row
+    ignore: list[str] = field(default_factory=list)  # not used
+    use: list[str] = field(default_factory=list)  # used though they look like identifiers
+    categorical: list[str] = field(default_factory=list)  # taken as categories though they may hold numbers
+    missing: list[str] = field(default_factory=list)  # further texts that stand for a missing value
+    named: Sequence[str] = ()  # read for the metric, which names them, whether they are features or ignored
 
     def check(self, file: TableFile) -> None:
         """Raise an error unless every name is a column of the file and the target has no second role."""

@@ -85,7 +85,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """Choose the rule on out-of-fold probabilities, then fit the estimator on everything.
 
         ``X`` may have any form that the estimator takes; ``y`` are labels (n,) or a 0/1 array (n, labels). Weights are
-        for the estimator and for the rule. ``columns`` has the columns that metric and constraints name and ``X`` has not.
+        for the estimator and the rule. ``columns`` are those that metric and constraints name and ``X`` has not.
         """
         # Where this fit fails, the rule of an earlier one must not decide for the new estimator.
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -121,7 +121,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         found = rows_columns(names, X, columns, len(y))
         own = {"columns": {name: values[rows] for name, values in found.items()}} if found else {}
         self.search_ = best_rule(
-            y[rows], proba, self.metric, **own, subject_to=self.subject_to, confidence=self.confidence, sample_weight=self._held_out[2], labels=order,
+            y[rows], proba, self.metric, **own, subject_to=self.subject_to, confidence=self.confidence,
+            sample_weight=self._held_out[2], labels=order,
             regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
         )  # fmt: skip
         self.rule_, self.value_ = self.search_.rule, self.search_.value

@@ -55,13 +55,8 @@ def render(
 ) -> str:
     """The report of a fitted classifier as one HTML page that loads nothing.
 
-    Args:
-        classifier: The fitted :class:`metricfit.MetricClassifier`.
-        description: As :func:`metricfit.store.describe` gives it.
-        settings: The options of the training command as TOML, if it was one.
-        scores: What to draw instead of the classifier's own held-out scores, ``classifier.held_out_``.
-        unlabelled: Predictions about rows without labels, to be shown instead of scores.
-        notices: Sentences to put on top.
+    ``description`` is that of :func:`metricfit.store.describe`, ``settings`` the training command's options as TOML.
+    ``scores`` or predictions of ``unlabelled`` rows take the place of the classifier's own held-out scores.
     """
     labels, task = tuple(classifier.classes_.tolist()), description["task"]
     metric, rule, noted = classifier.metric_, classifier.decision_rule_, description["notes"]

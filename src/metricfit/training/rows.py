@@ -181,18 +181,12 @@ def _grouped_folds(stratum: Rows, folds: int, groups: Rows, random: np.random.Ge
 
 @dataclass(frozen=True)
 class Table:
-    """Rows in the forms that models like.
+    """Rows in the forms that models like."""
 
-    Attributes:
-        dense: Scaled numbers without gaps, categories as indicators (n, features): networks, linear models.
-        trees, categories: Numbers as they are, gaps as NaN, categories as codes (n, columns); which columns are codes.
-        given: The table as it was given: pipelines that prepare it themselves.
-    """
-
-    dense: NDArray[np.float32]
-    trees: NDArray[np.float32]
-    categories: NDArray[np.bool_]
-    given: Any
+    dense: NDArray[np.float32]  # scaled numbers without gaps, categories as indicators: networks, linear models
+    trees: NDArray[np.float32]  # numbers as they are, gaps as NaN, categories as codes (n, columns)
+    categories: NDArray[np.bool_]  # which columns are codes
+    given: Any  # the table as it was given: pipelines that prepare it themselves
 
     def __len__(self) -> int:
         """The number of rows."""
