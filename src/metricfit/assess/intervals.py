@@ -108,9 +108,9 @@ def reached(constraint: Constraint, rows: Decided, *, seed: int = 0) -> Estimate
         return estimate(constraint.metric, rows, seed=seed)
     names = group_names(rows.columns, constraint.within, len(rows.truth))
     groups = [rows.take(names == name) for name in np.unique(names)]
-    drawn = [_values(constraint.strict, [group], seed + k)[0] for k, group in enumerate(groups)]
-    least = min(map(len, drawn))
-    return interval(constraint.of_groups(torch.from_numpy(np.stack([values[:least] for values in drawn]))).numpy())
+    found = [drawn(constraint.strict, [group], seed + k)[0] for k, group in enumerate(groups)]
+    least = min(map(len, found))
+    return interval(constraint.of_groups(torch.from_numpy(np.stack([values[:least] for values in found]))).numpy())
 
 
 def estimate_classes(metric: Metric, rows: Decided, *, seed: int = 0) -> list[Estimate]:
