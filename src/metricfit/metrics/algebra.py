@@ -228,6 +228,12 @@ class Constraint:
         missed = (self.bound - value if self.operator == ">=" else value - self.bound).clamp_min(0)
         return missed.masked_fill(missed < 1e-12, 0.0) if self.spread else missed
 
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"{self}: is not true or false; Python's 'and', 'or' and chained comparisons would drop constraints. Give "
+            "them one by one: subject_to(Recall(1) >= 0.9, Precision(1) >= 0.5)."
+        )
+
     @property
     def what(self) -> str:
         """What is compared with the bound."""
