@@ -105,7 +105,7 @@ def test_any_tree_computes_as_numbers_do_and_reads_back(tree):
         (R * (P / 2), "recall[1]*(precision[1] / 2)"),
         (R * P / 2, "recall[1]*precision[1] / 2"),
         (-R, "-recall[1]"),
-        (-(R + P), "-1*(recall[1] + precision[1])"),
+        (-(R + P), "-(recall[1] + precision[1])"),
         (1e-9 * R, "1e-09*recall[1]"),
         (R / 3 + 1 / 3, "recall[1] / 3 + 0.3333333333333333"),
     ],
