@@ -57,8 +57,8 @@ def render(
     """The report of a fitted classifier as one HTML page that loads nothing.
 
     ``description`` is that of :func:`metricfit.store.describe`, ``settings`` the training command's options as TOML.
-    ``scores`` or predictions of ``unlabelled`` rows take the place of the classifier's own held-out scores. ``findings`` are the
-    segments, errors and columns of these scores; those of the description for the classifier's own.
+    ``scores`` or predictions of ``unlabelled`` rows take the place of the classifier's own held-out scores.
+    ``findings`` are the segments, errors and columns of these; those of the description for the classifier's own.
     """
     labels, task = tuple(classifier.classes_.tolist()), description["task"]
     metric, rule, noted = classifier.metric_, classifier.decision_rule_, description["notes"]
