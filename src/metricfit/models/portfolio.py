@@ -87,24 +87,16 @@ class Model(ABC):
 
 @dataclass(eq=False)
 class NetworkModel(Model):
-    """Networks, one or several per fold; all folds are trained as one network.
-
-    Attributes:
-        name, recipe: What to call it, and how it is trained; complete.
-        members: Networks per fold, started from different weights.
-        checkpoint, callbacks: Where the state of training is saved and resumed; what is called after every epoch.
-        device, plain: Where to train, and whether on the sample weights alone, without class weights.
-        trainer: What trains them.
-    """
+    """Networks, one or several per fold; all folds are trained as one network."""
 
     name: str
-    recipe: Recipe
+    recipe: Recipe  # how it is trained; complete
     _: KW_ONLY
-    members: int = 1
+    members: int = 1  # per fold, started from different weights
     device: torch.device | str = "cpu"
     checkpoint: CheckpointFile | None = None
     callbacks: Sequence[Callback] = ()
-    plain: bool = False
+    plain: bool = False  # whether it trains on the sample weights alone, without class weights
     trainer: Callable[..., Trainer] = Trainer
     result: TrainingResult = field(init=False)  # what training gave
     task: Task = field(init=False)
@@ -112,6 +104,7 @@ class NetworkModel(Model):
 
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Train the networks of all folds together."""
+        folds = folds.of_counts(plain=self.plain) if folds.metric.needs_rows else folds
         trainer = self.trainer(folds, self.recipe, members=self.members, device=self.device, plain=self.plain)
 
         def epoch_ended(event: EpochEnd) -> None:

@@ -99,6 +99,10 @@ def fit_shards(
         seed = int(agreed(torch.tensor(classifier._seed_of_checkpoint(seed)), rows.group))
     rows.seed, rows.folds, rows.passes = seed, int(cv), passes
     classifier.metric_, meant = resolve(classifier.metric, rows.labels, rows.task)
+    if classifier.metric_.needs_rows:
+        raise ValueError(
+            f"metric: {classifier.metric_} looks at further columns of each row; fit it on a table in memory."
+        )
     classifier.recipe_, names = classifier._read_recipe(), names_of(classifier.models)
     classifier.classes_, classifier.task_, classifier.seed_ = rows.classes, rows.task, seed
     folds = rows.draw(classifier, validation_rows, sample_rows)
