@@ -153,6 +153,20 @@ class Judged(NamedTuple):
     scores: HeldOutScores | None  # held_out_ of the classifier
 
 
+def held_out_rows(folds: Folds, models: Sequence[Model]) -> HeldOut:
+    """What the models say about held-out rows; a row of several folds counts once, with its mean probabilities."""
+    rows = np.concatenate([split.validation for split in folds.splits])
+    fold = np.repeat(np.arange(len(folds.splits)), [len(split.validation) for split in folds.splits])
+    proba = {model.name: np.concatenate(model.held_out) for model in models}
+    _, first, place, times = np.unique(rows, return_index=True, return_inverse=True, return_counts=True)
+    if len(first) < len(rows):
+        order = np.argsort(first)
+        rows, fold = rows[first[order]], fold[first[order]]
+        for name, found in proba.items():
+            proba[name] = np.stack([(np.bincount(place, column) / times)[order] for column in found.T], axis=1)
+    return HeldOut(rows, fold, folds.codes[rows], folds.plain_weight[rows].astype(np.float64), folds.labels, proba)
+
+
 def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tuned: bool, name: str) -> Judged:
     """Choose weights and a rule, which may be ``tuned``, for the models that are ``shipped``, and measure them.
 
@@ -163,10 +177,7 @@ def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tune
         truth = np.eye(len(folds.labels), dtype=np.int64) if folds.codes.ndim == 2 else np.array(folds.labels)
         ensemble = Ensemble(dict.fromkeys(shipped, 1 / len(shipped)), argmax_rule(truth, folds.labels))
         return Judged(ensemble, validation_report(metric, {}), _leaderboard(folds, models, ensemble, {}, name), None)
-    rows = np.concatenate([split.validation for split in folds.splits])
-    fold = np.repeat(np.arange(len(folds.splits)), [len(split.validation) for split in folds.splits])
-    proba = {model.name: np.concatenate(model.held_out) for model in models}
-    held = HeldOut(rows, fold, folds.codes[rows], folds.plain_weight[rows].astype(np.float64), folds.labels, proba)
+    held = held_out_rows(folds, models)
     ensemble = choose_ensemble(held.of(*shipped), metric, tuned=tuned)
     decided = _decided(held, metric, shipped, name, tuned)
     measured = len(metric.grids()) == 1 and held.weight.sum() > 0
