@@ -161,7 +161,7 @@ def test_multilabel(recipe):
     assert classifier.score(X, frame) > 0.6
     named = make_classifier("recall[c]", rule="tuned", **QUICK).fit(X, frame)
     assert named.decision_rule_.kind == "thresholds"
-    assert np.array_equal(named.predict(X), named.decision_rule_.apply(named.predict_raw_proba(X)))
+    assert np.array_equal(named.predict(X), named.decision_rule_.apply(named.predict_proba(X, raw=True)))
 
 
 @pytest.fixture(scope="module")
@@ -411,7 +411,7 @@ def test_recipes_and_overrides_reach_the_training(binary):
     tuned = make_classifier(recipe="log_loss", rule="tuned", **QUICK | {"baseline": "auto"}).fit(X, y)
     assert tuned.decision_rule_.kind == "threshold"
     assert tuned.validation_report_["model"].iloc[0] == "cross-entropy, tuned rule"
-    raw = tuned.predict_raw_proba(X)[:, 1]
+    raw = tuned.predict_proba(X, raw=True)[:, 1]
     assert np.array_equal(tuned.predict(X) == "malignant", raw >= tuned.decision_rule_.parameter)
     any_loss = make_classifier(recipe="anyloss", network="linear", **QUICK).fit(X, y)
     assert "a linear model" in any_loss.explain()

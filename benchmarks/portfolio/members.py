@@ -139,7 +139,7 @@ def network(problem: Problem, *, name: str, metric: str, recipe: Recipe, pieces:
     order = np.argsort(held.rows)
     if not np.array_equal(held.rows[order], np.arange(len(problem.y))):
         raise ValueError("folds: every row must be held out once.")
-    return {name: (held.proba[order].astype(np.float64), model.predict_raw_proba(problem.X_test))}
+    return {name: (held.proba[order].astype(np.float64), model.predict_proba(problem.X_test, raw=True))}
 
 
 TREES = {"forest": RandomForestClassifier, "extra_trees": ExtraTreesClassifier}

@@ -60,10 +60,11 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ``metric_`` and :meth:`explain` say which was taken.
         models: ``"auto"`` for the portfolio; ``"network"`` for networks trained on the metric alone, decided by
             arg max; or a list of ``"auto"``, ``"network"``, ``"network_ce"``, ``"forest"``, ``"extra_trees"``,
-            ``"boosting"``, ``"lightgbm"``, ``"xgboost"``, ``"catboost"`` and scikit-learn classifiers with
+            ``"boosting"``, ``"lightgbm"``, ``"xgboost"``, ``"catboost"``, also with parameters
+            (``"boosting:learning_rate=0.05,max_leaf_nodes=15"``), and scikit-learn classifiers with
             ``predict_proba``. A pipeline gets the table as given, other classifiers get numbers without gaps.
-        recipe: For the networks, a name (``"default"``, ``"log_loss"``, ``"east"`` and others) or a
-            :class:`metricfit.training.Recipe`.
+        recipe: For the networks, a name (``"default"``, ``"log_loss"``, ``"east"`` and others), also with parts
+            (``"east:patience=5,hidden_sizes=64-32"``), or a :class:`metricfit.training.Recipe`.
         cv: Folds; ``None`` for one stratified hold-out of 20 %; ``"auto"`` decides by size; or a scikit-learn
             splitter or a list of (training rows, validation rows).
         n_members: Networks that share a fold, started from different weights.
@@ -181,20 +182,19 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._keep(folds, fitted, [name for name, _ in names])
         return self
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities (n, classes), or (n, labels), with the rule folded in: ``predict`` is their arg max."""
-        proba = self.predict_raw_proba(X)
-        return proba if self.decision_rule_.kind == "argmax" else self.decision_rule_.fold(proba)
+    def predict_proba(self, X: Any, *, raw: bool = False) -> NDArray[np.float64]:
+        """Probabilities (n, classes), or (n, labels), with the rule folded in: ``predict`` is their arg max.
 
-    def predict_raw_proba(self, X: Any) -> NDArray[np.float64]:
-        """The ensemble's mean probabilities, before any decision rule."""
+        ``raw`` ones are the ensemble's mean, before any decision rule.
+        """
         check_is_fitted(self, "models_")
         table = self._table(X)
-        return mean_of({name: model.predict(table) for name, model in self.models_.items()}, self.weights_)
+        proba = mean_of({name: model.predict(table) for name, model in self.models_.items()}, self.weights_)
+        return proba if raw or self.decision_rule_.kind == "argmax" else self.decision_rule_.fold(proba)
 
     def predict_calibrated_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities that can be trusted: the raw ones, calibrated on ``held_out_``."""
-        proba = self.predict_raw_proba(X)
+        proba = self.predict_proba(X, raw=True)
         if self.held_out_ is None:
             raise ValueError("predict_calibrated_proba: needs held-out rows, and none were held out; bring more rows.")
         return self.held_out_.calibration.apply(proba)
@@ -210,7 +210,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The metric of the predictions; its negative if less is better, as scikit-learn's scorers have it."""
         check_is_fitted(self, "models_")
         if self.metric_.judges_scores:
-            proba = self.predict_raw_proba(X)
+            proba = self.predict_proba(X, raw=True)
             predicted = proba[:, 1] if self.task_ == "binary" else proba
         else:
             predicted = self.predict(X)
@@ -315,7 +315,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         other = {"name": "log_loss", **dict.fromkeys((*_BASELINE_DIFFERS, "rule"))}
         recipes = {"network": self.recipe_, "network_ce": self.recipe_.with_parts(other).complete()}
         if self._needs_baseline([name for name, _ in names], folds):
-            names = [*names, ("network_ce", None)]
+            names = [*names, ("network_ce", {})]
         identity = self._identity(folds, fixed)
         how: dict[str, Any] = {"members": self.n_members, "device": as_device(self.device)}
         how["callbacks"] = callback_list(self.callbacks)
@@ -323,7 +323,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, estimator in names:
             checkpoint = None
             if self.checkpoint_dir is not None:
-                own = {} if estimator is None else {"estimator": in_full(getattr(estimator, "get_params", dict)())}
+                given = estimator if isinstance(estimator, dict) else getattr(estimator, "get_params", dict)()
+                own = {"estimator": in_full(given)} if given else {}
                 checkpoint = CheckpointFile(self.checkpoint_dir, name, identity | own)
             if name in recipes:
                 plain = name == "network_ce"

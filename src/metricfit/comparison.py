@@ -32,6 +32,7 @@ from metricfit.choices import close_to
 from metricfit.classifier import MetricClassifier
 from metricfit.data.reader import BadArgumentError
 from metricfit.decisions.rules import argmax_rule
+from metricfit.files import written_whole
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.models.estimators import BOOSTING_LIBRARIES
@@ -187,7 +188,7 @@ class Comparison:
         y = self.y[rows.train]
         target = pd.DataFrame(y, columns=self.classes) if y.ndim == 2 else y
         model.fit(self.X.iloc[rows.train], target, weight, groups)
-        proba = model.predict_raw_proba(self.X.iloc[rows.validation])
+        proba = model.predict_proba(self.X.iloc[rows.validation], raw=True)
         rule = model.decision_rule_ if method.tuned else argmax_rule(y, tuple(model.classes_.tolist()))
         decided = rule.apply(proba)
         if len(model.classes_) < len(self.classes):  # some have no row in this split
@@ -257,5 +258,6 @@ def _kept(path: Path, identity: str, overwrite: bool) -> list[dict[str, Any]]:
             reason = f"{path} holds results of another comparison ({other}); choose another file, or overwrite it."
             raise BadArgumentError("out", reason)
         kept.append((line, row))
-    path.write_text("".join(line + "\n" for line, _ in kept), encoding="utf-8")
+    with written_whole(path) as whole:
+        whole.write_text("".join(line + "\n" for line, _ in kept), encoding="utf-8")
     return [row for _, row in kept if not row["error"]]

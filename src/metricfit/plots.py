@@ -108,8 +108,9 @@ class ThresholdCurveDisplay(_Display):
             raise ValueError(f"estimator: a threshold decides between two classes, this one has {len(classes)}.")
         wanted = get_metric(metric if metric is not None else getattr(estimator, "metric_", "f1"))
         positive = 0 if named_class(wanted, tuple(classes)) == 0 else 1
-        methods = ("predict_raw_proba", "predict_proba", "decision_function")
-        found = np.asarray(next(getattr(estimator, method) for method in methods if hasattr(estimator, method))(X))
+        how = {"raw": True} if hasattr(estimator, "decision_rule_") or hasattr(estimator, "rule_") else {}
+        scored = getattr(estimator, "predict_proba", None)
+        found = np.asarray(scored(X, **how) if scored else estimator.decision_function(X))
         score = found[:, positive] if found.ndim == 2 else found if positive else -found
         name = type(estimator).__name__ if name is None else name
         return cls.from_predictions(

@@ -50,7 +50,7 @@ def test_the_portfolio_is_exactly_metric_classifier() -> None:
     assert clf.held_out_ is not None
     assert clf.held_out_.rows.tolist() == np.concatenate([split.validation for split in part.folds]).tolist()
     mean = sum(weight * made[name].test for name, weight in clf.weights_.items())
-    np.testing.assert_array_equal(mean, clf.predict_raw_proba(part.X_test))
+    np.testing.assert_array_equal(mean, clf.predict_proba(part.X_test, raw=True))
     found = methods.scored(PORTFOLIO, "mcc", part, made)
     assert found.value == pytest.approx(matthews_corrcoef(part.y_test, clf.predict(part.X_test)))
     assert found.held_out == pytest.approx(matthews_corrcoef(clf.held_out_.truth, clf.held_out_.decided))

@@ -30,7 +30,11 @@ def test_predictions_equal_the_loaded_model_in_any_column_order(program, model, 
     read = pd.read_csv(io.StringIO(program("predict", model, new, "--keep", "day", "--keep", "age")))
     assert list(read.columns) == ["day", "age", "prediction", "probability_no", "probability_yes"]
     assert (read["prediction"] == classifier.predict(frame)).all()
-    np.testing.assert_array_equal(read[["probability_no", "probability_yes"]], classifier.predict_proba(frame))
+    probable = ["probability_no", "probability_yes"]
+    np.testing.assert_array_equal(read[probable], classifier.predict_calibrated_proba(frame))
+    raw = pd.read_csv(io.StringIO(program("predict", model, new, "--raw")))
+    np.testing.assert_array_equal(raw[probable], classifier.predict_proba(frame, raw=True))
+    assert (raw["prediction"] == read["prediction"]).all(), "the decision is the rule's, whatever is shown beside it"
     frame[["day", "churn", "plan", "age"]].to_csv(new, index=False)
     again = pd.read_csv(io.StringIO(program("predict", model, new)))
     assert (again["prediction"] == read["prediction"]).all()
@@ -136,7 +140,7 @@ def test_tune_changes_decisions_not_the_network(program, model, new):
     after = metricfit.load(model)
     assert result["rule"]["kind"] == "threshold"
     assert recall_score(frame["churn"], after.predict(frame), pos_label="yes") >= 0.9
-    np.testing.assert_array_equal(after.predict_raw_proba(frame), before.predict_raw_proba(frame))
+    np.testing.assert_array_equal(after.predict_proba(frame, raw=True), before.predict_proba(frame, raw=True))
     assert (model / "train.toml").exists()
 
 

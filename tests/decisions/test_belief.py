@@ -189,7 +189,7 @@ def test_every_way_in_passes_it_on():
     assert tuned_rule(y, p, metrics.get("f1_macro"), [0, 1, 2], None, belief=0.5) == held
     model = TunedRuleClassifier(LogisticRegression(), "f1_macro", cv="prefit", belief=0.5)
     model.set_params(estimator=LogisticRegression().fit(np.log(p), y)).fit(np.log(p), y)
-    assert model.rule_ == best_rule(y, model.predict_raw_proba(np.log(p)), "f1_macro", belief=0.5).rule
+    assert model.rule_ == best_rule(y, model.predict_proba(np.log(p), raw=True), "f1_macro", belief=0.5).rule
     assert clone(model).belief == 0.5
 
 

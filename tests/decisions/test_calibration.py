@@ -126,7 +126,7 @@ def test_naive_bayes_and_forests_through_the_tuned_classifier():
     X, y = make_classification(4000, n_features=20, n_informative=4, n_redundant=12, weights=[0.8], random_state=0)
     for estimator in (GaussianNB(), RandomForestClassifier(30, min_samples_leaf=3, random_state=0)):
         model = TunedRuleClassifier(estimator, metric="f1").fit(X[:2000], y[:2000])
-        raw, own = model.predict_raw_proba(X[2000:]), model.predict_calibrated_proba(X[2000:])
+        raw, own = model.predict_proba(X[2000:], raw=True), model.predict_calibrated_proba(X[2000:])
         assert log_loss(y[2000:], own) < log_loss(y[2000:], raw)
         assert isinstance(model.calibration_, Calibration)
         model.fit(X[2000:], y[2000:])
@@ -138,7 +138,7 @@ def test_metric_classifier_calibrates_on_its_held_out_rows():
     X, y = make_classification(600, weights=[0.8], random_state=0)
     model = MetricClassifier("f1", models=["forest"], random_state=0).fit(X[:400], y[:400])
     held = model.held_out_
-    expected = calibrate(held.truth, held.proba).apply(model.predict_raw_proba(X[400:]))
+    expected = calibrate(held.truth, held.proba).apply(model.predict_proba(X[400:], raw=True))
     np.testing.assert_allclose(model.predict_calibrated_proba(X[400:]), expected, atol=1e-6)
 
 

@@ -55,7 +55,7 @@ def test_binary_predict_is_argmax_of_predict_proba_and_beats_the_default():
     model = TunedRuleClassifier(GaussianNB(), metric="mcc").fit(X[:1000], y[:1000])
     np.testing.assert_array_equal(model.predict(X), model.predict_proba(X).argmax(axis=1))
     plain = GaussianNB().fit(X[:1000], y[:1000])
-    np.testing.assert_allclose(model.predict_raw_proba(X), plain.predict_proba(X))
+    np.testing.assert_allclose(model.predict_proba(X, raw=True), plain.predict_proba(X))
     assert matthews_corrcoef(y[1000:], model.predict(X[1000:])) > matthews_corrcoef(y[1000:], plain.predict(X[1000:]))
     np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X))
 
@@ -71,7 +71,7 @@ def test_multiclass_text_labels_in_a_frame():
     assert model.rule_.kind == "offsets"
     assert model.classes_.tolist() == ["low", "mid", "top"]
     np.testing.assert_array_equal(predicted, model.classes_[model.predict_proba(frame).argmax(axis=1)])
-    plain = model.classes_[model.predict_raw_proba(frame).argmax(axis=1)]
+    plain = model.classes_[model.predict_proba(frame, raw=True).argmax(axis=1)]
     assert f1_score(names, predicted, average="macro") > f1_score(names, plain, average="macro")
     assert model.n_features_in_ == 8
     assert model.feature_names_in_.tolist() == list(frame.columns)
@@ -91,7 +91,7 @@ def test_multilabel(estimator):
     model = TunedRuleClassifier(estimator, metric="f1_micro", cv=3).fit(X, y)
     assert model.rule_.kind == "thresholds"
     np.testing.assert_array_equal(model.predict(X), model.predict_proba(X) > 0.5)
-    assert model.predict_raw_proba(X).shape == y.shape
+    assert model.predict_proba(X, raw=True).shape == y.shape
     assert model.value_ >= f1_score(y, np.zeros_like(y), average="micro")
 
 
@@ -206,14 +206,14 @@ def test_a_cost_matrix_gives_a_rule_that_costs_no_more_than_argmax():
     costs = [[0, 1, 1], [1, 0, 1], [20, 20, 0]]
     model = TunedRuleClassifier(GaussianNB(), metric=f"cost:matrix={costs}").fit(X, y)
     assert model.rule_.kind in ("costs", "offsets")
-    assert (model.predict(X) == 2).sum() > (model.predict_raw_proba(X).argmax(axis=1) == 2).sum()
+    assert (model.predict(X) == 2).sum() > (model.predict_proba(X, raw=True).argmax(axis=1) == 2).sum()
 
 
 def test_the_rule_survives_json():
     X, y = binary()
     model = TunedRuleClassifier().fit(X, y)
     again = DecisionRule.from_json(model.rule_.to_json())
-    np.testing.assert_array_equal(again.apply(model.predict_raw_proba(X)), model.predict(X))
+    np.testing.assert_array_equal(again.apply(model.predict_proba(X, raw=True)), model.predict(X))
 
 
 @pytest.mark.parametrize(

@@ -314,6 +314,19 @@ def test_functional_twin_is_the_same():
     )
     with pytest.raises(ValueError, match="temperature: has no effect"):
         metric_loss(logits, target, "mcc", step="identity", temperature=temperature)
+    with pytest.raises(TypeError, match="memory: a function keeps none"):
+        metric_loss(logits, target, "mcc", memory=0.9)
+
+
+def test_functional_form_builds_no_module_per_call(monkeypatch):
+    logits, target = batch()
+    weight = torch.rand(logits.shape[1])
+    options = {"cross_entropy": 0.5, "balance": "sqrt", "prior": torch.ones(logits.shape[1])}
+    first = metric_loss(logits, target, "f1", weight=weight, **options)
+    monkeypatch.setattr(MetricLoss, "__init__", lambda *_, **__: pytest.fail("a module was built"))
+    options["prior"] = options["prior"].clone()
+    assert metric_loss(logits, target, "f1", weight=weight, temperature=0.2, **options) == first
+    assert metric_loss(logits, target, "f1", weight=2 * weight + 0.1, temperature=0.1, **options) != first
 
 
 def test_the_highest_temperature_is_allowed_in_every_type_of_number():

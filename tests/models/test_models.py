@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit, logit
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import load_iris, make_classification, make_multilabel_classification
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
@@ -18,8 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from metricfit import metrics
+from metricfit.choices import Range, spec_of
 from metricfit.models import EstimatorModel, Folds, Table, fit_models, names_of
-from metricfit.models.estimators import BOOSTING_LIBRARIES, PATIENCE
+from metricfit.models.estimators import BOOSTING_LIBRARIES, PATIENCE, SPACES
+from metricfit.models.portfolio import pooled
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, split_rows
 
@@ -70,7 +73,7 @@ def test_each_fold_is_what_scikit_learn_fits_on_it(name: str) -> None:
     folds = folds_of(X, y, task="multiclass", weight=np.linspace(0.5, 1.5, len(y)))
     model = EstimatorModel(name)
     held_out = model.fit(folds, NO_LIMIT, quiet)
-    mean = np.zeros((len(y), 3))
+    each = []
     for k, split in enumerate(folds.splits):
         own = by_hand(name, len(split.train), seed_of(k))
         extra: dict[str, Any] = {"sample_weight": folds.weight[split.train].astype(float)}
@@ -80,8 +83,12 @@ def test_each_fold_is_what_scikit_learn_fits_on_it(name: str) -> None:
             extra |= {"sample_weight_val": folds.weight[rows].astype(float)}
         own.fit(folds.table.trees[split.train], y[split.train], **extra)
         np.testing.assert_array_equal(held_out[k], said(own, folds.table.trees[split.validation]))
-        mean += said(own, folds.table.trees) / len(folds.splits)
-    np.testing.assert_allclose(model.predict(folds.table), mean, rtol=0, atol=1e-12)
+        each.append(said(own, folds.table.trees))
+    np.testing.assert_allclose(model.each_fold(folds.table), each, rtol=0, atol=1e-12)
+    for i, row in enumerate(model.predict(folds.table)):  # by a loop; 0 counts as 1e-5
+        logs = [np.mean([np.log(fold[i, c] or 1e-5) for fold in each]) for c in range(3)]
+        parts = [np.exp(log) * any(fold[i, c] for fold in each) for c, log in enumerate(logs)]
+        np.testing.assert_allclose(row, np.array(parts) / sum(parts), rtol=0, atol=1e-12)
 
 
 def test_boosting_does_not_diverge_on_a_rare_class() -> None:
@@ -254,3 +261,45 @@ def test_ctrl_c_keeps_the_models_before(monkeypatch: pytest.MonkeyPatch) -> None
     assert [model.name for model in fitted] == ["boosting"]
     with pytest.raises(KeyboardInterrupt):
         fit_models(models[1:], folds_of(X, y), None, show=False)
+
+
+def test_folds_of_labels_are_pooled_by_their_log_odds() -> None:
+    each = np.random.default_rng(0).random((5, 20, 3))
+    expected = expit(logit(each).mean(axis=0))
+    np.testing.assert_allclose(pooled(each, several=True), expected, atol=1e-12)
+    two = np.stack([1 - each[..., 0], each[..., 0]], axis=-1)
+    np.testing.assert_allclose(pooled(two, several=False)[:, 1], expected[:, 0], atol=1e-12)
+    np.testing.assert_array_equal(pooled(np.array([[[0.0, 1.0]], [[0.0, 1.0]]]), several=True), [[0, 1]])
+
+
+def test_parameters_of_a_built_in_model_reach_it_and_make_another_model() -> None:
+    X, y = make_classification(200, 4, random_state=0)
+    plain, given = (EstimatorModel("boosting", chosen) for chosen in ({}, {"max_leaf_nodes": 3, "learning_rate": 0.3}))
+    for model in (plain, given):
+        model.fit(folds_of(X, y), NO_LIMIT, quiet)
+    for (fitted,) in given.fits:
+        assert (fitted.max_leaf_nodes, fitted.learning_rate) == (3, 0.3)
+        assert all(tree.get_n_leaf_nodes() <= 3 for trees in fitted._predictors for tree in trees)
+    assert plain.fits[0][0].max_leaf_nodes == 31
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_every_parameter_that_may_be_searched_is_one_of_the_model(name: str) -> None:
+    if name in BOOSTING_LIBRARIES:
+        pytest.importorskip(name)
+    middle = {part: values.low for part, values in SPACES[name].items() if isinstance(values, Range)}
+    X, y = make_classification(120, 4, random_state=0)
+    ((_, parameters),) = names_of(spec_of(name, middle))
+    assert parameters == pytest.approx(middle)
+    fitted = EstimatorModel(name, parameters)
+    fitted.fit(folds_of(X, y), NO_LIMIT, quiet)
+    assert fitted.fits
+
+
+def test_parameters_that_a_model_does_not_have() -> None:
+    with pytest.raises(ValueError, match="models: 'forest' has no parameter 'depth'; it takes max_features, min_sam"):
+        names_of(["forest:depth=3"])
+    with pytest.raises(ValueError, match="'network' has no parameter 'dropout'; it takes none, networks are trained"):
+        names_of("network:dropout=0.3")
+    with pytest.raises(ValueError, match=r"forest: expected parameters as in 'name:key=value,key=value', got 'x' in"):
+        names_of("forest:x")

@@ -122,7 +122,7 @@ def test_the_rule_that_the_page_gives_is_taken_by_tune(program, model, table, tm
     first, second = metricfit.load(tmp_path / "tuned"), metricfit.load(again)
     frame = pd.DataFrame(customers())[["age", "plan"]]
     assert (first.predict(frame) == second.predict(frame)).all()
-    assert (first.predict(frame) == np.where(first.predict_raw_proba(frame)[:, 1] >= 0.31, "yes", "no")).all()
+    assert (first.predict(frame) == np.where(first.predict_proba(frame, raw=True)[:, 1] >= 0.31, "yes", "no")).all()
     assert describe(again)["notes"]["earlier_rules"]
     assert 'value="0.9"' in page_in(again)
     start = show(page_in(again), name="again.html").input_value("#x-number-0")

@@ -72,6 +72,23 @@ def test_a_wrong_part_of_a_recipe_is_named(part, value, message):
         Recipe("default", **{part: value}).complete()
 
 
+@pytest.mark.parametrize("spec", ["default", "btg:step=sigmoid:k=10,patience=5,stratified=true,hidden_sizes=64-"])
+def test_a_recipe_as_a_text_is_the_same_recipe(spec):
+    assert Recipe.of(spec).spec() == spec
+    assert Recipe.of(Recipe.of(spec).spec()).complete() == Recipe.of(spec).complete()
+    assert Recipe("default", hidden_sizes=(64, 32), step="annealed:temperature=0.1").complete() == (
+        Recipe.of("default:hidden_sizes=64-32,step=annealed:temperature=0.1").complete()
+    )
+    with pytest.raises(ValueError, match="has no part 'patients'"):
+        Recipe.of("east:patients=5")
+
+
+def test_what_a_search_may_change_is_what_the_recipe_leaves_open():
+    assert {"learning_rate", "cross_entropy"} <= Recipe().space().keys()
+    assert "learning_rate" not in Recipe(learning_rate=0.01).space()
+    assert "cross_entropy" not in Recipe("log_loss").space()
+
+
 def test_numbers_of_numpy_become_plain_ones():
     numpy = Recipe(
         batch_size=np.int64(64), patience=np.int32(3), learning_rate=np.float64(0.25), dropout=np.float32(0.5),

@@ -12,9 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricfit.assess.intervals import Decided, difference
 from metricfit.decisions.calibration import Calibration, calibrate
+from metricfit.decisions.problem import UntunableError
 from metricfit.decisions.rules import DecisionRule, argmax_rule
 from metricfit.labels import as_label_array, encode_labels
 from metricfit.metrics import MetricLike, resolve
+
+_MOST_CALIBRATED = 200_000  # rows; more change nothing that can be seen
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,11 @@ class HeldOutScores:
     @cached_property
     def calibration(self) -> Calibration:
         """What makes the model's probabilities fit the truth of these rows."""
-        classes = None if self.truth.ndim == 2 else range(self.proba.shape[1])
-        return calibrate(self.truth, self.proba, sample_weight=self.weight, labels=classes)
+        classes, some = None if self.truth.ndim == 2 else range(self.proba.shape[1]), self.sample(_MOST_CALIBRATED)
+        try:
+            return calibrate(some.truth, some.proba, sample_weight=some.weight, labels=classes)
+        except UntunableError:  # one class, or the same probabilities for all
+            return Calibration("none", (), self.truth.ndim == 2)
 
     def judged(self, labels: tuple[Any, ...], decided: Any = None, proba: Any = None) -> Decided:
         """The model's decisions, or others about the same rows, to be judged."""
@@ -92,6 +98,8 @@ class HeldOutScores:
 
     def sample(self, most: int, *, seed: int = 0) -> HeldOutScores:
         """At most about ``most`` rows: of every class its share, with weights that make up for the rest."""
+        if len(self) <= most:
+            return self
         random = np.random.default_rng(seed)
         weight = np.ones(len(self)) if self.weight is None else self.weight
         stratum = np.zeros(len(self), dtype=np.int64) if self.truth.ndim == 2 else self.truth
@@ -118,8 +126,8 @@ def scores_of(
     """What a fitted classifier, and a ``baseline`` trained with cross-entropy, say about labelled rows."""
     classes, several = tuple(classifier.classes_.tolist()), classifier.task_ == "multilabel"
     truth = y if several else encode_labels(as_label_array(y, "y"), classes, "y")
-    proba = np.asarray(classifier.predict_raw_proba(X))
-    raw = None if baseline is None else np.asarray(baseline.predict_raw_proba(X))
+    proba = np.asarray(classifier.predict_proba(X, raw=True))
+    raw = None if baseline is None else np.asarray(baseline.predict_proba(X, raw=True))
     return HeldOutScores(
         truth=np.asarray(truth, dtype=np.int64),
         proba=proba.astype(np.float32),

@@ -19,6 +19,9 @@ from metricfit.cli.command import UsageError, option, switch
 class Predict(opt.Reading):
     """Predict labels and probabilities for the rows of a table.
 
+    The column prediction has the decision, by the model's rule. The columns probability_… are calibrated on the rows
+    that were held out in training: of the rows with 0.2, about a fifth are positive, and a rule may call them so.
+
     The columns are found by name, in any order; further columns are ignored. The file is read, and the result
     written, some ten thousand rows at a time: it may be larger than memory. With --json each row is a JSON object.
 
@@ -29,7 +32,7 @@ class Predict(opt.Reading):
     data: str = opt.a_table()
     out: Path | None = opt.an_out("Write to this .csv, .csv.gz, .parquet or .jsonl.", "FILE", shown="standard output")
     keep: list[str] | None = option("Columns to pass through: --keep id name, or --keep id,name.", "COL…")
-    raw: bool = switch("--raw", "Probabilities before the decision rule is folded in.")
+    raw: bool = switch("--raw", "The models' mean probabilities as they are, not calibrated.")
     escape: bool = switch("--escape", "Put ' before CSV text that a spreadsheet takes for a formula.")
     overwrite: bool = opt.to_overwrite()
 

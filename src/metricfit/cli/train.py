@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import sys
@@ -52,9 +53,9 @@ class Train(opt.Training):
     folds: int | None = option("Members of the ensemble.", "N", opt.SPLITS, shown="by size", min=2)
     baseline: bool = switch("--baseline/--no-baseline", "Train with cross-entropy too, to compare.", opt.SPLITS, True)
     task: str = option("auto, binary, multiclass or multilabel.", "TASK", opt.COLUMNS, "auto")
-    recipe: str = option("btg, multiclass_fbeta, east, log_loss, surrogate_fbeta, anyloss.", "NAME", opt.RUN, "default")
+    recipe: str = option("btg, multiclass_fbeta, east, log_loss, …; east:patience=5.", "NAME", opt.RUN, "default")
     step: str | None = option("The loss's step: linear:delta=0.1, sigmoid:k=10, …", "STEP", opt.RUN, shown="by recipe")
-    models: str = option("auto, the portfolio; or names: network,boosting or auto,catboost.", "NAMES", opt.RUN, "auto")
+    models: str = option("auto, the portfolio; or names: network,boosting:max_features=0.5.", "NAMES", opt.RUN, "auto")
     quick: bool = switch("--quick", "A first answer: trees alone, not compared with cross-entropy.", opt.RUN)
     time_limit: str | None = option("Stop training after 90s, 15m or 2h and keep the best so far.", "TIME", opt.RUN)
     resume: bool = switch("--resume", "Go on with a run that was stopped.", opt.RUN)
@@ -79,12 +80,13 @@ class Train(opt.Training):
 
         shorter: dict[str, Any] = {} if self.max_epochs is None else {"max_epochs": self.max_epochs, "min_updates": 0}
         given: dict[str, Any] = shorter if self.step is None else {**shorter, "step": self.step}
-        recipe = Recipe(self.recipe, **given)
-        names: Any = self.models.split(",") if "," in self.models else self.models
+        names: Any = re.split(r",(?!\s*\w+\s*=)", self.models)  # a comma before a parameter parts no models
+        names = names if len(names) > 1 else self.models
         baseline = self.baseline and not self.quick
         if self.quick and self.models == "auto":
             names = list(_QUICK)
         with wrong_use():
+            recipe = Recipe.of(self.recipe).with_parts(given)
             recipe.complete()
             names_of(names)
         opt.check_free(self.out, self.overwrite)

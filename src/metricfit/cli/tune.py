@@ -75,7 +75,7 @@ class Tune(opt.Labels):
             raise UsageError(f"--metric: {metric} judges the order of scores; no decision rule changes it.")
         before = scores_of(classifier, table.X, table.y, table.weight)
         best = best_rule(
-            table.y, classifier.predict_raw_proba(table.X), metric, labels=labels, sample_weight=table.weight,
+            table.y, classifier.predict_proba(table.X, raw=True), metric, labels=labels, sample_weight=table.weight,
             confidence=self.confidence,
         )  # fmt: skip
         choice = Choice("rule", f"the decision rule was tuned for {metric} on {count} rows")

@@ -39,7 +39,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     The estimator's probabilities for samples that it was not fitted on (by cross-validation) choose the rule: a
     threshold for two classes, class offsets for more, one threshold per label for multi-label targets. The estimator is
     then fitted on everything. ``predict_proba`` has the rule folded in, so that its arg max is ``predict``;
-    ``predict_raw_proba`` gives the estimator's own probabilities, ``predict_calibrated_proba`` calibrated ones.
+    with ``raw=True`` it gives the estimator's own; ``predict_calibrated_proba`` gives calibrated ones.
 
     Args:
         estimator: Any classifier with ``predict_proba`` or ``decision_function``; logistic regression by default.
@@ -135,11 +135,14 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return self.rule_.apply(self._in_rule_order(self._probabilities(self.estimator_, X)))
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
-    def predict_proba(self, X: Any) -> Array:
-        """Probabilities with the rule folded in: ``predict`` is their arg max (above one half, for labels)."""
+    def predict_proba(self, X: Any, *, raw: bool = False) -> Array:
+        """Probabilities with the rule folded in: ``predict`` is their arg max (above one half, for labels).
+
+        ``raw`` ones are the estimator's own, (n, classes) or (n, labels).
+        """
         check_is_fitted(self, "rule_")
-        folded = self.rule_.fold(self._in_rule_order(self._probabilities(self.estimator_, X)))
-        return self._in_rule_order(folded)
+        proba = self._probabilities(self.estimator_, X)
+        return proba if raw else self._in_rule_order(self.rule_.fold(self._in_rule_order(proba)))
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
     def predict_log_proba(self, X: Any) -> Array:
@@ -148,15 +151,9 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             return np.asarray(np.log(self.predict_proba(X)))
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
-    def predict_raw_proba(self, X: Any) -> Array:
-        """The estimator's own probabilities, (n, classes) or (n, labels)."""
-        check_is_fitted(self, "rule_")
-        return self._probabilities(self.estimator_, X)
-
-    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
     def predict_calibrated_proba(self, X: Any) -> Array:
         """Probabilities that can be trusted: the estimator's, calibrated on its out-of-fold ones (``calibration_``)."""
-        return self.calibration_.apply(self.predict_raw_proba(X))
+        return self.calibration_.apply(self.predict_proba(X, raw=True))
 
     @cached_property
     def calibration_(self) -> Calibration:

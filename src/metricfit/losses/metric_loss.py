@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import torch
@@ -53,6 +54,13 @@ def _checked_threshold(threshold: Any, metric: Metric, step: Step, task: Task) -
     inside = bool(((thresholds > 0) & (thresholds < 1)).all())
     expect(inside, "threshold", "numbers strictly between 0 and 1", threshold)
     return thresholds
+
+
+def _check_temperature_is_free(step: StepLike | None) -> None:
+    if step is not None:
+        once = isinstance(used := get_step(step), Annealed)
+        problem = "the step has one already; give it once" if once else f"has no effect with step={str(used)!r}"
+        raise ValueError(f"temperature: {problem}.")
 
 
 def _vector(name: str, values: Any) -> Tensor:
@@ -176,15 +184,37 @@ class Batch:
 
 
 def metric_loss(
-    input: Tensor, target: Tensor, metric: MetricLike, sample_weight: Tensor | None = None, **options: Any
-) -> Tensor:
-    """The functional form of :class:`MetricLoss`; arguments as there.
+    input: Tensor, target: Tensor, metric: MetricLike, sample_weight: Tensor | None = None, *,
+    temperature: float | Sequence[float] | Tensor | None = None, weight: Tensor | None = None, **options: Any,
+) -> Tensor:  # fmt: skip
+    """The functional form of :class:`MetricLoss`; arguments as there, but for the memory, which a function has not.
 
     >>> logits = torch.tensor([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0]])
     >>> metric_loss(logits, torch.tensor([0, 1, 1]), "accuracy")
     tensor(0.3381)
     """
-    return cast("Tensor", MetricLoss(metric, **options)(input, target, sample_weight))
+    if "memory" in options:
+        raise TypeError("memory: a function keeps none from one batch to the next; use MetricLoss(…, memory=…).")
+    fixed = {name: _as_constant(value) for name, value in options.items()}
+    loss = _settings(metric, tuple(sorted(fixed.items())))
+    batch = loss.batch(target, sample_weight)
+    if temperature is not None:
+        _check_temperature_is_free(options.get("step"))
+        batch.temperature = loss._checked_temperature(temperature)
+    if weight is not None:
+        batch.weight = _vector("weight", weight)
+    return batch.loss(input)
+
+
+def _as_constant(value: Any) -> Any:
+    value = value.tolist() if isinstance(value, Tensor) else value
+    return tuple(value) if isinstance(value, list) else value
+
+
+@lru_cache(maxsize=64)
+def _settings(metric: MetricLike, options: tuple[tuple[str, Any], ...]) -> MetricLoss:
+    """The checked options of :func:`metric_loss`: made once, since nothing in them changes from call to call."""
+    return MetricLoss(metric, **dict(options))
 
 
 class MetricLoss(nn.Module):
@@ -258,10 +288,8 @@ class MetricLoss(nn.Module):
         self.cross_entropy, self.balance = float(cross_entropy), balance
         used = Annealed() if step is None else get_step(step)
         self.step = None if isinstance(used, Annealed) else used  # the annealed step's temperature changes
-        if step is not None and not _is(temperature, 0.2):
-            once = self.step is None
-            problem = "the step has one already; give it once" if once else f"has no effect with step={str(used)!r}"
-            raise ValueError(f"temperature: {problem}.")
+        if not _is(temperature, 0.2):
+            _check_temperature_is_free(step)
         if task == "multiclass" and isinstance(used, Amplifier):
             fixed = "step: the amplifier's threshold is fixed at 1/2, which no class of many need reach"
             raise ValueError(f"{fixed}; use step='sigmoid:k=73', or task='binary'.")

@@ -22,14 +22,13 @@ from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from metricfit import objects
+from metricfit.choices import Range, Space, parts_of
 from metricfit.inputs import Task
-from metricfit.models.portfolio import Array, Folds, Model, Table
+from metricfit.models.portfolio import Array, Model
 from metricfit.training.checkpoint import CheckpointFile
 from metricfit.training.loop import Progress
 from metricfit.training.recipes import WIDE, Recipe
-from metricfit.training.rows import Split
-
-__all__ = ["BOOSTING_LIBRARIES", "DEFAULT", "EstimatorModel", "names_of"]
+from metricfit.training.rows import Folds, Split, Table
 
 Form = Literal["trees", "dense", "given"]
 
@@ -42,6 +41,28 @@ ROUNDS = 500  # trees of boosting at most …
 PATIENCE = 20  # … until so many in a row have not improved the log-loss of the fold's validation rows
 FEW_BINS = 32  # of a column of a wide table: histograms, not rows, are what boosting works on there
 SMALL_WORK = 20_000  # rows times fits below which threads cost more than they bring
+
+
+_ENSEMBLE: Space = {"max_features": Range(0.1, 1.0, log=False), "min_samples_leaf": Range(1, 50)}
+_RATE, _SHARE = Range(0.02, 0.3), Range(0.3, 1.0, log=False)
+SPACES: dict[str, Space] = {
+    "forest": _ENSEMBLE,
+    "extra_trees": _ENSEMBLE,
+    "boosting": {
+        "learning_rate": _RATE, "max_leaf_nodes": Range(4, 128), "min_samples_leaf": Range(2, 100),
+        "l2_regularization": Range(1e-3, 100.0), "max_features": _SHARE,
+    },
+    "lightgbm": {
+        "learning_rate": _RATE, "num_leaves": Range(4, 128), "min_child_samples": Range(2, 100),
+        "reg_lambda": Range(1e-3, 100.0), "colsample_bytree": _SHARE,
+    },
+    "xgboost": {
+        "learning_rate": _RATE, "max_depth": Range(2, 10), "min_child_weight": Range(0.1, 100.0),
+        "reg_lambda": Range(1e-3, 100.0), "colsample_bytree": _SHARE,
+    },
+    "catboost": {"learning_rate": _RATE, "depth": Range(2, 10), "l2_leaf_reg": Range(0.1, 100.0)},
+}  # fmt: skip
+"""The parameters of the built-in models that a spec may set, and what a search may try."""
 
 
 def _named_estimator(name: str, folds: Folds, rows: int) -> Any:
@@ -71,11 +92,11 @@ def _named_estimator(name: str, folds: Folds, rows: int) -> Any:
 
 
 def names_of(models: Any) -> list[tuple[str, Any]]:
-    """The models of a portfolio by name; an estimator of the user's comes with it, None with the built-in ones.
+    """The models of a portfolio by name; an estimator of the user's comes with it, parameters with the built-in ones.
 
     >>> from sklearn.naive_bayes import GaussianNB
-    >>> names_of(["network", GaussianNB()])
-    [('gaussiannb', GaussianNB()), ('network', None)]
+    >>> names_of(["network", "forest:min_samples_leaf=5", GaussianNB()])
+    [('forest', {'min_samples_leaf': 5}), ('gaussiannb', GaussianNB()), ('network', {})]
     """
     several = models if isinstance(models, list | tuple) else [models]
     given = [each for model in several for each in (DEFAULT if isinstance(model, str) and model == "auto" else [model])]
@@ -83,15 +104,19 @@ def names_of(models: Any) -> list[tuple[str, Any]]:
     known = ("network", "network_ce", "forest", "extra_trees", "boosting", *BOOSTING_LIBRARIES)
     for model in given:
         named, taken = isinstance(model, str), [other for other, _ in found]
-        if named and model not in known:
+        pair: tuple[str, Any] = parts_of(model) if named else (type(model).__name__.lower(), model)
+        name, with_it = pair
+        if named and name not in known:
             expected = f"'auto', one or several of {', '.join(known)}, or scikit-learn classifiers"
             raise ValueError(f"models: expected {expected}, got {model!r}.")
-        if named and model in taken:
-            raise ValueError(f"models: {model!r} is given twice; leave one out.")
-        name = model if named else type(model).__name__.lower()
+        if named and (unknown := sorted(with_it.keys() - SPACES.get(name, {}).keys())):
+            takes = ", ".join(SPACES[name]) if name in SPACES else "none, networks are trained as the recipe says"
+            raise ValueError(f"models: {name!r} has no parameter {unknown[0]!r}; it takes {takes}.")
+        if named and name in taken:
+            raise ValueError(f"models: {name!r} is given twice; leave one out.")
         while name in taken:
             name += "_2"
-        found.append((name, None if named else model))
+        found.append((name, with_it))
     if not found:
         raise ValueError("models: expected at least one model, got none.")
     # The cheap ones first, whatever the order they are named in; one's own and the libraries' before the networks.
@@ -114,6 +139,7 @@ class EstimatorModel(Model):
     Args:
         name: What to call it; without an estimator one of the built-in models.
         estimator: A scikit-learn classifier. A pipeline gets the table as given, others get numbers without gaps.
+            Or the parameters of a built-in model that are not as usual.
         n_jobs: Folds fitted at the same time, in threads.
         checkpoint: Where to keep the finished model, for a run that is started again.
     """
@@ -121,17 +147,20 @@ class EstimatorModel(Model):
     def __init__(
         self, name: str, estimator: Any = None, n_jobs: int | None = None, checkpoint: CheckpointFile | None = None
     ) -> None:
-        if estimator is None and name in BOOSTING_LIBRARIES and importlib.util.find_spec(name) is None:
+        own = estimator is not None and not isinstance(estimator, dict)
+        if not own and name in BOOSTING_LIBRARIES and importlib.util.find_spec(name) is None:
             raise ImportError(f"models: {name!r} needs the package {name}; pip install {name}.")
-        for method in () if estimator is None else ("fit", "predict_proba", "get_params"):
+        for method in ("fit", "predict_proba", "get_params") if own else ():
             if not hasattr(estimator, method):
                 expected = "names or scikit-learn classifiers with predict_proba"
                 raise TypeError(f"models: expected {expected}, got {estimator!r}, which has no {method}.")
-        self.name, self.estimator, self.n_jobs, self.checkpoint = name, estimator, n_jobs, checkpoint
-        self.form: Form = "trees" if estimator is None else "given" if isinstance(estimator, Pipeline) else "dense"
+        self.estimator: Any = estimator if own else None
+        self.parameters: dict[str, Any] = {} if own else dict(estimator or {})
+        self.name, self.n_jobs, self.checkpoint = name, n_jobs, checkpoint
+        self.form: Form = "trees" if not own else "given" if isinstance(estimator, Pipeline) else "dense"
         # The fitted estimators of each fold: one, or one per label where the estimator itself does not take several.
         self.fits: list[list[Any]] = []
-        self.outputs, self.several = 0, False
+        self.outputs = 0
 
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Fit every fold, several at a time."""
@@ -163,16 +192,15 @@ class EstimatorModel(Model):
                 self.checkpoint.save({"seed": folds.seed, "seconds": self.seconds, **parts}, last=True)
         return held_out
 
-    def predict(self, table: Table) -> Array:
-        """The mean of the folds."""
+    def each_fold(self, table: Table) -> Array:
+        """Every fold's fit."""
         whole = self._rows(table)
 
         def one(fitted: list[Any]) -> Array:
             with threadpool_limits(1):
                 return self._of_fold(fitted, whole)
 
-        found = self._parallel(len(table) * len(self.fits))(delayed(one)(f) for f in self.fits)
-        return np.asarray(np.mean(found, axis=0))
+        return np.stack(self._parallel(len(table) * len(self.fits))(delayed(one)(f) for f in self.fits))
 
     def to_bytes(self) -> bytes:
         """The fitted estimators as a skops file, which holds no code; a ValueError where that cannot be."""
@@ -181,7 +209,7 @@ class EstimatorModel(Model):
 
     def described(self) -> dict[str, Any]:
         """The form of table that it takes."""
-        return {"kind": "estimators", "form": self.form, "outputs": self.outputs}
+        return {"kind": "estimators", "form": self.form, "outputs": self.outputs, "pooling": self.pooling}
 
     @classmethod
     def restored(
@@ -192,6 +220,7 @@ class EstimatorModel(Model):
             raise ValueError(f"a table in the form {described['form']!r}")
         model = cls(name)
         model.form, model.outputs, model.several = described["form"], int(described["outputs"]), task == "multilabel"
+        model.pooling = described.get("pooling", "mean")
         model._read(content)
         return model
 
@@ -214,7 +243,8 @@ class EstimatorModel(Model):
 
     def _fit_fold(self, folds: Folds, split: Split, k: int) -> list[Any]:
         own = self.estimator is not None
-        estimator = clone(self.estimator) if own else _named_estimator(self.name, folds, len(split.train))
+        estimator: Any = clone(self.estimator) if own else _named_estimator(self.name, folds, len(split.train))
+        estimator.set_params(**self.parameters)
         seed = int(np.random.SeedSequence([folds.seed, k]).generate_state(1)[0] >> 1)
         seeded = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
         estimator.set_params(**dict.fromkeys(seeded, seed))

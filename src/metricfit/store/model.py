@@ -33,8 +33,6 @@ from metricfit.store.trees import check_fit
 from metricfit.training.loop import EpochRecord
 from metricfit.training.recipes import Recipe
 
-__all__ = ["SavedModel", "description_of", "load", "open_model", "save", "scores_from", "scores_to_bytes"]
-
 _TRUSTED = [f"{TablePreprocessor.__module__}.{TablePreprocessor.__qualname__}"]
 """What a saved preprocessor may be, beside scikit-learn's and NumPy's own that skops trusts; its state is plain."""
 _MODELS: dict[str, type[models.Model]] = {"networks": models.NetworkModel, "estimators": models.EstimatorModel}
@@ -166,7 +164,7 @@ class SavedModel:
     def probabilities(self, data: str | TableFile, **reading: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Probabilities (rows, classes) of a file's rows before the decision rule; the file needs no labels."""
         frames = self._opened(data, **reading).frames(self.formats, gaps=(*tables.GAPS, *self.missing))
-        parts = [self.classifier.predict_raw_proba(X) for X, _ in frames]
+        parts = [self.classifier.predict_proba(X, raw=True) for X, _ in frames]
         return np.concatenate(parts) if parts else np.empty((0, len(self.classifier.classes_)))
 
     def predictions(
@@ -177,7 +175,8 @@ class SavedModel:
         Args:
             data: As for :meth:`labelled_rows`; columns are found by name.
             keep: Columns to pass through.
-            raw: Whether to give the probabilities before the decision rule is folded in.
+            raw: Whether to give the models' mean probabilities as they are; else they are calibrated on the rows that
+                were held out in training, if there were any.
             reading: ``separator`` and ``encoding`` of a CSV file.
         """
         file = self._opened(data, **reading)
@@ -188,16 +187,13 @@ class SavedModel:
         probable = [f"probability_{label}" for label in labels]
         if clash := [name for name in keep if name in (*decided, *probable)]:
             raise BadArgumentError("keep", f"{clash[0]!r} is the name of a result; rename the column.")
-        frame = None
+        frame, held = None, None if raw else classifier.held_out_
         for X, rows in file.frames(self.formats, keep, gaps=(*tables.GAPS, *self.missing)):
-            proba = classifier.predict_raw_proba(X)
-            folded = proba if rule.kind == "argmax" else rule.fold(proba)
+            proba = classifier.predict_proba(X, raw=True)
+            chosen, shown = rule.decide(proba), proba if held is None else held.calibration.apply(proba)
             found = {name: rows.table[name].to_pandas() for name in keep}
-            if several:
-                found |= dict(zip(decided, (folded > 0.5).astype(np.int64).T, strict=True))
-            else:
-                found["prediction"] = classifier.classes_[folded.argmax(axis=1)]
-            found |= dict(zip(probable, (proba if raw else folded).T, strict=True))
+            found |= dict(zip(decided, chosen.T if several else [classifier.classes_[chosen]], strict=True))
+            found |= dict(zip(probable, shown.T, strict=True))
             yield (frame := pd.DataFrame(found))
         if frame is None:
             yield pd.DataFrame({name: [] for name in [*keep, *decided, *probable]})
@@ -380,8 +376,7 @@ def _records(report: pd.DataFrame) -> list[dict[str, Any]]:
 def scores_to_bytes(scores: HeldOutScores) -> bytes:
     """Held-out scores as a safetensors file; what is no array is kept as JSON in the array ``about``."""
     width = scores.proba.shape[1] * (1 + (scores.baseline is not None) + (scores.single is not None))
-    if len(scores) > (most := max(1, _MOST_NUMBERS // width)):
-        scores = scores.sample(most)
+    scores = scores.sample(max(1, _MOST_NUMBERS // width))
     about = {name: getattr(scores, name) for name in ("source", "total", "cross_fitted", "single_name")}
     parts = {"about": np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)}
     for name, dtype in _SCORE_TYPES.items():

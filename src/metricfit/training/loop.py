@@ -28,8 +28,6 @@ from metricfit.training.objective import MemberObjective, Scores, Validation
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import BatchOrder, Folds, TrainingData, strata, take_rows
 
-__all__ = ["Callback", "EpochEnd", "EpochRecord", "Trainer", "TrainingResult"]
-
 SMALL_STEP = 1 << 20  # numbers in a batch of all members up to which a second thread only waits
 
 

@@ -11,12 +11,10 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 import numpy as np
 from torch import nn
 
-from metricfit.choices import close_to
+from metricfit.choices import Range, Space, close_to, parts_of, spec_of
 from metricfit.losses.companions import Balance
 from metricfit.steps import Annealed, Custom, StepLike, check_temperature
 from metricfit.steps import get as get_step
-
-__all__ = ["RECIPES", "Recipe"]
 
 WIDE = 2_000  # columns or features beyond which a table is wide
 AS_NAMED: Any = None  # the default of every part: as the named recipe says
@@ -112,9 +110,14 @@ class Recipe:
 
     @classmethod
     def of(cls, recipe: str | Recipe) -> Recipe:
-        """A recipe from its name; a recipe as it is."""
+        """A recipe from its name or its :meth:`spec`; a recipe as it is.
+
+        >>> Recipe.of("east:patience=5,hidden_sizes=64-32").complete().hidden_sizes
+        (64, 32)
+        """
         if isinstance(recipe, str):
-            return cls(recipe)
+            name, parts = parts_of(recipe)
+            return cls(name).with_parts(parts)
         if not isinstance(recipe, Recipe):
             raise TypeError(f"recipe: expected a name or a Recipe, got {type(recipe).__name__}.")
         return recipe
@@ -122,6 +125,15 @@ class Recipe:
     def parts(self) -> dict[str, Any]:
         """Name and parts, as given."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def spec(self) -> str:
+        """The recipe as a text that :meth:`of` reads; of a module or a function of one's own there is none."""
+        return spec_of(self.name, self._given())
+
+    def space(self) -> Space:
+        """What a search may change: the parts that are not given, those of the loss where a metric is trained."""
+        whole = SPACE | LOSS_SPACE if self.complete().objective == "metric" else SPACE
+        return {part: values for part, values in whole.items() if getattr(self, part) is None}
 
     def with_parts(self, parts: Mapping[str, Any]) -> Self:
         """The same recipe with other parts."""
@@ -255,3 +267,12 @@ RECIPES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """The parts of the default recipe, and what the others have differently: Bridging the gap, multi-class F-beta and EAST
 as in their papers, log-loss, surrogate F-beta, AnyLoss."""
+
+SPACE: Space = {
+    "learning_rate": Range(1e-3, 3e-2), "batch_size": (128, 256, 512, 1024), "weight_decay": Range(1e-4, 1e-1),
+    "hidden_sizes": ((64, 32), (128, 64), (256, 128), (256, 128, 64)), "dropout": Range(0.0, 0.4, log=False),
+}  # fmt: skip
+LOSS_SPACE: Space = {
+    "cross_entropy": Range(0.1, 2.0), "balance": ("none", "sqrt", "full"), "temperature": Range(0.1, 0.4),
+}  # fmt: skip
+"""What a search may try, and what more where a metric is trained."""
