@@ -58,7 +58,7 @@ _TREES = {"random-forest": "forest", "boosting": "boosting", "xgboost": "xgboost
 METHODS = {
     "metricfit": Method(),
     "network": Method("network"),
-    "east": Method("network", Recipe("east")),
+    "east": Method("network", Recipe("east", patience=10, min_delta=1e-4, batch_size=512)),
     "cross-entropy": Method("network", Recipe("log_loss")),
     "cross-entropy-weighted": Method("network", Recipe("log_loss", balance="full")),
     "cross-entropy-tuned": Method("network", Recipe("log_loss", rule="tuned")),

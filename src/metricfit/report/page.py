@@ -107,9 +107,18 @@ def render(
     scripts = "\n".join([formulas(), *map(_asset, _SCRIPTS)])
     # Only this very script and style may run: text that got into the page as markup could do nothing.
     trusted = {"script": f'"use strict";(() => {{\n{scripts}\n}})();', "style": _asset("report.css")}
+    return _page("report.html", trusted, **content, data=to_script_json(data))
+
+
+def render_watched(title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """What ``metricfit monitor`` found as a page: its table, the alarms on top."""
+    alarms = [row for row in rows if row[-1] == "ALARM"]
+    return _page("watched.html", {"style": _asset("report.css")}, title=title, heads=heads, rows=rows, alarms=alarms)
+
+
+def _page(name: str, trusted: dict[str, str], **content: Any) -> str:
     hashes = {f"{n}_hash": f"sha256-{b64encode(sha256(t.encode()).digest()).decode()}" for n, t in trusted.items()}
-    template = _environment(html=True).get_template("report.html")
-    return template.render(**content, **trusted, **hashes, data=to_script_json(data))
+    return _environment(html=True).get_template(name).render(**content, **trusted, **hashes)
 
 
 def answer(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]) -> dict[str, Any]:
