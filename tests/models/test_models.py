@@ -280,7 +280,7 @@ def test_parameters_of_a_built_in_model_reach_it_and_make_another_model() -> Non
     for (fitted,) in given.fits:
         assert (fitted.max_leaf_nodes, fitted.learning_rate) == (3, 0.3)
         assert all(tree.get_n_leaf_nodes() <= 3 for trees in fitted._predictors for tree in trees)
-    assert plain.fits[0][0].max_leaf_nodes == 31
+    assert plain.fits[0][0].max_leaf_nodes == 15
 
 
 @pytest.mark.parametrize("name", SPACES)
