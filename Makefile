@@ -46,8 +46,9 @@ demo: $(VENV)/.installed  ## Train on a metric and write the result to demo-repo
 	@echo "==> Running the demo"
 	@$(BIN)/metricfit demo --out demo-report --overwrite
 
-docs: $(VENV)/.installed-dev  ## Build the documentation into build/docs/index.html
+docs: $(VENV)/.installed-dev  ## Write the guides' notebooks, build the documentation into build/docs
 	@echo "==> Building the documentation"
+	@$(BIN)/python docs/site/notebooks.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Open build/docs/index.html"
 
