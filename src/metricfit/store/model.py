@@ -141,12 +141,7 @@ class SavedModel:
     ) -> LabelledTable:  # fmt: skip
         """The rows of a file that have a label, read as the rows of training were.
 
-        Args:
-            data: A file as for :func:`metricfit.data.read_table`; ``-`` for standard input.
-            target: The columns of the true labels; those of training if empty.
-            weight: The column of weights.
-            named: The columns that metrics name.
-            reading: ``separator`` and ``encoding`` of a CSV file.
+        ``target`` are the columns of the true labels, by default those of training; ``named`` those that metrics name.
         """
         file = self._opened(data, **reading)
         names = list(target) or self.target
