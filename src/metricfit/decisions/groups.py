@@ -104,8 +104,7 @@ def _search(goal: Goal, sweeps: Sequence[Sweep], score: NDArray[Any]) -> tuple[P
     starts = list[Any]()  # one cut-off, one recall and one share of false alarms for all
     for level in np.linspace(0, 1, _LEVELS):
         starts.append([sweep.index_of(float(np.quantile(score, 1 - level))) for sweep in sweeps])
-        starts += [
-            [np.searchsorted(c, level * c[-1]) for c in counts] for counts in zip(*((s.tp, s.fp) for s in sweeps))
-        ]
+        starts += [[np.searchsorted(s.tp, level * s.tp[-1]) for s in sweeps]]
+        starts += [[np.searchsorted(s.fp, level * s.fp[-1]) for s in sweeps]]
     found = [ascended(start, _FEW_CUTS) for start in np.unique(np.array(starts), axis=0)]
     return ascended(max(found, key=lambda one: one[1])[0], 0)
