@@ -116,7 +116,7 @@ def _of_truth(codes: NDArray[np.int64], proba: Array) -> Array:
     return np.asarray(proba[np.arange(len(codes)), codes])
 
 
-def choose_ensemble(held: HeldOut, metric: Metric, *, tuned: bool = True) -> Ensemble:
+def choose_ensemble(held: HeldOut, metric: Metric, *, tuned: bool = True, confidence: float | None = None) -> Ensemble:
     """Weights and rule from held-out probabilities alone; without ``tuned`` the rule is arg max."""
     weights = log_loss_weights(held) if len(held.proba) > 1 else dict.fromkeys(held.proba, 1.0)
     plain = argmax_rule(held.truth, held.labels)
@@ -125,7 +125,9 @@ def choose_ensemble(held: HeldOut, metric: Metric, *, tuned: bool = True) -> Ens
     if not tuned or metric.judges_scores or not whole:
         return Ensemble(weights, plain)
     mean = mean_of(held.proba, weights)
-    return Ensemble(weights, tuned_rule(held.truth, mean, metric, held.labels, held.weight, belief=BELIEF))
+    weight = None if confidence is not None and (held.weight == 1).all() else held.weight
+    how: dict[str, Any] = {"belief": BELIEF, "confidence": confidence}
+    return Ensemble(weights, tuned_rule(held.truth, mean, metric, held.labels, weight, **how))
 
 
 def decided_by_others(held: HeldOut, choose: Callable[[HeldOut], Ensemble]) -> tuple[Array, NDArray[np.int64]]:
@@ -153,7 +155,10 @@ class Judged(NamedTuple):
     scores: HeldOutScores | None  # held_out_ of the classifier
 
 
-def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tuned: bool, name: str) -> Judged:
+def judge(
+    folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tuned: bool, name: str,
+    confidence: float | None = None,
+) -> Judged:  # fmt: skip
     """Choose weights and a rule, which may be ``tuned``, for the models that are ``shipped``, and measure them.
 
     The other models are there to compare with; ``name`` is what the shipped ones are called together.
@@ -167,8 +172,8 @@ def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tune
     fold = np.repeat(np.arange(len(folds.splits)), [len(split.validation) for split in folds.splits])
     proba = {model.name: np.concatenate(model.held_out) for model in models}
     held = HeldOut(rows, fold, folds.codes[rows], folds.plain_weight[rows].astype(np.float64), folds.labels, proba)
-    ensemble = choose_ensemble(held.of(*shipped), metric, tuned=tuned)
-    decided = _decided(held, metric, shipped, name, tuned)
+    ensemble = choose_ensemble(held.of(*shipped), metric, tuned=tuned, confidence=confidence)
+    decided = _decided(held, metric, shipped, name, tuned, confidence)
     measured = len(metric.grids()) == 1 and held.weight.sum() > 0
     found = {way: assess(way, metric, rows) for way, rows in decided.items()} if measured else {}
     single, sign = "", 1 if metric.greater_is_better else -1
@@ -193,7 +198,9 @@ def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tune
     return Judged(ensemble, report, _leaderboard(folds, models, ensemble, found, name), scores)
 
 
-def _decided(held: HeldOut, metric: Metric, shipped: Sequence[str], name: str, tuned: bool) -> dict[str, Decided]:
+def _decided(
+    held: HeldOut, metric: Metric, shipped: Sequence[str], name: str, tuned: bool, confidence: float | None
+) -> dict[str, Decided]:
     """The decisions of each model by itself and of all together, each fold's by the other folds' choice."""
     ways: dict[str, tuple[Sequence[str], bool]] = {}
     if "network_ce" in held.proba:
@@ -205,7 +212,8 @@ def _decided(held: HeldOut, metric: Metric, shipped: Sequence[str], name: str, t
     ways[name] = shipped, tuned
     weight, found = None if (held.weight == 1).all() else held.weight, {}
     for way, (models, tunes) in ways.items():
-        proba, decided = decided_by_others(held.of(*models), partial(choose_ensemble, metric=metric, tuned=tunes))
+        choose = partial(choose_ensemble, metric=metric, tuned=tunes, confidence=confidence if tunes else None)
+        proba, decided = decided_by_others(held.of(*models), choose)
         found[way] = Decided(held.codes, decided, held.labels, proba.astype(np.float32), weight)
     return found
 
