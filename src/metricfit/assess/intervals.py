@@ -194,7 +194,7 @@ def _cells(several: Sequence[Decided]) -> tuple[Array, list[sparse.csr_array]]:
         code = np.unique(code * (column.max(initial=0) + 1) + column, return_inverse=True)[1].astype(np.int64)
     _, first, place, counts = np.unique(code, return_index=True, return_inverse=True, return_counts=True)
     mean_weight = np.bincount(place, weight, minlength=len(counts)) / counts
-    tables = [_added(truth[first], rows.decided[first], mean_weight, size) for rows in several]
+    tables = [added(truth[first], rows.decided[first], mean_weight, size) for rows in several]
     # The prior: every combination of truth and decisions, for several labels those of each label on its own.
     single = 2 if truth.ndim == 2 else size
     combinations = single ** len(columns)
@@ -203,14 +203,14 @@ def _cells(several: Sequence[Decided]) -> tuple[Array, list[sparse.csr_array]]:
     grid = np.stack(np.unravel_index(np.arange(combinations), (single,) * len(columns)))
     usual = np.full(combinations, float(mean_weight @ counts / counts.sum()))
     copies = size if truth.ndim == 2 else 1
-    prior = [_added(grid[0], g, usual, single) for g in grid[1:]]
+    prior = [added(grid[0], g, usual, single) for g in grid[1:]]
     both = [sparse.vstack([t, sparse.kron(sparse.eye_array(copies), p)]) for t, p in zip(tables, prior, strict=True)]
     priors = np.full(copies * combinations, _PRIOR / combinations)
     return np.concatenate([counts, priors]), [sparse.csr_array(table) for table in both]
 
 
-def _added(truth: NDArray[Any], decided: NDArray[Any], weight: Array, size: int) -> sparse.csr_array:
-    """Which cells of the flat matrix each kind of row adds to, and how much: (kinds, cells)."""
+def added(truth: NDArray[Any], decided: NDArray[Any], weight: Array, size: int) -> sparse.csr_array:
+    """Which cells of the flat matrix each row, or kind of row, adds to, and how much: (rows, cells)."""
     rows = np.arange(len(truth))
     if truth.ndim == 1:
         return sparse.csr_array((weight, (rows, truth * size + decided)), shape=(len(rows), size * size))

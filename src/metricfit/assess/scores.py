@@ -1,4 +1,4 @@
-"""Probabilities, decisions and truth of held-out rows, from which a report is drawn; and which columns they need."""
+"""Probabilities, decisions and truth of held-out rows, from which a report is drawn."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit.assess.intervals import Decided, difference
+from metricfit.assess.intervals import Decided
 from metricfit.decisions.calibration import Calibration, calibrate
 from metricfit.decisions.problem import UntunableError
 from metricfit.decisions.rules import DecisionRule, argmax_rule
 from metricfit.labels import as_label_array, encode_labels
-from metricfit.metrics import MetricLike, resolve
 
 _MOST_CALIBRATED = 200_000  # rows; more change nothing that can be seen
 
@@ -136,42 +134,3 @@ def scores_of(
         weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
         source=source,
     )
-
-
-def permutation_importance(
-    classifier: Any, X: pd.DataFrame, y: ArrayLike, *, metric: MetricLike | None = None,
-    sample_weight: ArrayLike | None = None, repeats: int = 5, random_state: int = 0,
-) -> pd.DataFrame:  # fmt: skip
-    """How much each column of a table is worth to a fitted classifier, in the metric itself.
-
-    The values of a column are shuffled among the rows, everything else stays, and the drop of the metric is measured.
-    Columns that tell the same can stand in for each other: each of them then looks less important than both are.
-
-    ``X`` are rows that the classifier was not trained on, ``y`` their labels; the metric is the classifier's own if it
-    is not given. Drops and ends of intervals are means over the ``repeats``. The frame has one row per column, the most
-    important first: column, drop, low and high (95 % interval, paired row by row).
-
-    >>> from sklearn.datasets import load_iris
-    >>> from metricfit import MetricClassifier
-    >>> X, y = load_iris(return_X_y=True, as_frame=True)
-    >>> clf = MetricClassifier("f1", models="boosting", cv=2, random_state=0).fit(X[::2], y[::2])
-    >>> permutation_importance(clf, X[1::2], y[1::2], repeats=2)["column"].iloc[0].startswith("petal")
-    True
-    """
-    if repeats < 1:
-        raise ValueError(f"repeats: expected at least 1, got {repeats}.")
-    scores, labels = scores_of(classifier, X, y, sample_weight), tuple(classifier.classes_.tolist())
-    judged = classifier.metric_ if metric is None else resolve(metric, labels, classifier.task_)[0]
-    ours = scores.judged(labels)
-    random = np.random.default_rng(random_state)
-    orders = [random.permutation(len(X)) for _ in range(repeats)]
-    rows = []
-    for column in X.columns:
-        drops = []
-        for order in orders:
-            shuffled = X.copy()
-            shuffled[column] = X[column].iloc[order].set_axis(X.index)
-            drops.append(difference(judged, ours, scores_of(classifier, shuffled, y, sample_weight).judged(labels)))
-        rows.append((str(column), *np.mean([(d.value, d.low, d.high) for d in drops], axis=0).tolist()))
-    frame = pd.DataFrame(rows, columns=["column", "drop", "low", "high"])
-    return frame.sort_values("drop", ascending=False, kind="stable", ignore_index=True)

@@ -80,7 +80,7 @@ class Command(ABC):
     def refuse(self, why: str, *options: str) -> None:
         """Raise a usage error if one of these options was given, which has no effect here."""
         for name in options:
-            if getattr(self, name) is not None:
+            if getattr(self, name) not in (None, False):
                 raise UsageError(f"{'DATA' if name == 'data' else f'--{name}'}: has no effect {why}.")
 
     def note(self, text: str) -> None:

@@ -73,6 +73,7 @@ class Train(opt.Training):
         spec, limit = opt.checked_metric(self.metric), opt.seconds(self.time_limit)
         from metricfit import save
         from metricfit.assess import scores_of
+        from metricfit.assess.columns import findings
         from metricfit.classifier import MetricClassifier
         from metricfit.data import BadDataError, describe_table
         from metricfit.files import locked
@@ -151,6 +152,9 @@ class Train(opt.Training):
             "input": {"formats": {name: asdict(how) for name, how in table.formats.items()}, "missing": roles.missing},
             "data": describe_table(table.X),
         }
+        if (scores := classifier.held_out_) is not None:
+            X = (held or table).X if scores.rows is None else table.X.iloc[scores.rows]
+            notes["findings"] = findings(classifier.metric_, scores.judged(tuple(classifier.classes_.tolist())), X)
         save(classifier, self.out, overwrite=self.overwrite, notes=notes, files={_SETTINGS: settings.encode()})
         shutil.rmtree(checkpoint, ignore_errors=True)
         self._show(classifier, verdict, choices)

@@ -52,6 +52,7 @@ def render(
     scores: HeldOutScores | None = None,
     unlabelled: Unlabelled | None = None,
     notices: Sequence[str] = (),
+    findings: dict[str, Any] | None = None,
 ) -> str:
     """The report of a fitted classifier as one HTML page that loads nothing.
 
@@ -62,11 +63,14 @@ def render(
         scores: What to draw instead of the classifier's own held-out scores, ``classifier.held_out_``.
         unlabelled: Predictions about rows without labels, to be shown instead of scores.
         notices: Sentences to put on top.
+        findings: Segments, errors and columns of these scores; those of the description for the classifier's own.
     """
     labels, task = tuple(classifier.classes_.tolist()), description["task"]
     metric, rule, noted = classifier.metric_, classifier.decision_rule_, description["notes"]
     if scores is None and unlabelled is None:
         scores = classifier.held_out_
+    if findings is None and scores is classifier.held_out_:
+        findings = noted.get("findings")
     found: dict[str, Any] = dict.fromkeys(("answer", "explorer", "matrices", "classes", "pairs", "scores"))
     given, lost = (None, 0) if scores is None else scores.finite()
     if given is not None and len(given):
@@ -97,6 +101,7 @@ def render(
         "leaderboard": classifier.leaderboard_.to_dict(orient="records"),
         "training": tables.training(classifier),
         "unlabelled": predictions,
+        "findings": findings,
         "columns": tables.columns_of(classifier, description),
         "choices": noted.get("choices") or [text for _, text in description["fitted"]["choices"]],
         "reproduction": tables.reproduction(classifier, description, settings),
