@@ -125,7 +125,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.search_ = best_rule(
             y[rows], proba, self.metric if gain is None else None, gain=worth, groups=columns,
             subject_to=self.subject_to, confidence=self.confidence, sample_weight=self._held_out[2], labels=order,
-            regularisation=self.regularisation, random_state=self.random_state, belief=self.belief if gain is None else 0.0,
+            regularisation=self.regularisation, random_state=self.random_state,
+            belief=self.belief if gain is None else 0.0,
         )  # fmt: skip
         self.rule_, self.value_ = self.search_.rule, self.search_.value
         return self
