@@ -130,8 +130,8 @@ class Command(ABC):
 
 
 def number(value: float | None) -> str:
-    """Four digits, or a dash."""
-    return "–" if value is None or math.isnan(value) else f"{value:.4f}"
+    """Four digits, of money two, or a dash."""
+    return "–" if value is None or math.isnan(value) else f"{value:,.2f}" if abs(value) >= 1000 else f"{value:.4f}"
 
 
 def interval(low: float | None, high: float | None) -> str:

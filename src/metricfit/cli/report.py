@@ -59,7 +59,8 @@ class Report(opt.Labels):
                     "nothing to compare with here; the report of the held-out rows (without DATA) has the comparison."
                 )
                 table = self.rows(loaded, file)
-                scores = scores_of(classifier, table.X, table.y, table.weight, source=f"rows of {name}")
+                rows = table.X, table.y, table.weight
+                scores = scores_of(classifier, *rows, source=f"rows of {name}", columns=table.columns)
                 found = findings(classifier.metric_, scores.judged(tuple(classifier.classes_.tolist())), table.X)
                 if self.importance:
                     found |= dependence(classifier, table.X, table.y, table.weight)

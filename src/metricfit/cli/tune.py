@@ -72,7 +72,8 @@ class Tune(opt.Labels):
         """Choose the rule on the rows, and show what it changes there."""
         import numpy as np
 
-        from metricfit.assess import Decided, estimate, scores_of
+        from metricfit.assess import estimate, scores_of
+        from metricfit.assess.intervals import reached
         from metricfit.choices import Choice
         from metricfit.decisions import best_rule
         from metricfit.decisions.problem import Samples
@@ -91,20 +92,22 @@ class Tune(opt.Labels):
             options["prevalence"] = shares
             moved = Samples(held.truth, proba, held.weight, labels).at_prevalence(shares)
             before = replace(held.with_rule(classifier.decision_rule_), weight=moved.weight)
-            now = ", ".join(f"{label} {share:.4g}" for label, share in zip(labels, shares, strict=True))
-            where = f"{len(y):,} rows held out in training, with the shares {now}"
+            moved_to = ", ".join(f"{label} {share:.4g}" for label, share in zip(labels, shares, strict=True))
+            where = f"{len(y):,} rows held out in training, with the shares {moved_to}"
         else:
-            table = self.rows(loaded, self.data or "-")
-            before, y = scores_of(classifier, table.X, table.y, table.weight), table.y
+            table = self.rows(loaded, self.data or "-", [asked])
+            before, y = scores_of(classifier, table.X, table.y, table.weight, columns=table.columns), table.y
             proba, options["sample_weight"] = classifier.predict_proba(table.X, raw=True), table.weight
             where = f"{len(y):,} rows"
+        if metric.needs_rows:
+            options |= {"columns": before.columns, "belief": 0.0}  # with money, labels alone count
         best = best_rule(y, proba, metric, **options)
         choice = Choice("rule", f"the decision rule was tuned for {metric} on {where}")
         loaded.change_rule(best.rule, choice, metric=metric)
-        both = [Decided(s.truth, s.decided, labels, s.proba, s.weight) for s in (before, before.with_rule(best.rule))]
+        both = [scores.judged(labels) for scores in (before, before.with_rule(best.rule))]
         limits = metric.constraints if isinstance(metric, Constrained) else ()
-        parts = [getattr(metric, "objective", metric), *(c.metric for c in limits)]
-        shown = [(str(part), estimate(part, both[0]), estimate(part, both[1])) for part in parts]
+        name, (was, now) = str(getattr(metric, "objective", metric)), [estimate(metric, rows) for rows in both]
+        shown = [(name, was, now), *((c.what + c.where, reached(c, both[0]), reached(c, both[1])) for c in limits)]
         cells = [[name, number(was.value), number(now.value), interval(now.low, now.high)] for name, was, now in shown]
         self.table(f"On the {where} it was chosen on", ["metric", "before", "after", "95 % interval"], cells)
         rows = [{"metric": name, "before": was.value, "after": now.value} for name, was, now in shown]
