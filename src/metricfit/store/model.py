@@ -153,11 +153,10 @@ class SavedModel:
         table.choices[:0] = file.choices
         return table
 
-    def probabilities(self, data: str | TableFile, **reading: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Probabilities (rows, classes) of a file's rows before the decision rule; the file needs no labels."""
+    def features(self, data: str | TableFile, **reading: Any) -> pd.DataFrame:
+        """The columns that the model takes, of all rows of a file; the file needs no labels."""
         frames = self._opened(data, **reading).frames(self.formats, gaps=(*tables.GAPS, *self.missing))
-        parts = [self.classifier.predict_proba(X, raw=True) for X, _ in frames]
-        return np.concatenate(parts) if parts else np.empty((0, len(self.classifier.classes_)))
+        return pd.concat([X for X, _ in frames] or [pd.DataFrame(columns=list(self.formats))])
 
     def predictions(
         self, data: str | TableFile, *, keep: Sequence[str] = (), raw: bool = False, **reading: Any
