@@ -242,7 +242,7 @@ def _rebuild(description: dict[str, Any], contents: dict[str, bytes]) -> MetricC
             row |= {k: value for k, value in more.items() if k.endswith("seconds") and isinstance(value, float)}
     metric, parameters = metrics.get(description["metric"]), dict(description["parameters"])
     # A newer minor version may know further parts; their absence here is their default there.
-    named = {"members": parameters.pop("n_members", 1), **description["recipe"]}  # before format 5 a parameter
+    named = {"members": parameters.pop("n_members", 1), **description["recipe"]}  # in format 4 a parameter
     recipe = Recipe().with_parts(named).complete()
     if pairs := parameters.pop("class_weight_pairs", None):
         parameters["class_weight"] = pairs if isinstance(pairs, str) else dict(pairs)
