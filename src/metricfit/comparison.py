@@ -12,14 +12,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import re
+import socket
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import joblib
@@ -128,8 +133,8 @@ class Comparison:
         Returns:
             The leaderboard; see :meth:`leaderboard`.
         """
-        with _joblib_backend(backend):
-            for row in _run_all(self._result, list(self.todo), jobs):
+        with _joblib_backend(backend), _placed(self, jobs) as place:
+            for row in _run_all([joblib.delayed(_result_of)(place, *unit) for unit in self.todo], jobs):
                 self.results.append(row)
                 self.todo.remove((row["split"], row["method"]))
                 if self.path is not None:
@@ -202,11 +207,15 @@ def _joblib_backend(name: str | None) -> Iterator[None]:
 
     Dask's cluster is the one that ``DASK_SCHEDULER_ADDRESS`` names, or one on this machine; Ray's likewise.
     """
+    variable = {"dask": "DASK_SCHEDULER_ADDRESS", "ray": "RAY_ADDRESS"}.get(name or "", "")
     with ExitStack() as stack:
         try:
+            if found := re.fullmatch(r"(?:\w+://)?(.+):(\d+)", os.environ.get(variable, "")):
+                socket.create_connection((found[1], int(found[2])), timeout=10).close()  # Ray itself waits for minutes
             if name == "dask":
                 stack.enter_context(import_module("distributed").Client())
             elif name == "ray":
+                import_module("ray").init(ignore_reinit_error=True)
                 import_module("ray.util.joblib").register_ray()
             if name is not None:
                 stack.enter_context(joblib.parallel_config(backend=name))
@@ -215,12 +224,41 @@ def _joblib_backend(name: str | None) -> Iterator[None]:
             raise ImportError(f"backend: needs the package {package}: pip install {package}.") from None
         except ValueError as error:
             raise BadArgumentError("backend", str(error)) from None
+        except OSError as error:
+            told = f"nothing answers at {os.environ.get(variable, 'its address')} ({error})"
+            raise BadArgumentError("backend", f"{name}: {told}; start the cluster, or correct {variable}.") from None
         yield
 
 
-def _run_all(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[Any]:
+@contextmanager
+def _placed(comparison: Comparison, jobs: int) -> Iterator[Any]:
+    """What stands for a comparison in every call: its table is sent to a cluster, or written to a file, once."""
+    backend = joblib.parallel.get_active_backend()[0]
+    if hasattr(backend, "client"):  # Dask's
+        yield backend.client.scatter(comparison, broadcast=True, hash=False)
+    elif "Ray" in type(backend).__name__:
+        ray = import_module("ray")
+        yield partial(ray.get, ray.put(comparison))
+    elif getattr(backend, "supports_sharedmem", False) or joblib.effective_n_jobs(jobs) == 1:
+        yield comparison
+    else:
+        with TemporaryDirectory(prefix="metricfit") as folder:
+            yield partial(_read_back, joblib.dump(comparison, os.path.join(folder, "comparison"))[0])
+
+
+@lru_cache(1)
+def _read_back(path: str) -> Comparison:
+    """A comparison whose numbers stay in the file, which all processes of a machine share."""
+    return joblib.load(path, mmap_mode="r")  # type: ignore[no-any-return]
+
+
+def _result_of(place: Any, split: int, name: str) -> dict[str, Any]:
+    with joblib.parallel_config(backend="threading"):  # else the folds of one fit would travel too
+        return (place() if callable(place) else place)._result(split, name)  # type: ignore[no-any-return]
+
+
+def _run_all(calls: Sequence[Any], jobs: int) -> Iterator[Any]:
     """Results as soon as they are ready, in that order, where the backend can hand them over so."""
-    calls = [joblib.delayed(function)(*given) for given in arguments]
     backend = joblib.parallel.get_active_backend()[0]
     if getattr(backend, "supports_return_generator", False):
         yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="n_jobs")(calls)
