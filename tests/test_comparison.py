@@ -42,6 +42,27 @@ def test_results_are_kept_and_reported_one_by_one(tmp_path):
         Comparison(X, y, "mcc", methods=["boosting"], out=tmp_path / "r.jsonl")
 
 
+def test_finished_results_outlive_a_kill_while_they_are_read(tmp_path, monkeypatch):
+    X, y = table()
+    options = {"methods": ["boosting"], "splits": 2, "out": tmp_path / "r.jsonl"}
+    Comparison(X, y, "f1", **options).run()
+    kept = (tmp_path / "r.jsonl").read_text()
+    with (tmp_path / "r.jsonl").open("a") as file:
+        file.write('{"split": 2, "meth')  # a kill cut it off
+
+    def kill(path, *_, **__):
+        path.open("w").close()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.write_text", kill)
+        with pytest.raises(KeyboardInterrupt):
+            Comparison(X, y, "f1", **options)
+    assert (tmp_path / "r.jsonl").read_text().startswith(kept)
+    assert Comparison(X, y, "f1", **options).todo == []
+    assert (tmp_path / "r.jsonl").read_text() == kept
+
+
 def test_nothing_is_written_without_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     X, y = table()

@@ -11,7 +11,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricfit import MetricLoss
-from metricfit.losses import AnyLoss, DiceLoss, MAELoss, SoftFBetaLoss, SurrogateFBetaLoss, WMWLoss
+from metricfit.losses import (
+    AdversarialF1Loss,
+    AnyLoss,
+    DiceLoss,
+    MAELoss,
+    SoftFBetaLoss,
+    SurrogateFBetaLoss,
+    WMWLoss,
+)
 from metricfit.metrics import AUROC, FBeta, Metric, ThresholdMean, get
 from metricfit.steps import Linear, Sigmoid
 
@@ -273,12 +281,6 @@ def _cross_entropy(options: _Options) -> nn.Module:
     return BinaryCrossEntropy(pos_weight=None if weight is None else weight[1] / weight[0])
 
 
-def _adversarial_f1(options: _Options) -> nn.Module:
-    from benchmarks.papers.adversarial import AdversarialF1Loss
-
-    return AdversarialF1Loss()
-
-
 def _surrogate(options: _Options, q: float | None) -> nn.Module:
     share = float(options.shares[1])
     return SurrogateFBetaLoss(options.beta, q=q, positive_share=share, class_balanced=options.balanced, validate=False)
@@ -310,7 +312,7 @@ _BUILDERS: dict[str, _Kind] = {
     "ce": _Kind(_cross_entropy, balanced=True),
     "auroc": _Kind(lambda o: MetricLoss(AUROC(grid=AUROC_THRESHOLDS), **o.binary, **o.step), binary=True),
     "wmw_auroc": _Kind(lambda o: WMWLoss(**WMW, **o.binary), binary=True),  # type: ignore[arg-type]
-    "adversarial_f1": _Kind(_adversarial_f1, binary=True, batch_size=20, weighted=False),
+    "adversarial_f1": _Kind(lambda o: AdversarialF1Loss(validate=False), binary=True, batch_size=20, weighted=False),
     "dice": _Kind(lambda o: _dice(o, raw=True), raw=True),
     "dice_sigmoid": _Kind(lambda o: _dice(o, raw=False)),
     "dice_released": _Kind(lambda o: DicePerSample(raw=True), raw=True, weighted=False),

@@ -37,6 +37,7 @@ from metricfit.choices import close_to
 from metricfit.classifier import MetricClassifier
 from metricfit.data.reader import BadArgumentError
 from metricfit.decisions.rules import argmax_rule
+from metricfit.files import written_whole
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.models.estimators import BOOSTING_LIBRARIES
@@ -295,5 +296,6 @@ def _kept(path: Path, identity: str, overwrite: bool) -> list[dict[str, Any]]:
             reason = f"{path} holds results of another comparison ({other}); choose another file, or overwrite it."
             raise BadArgumentError("out", reason)
         kept.append((line, row))
-    path.write_text("".join(line + "\n" for line, _ in kept), encoding="utf-8")
+    with written_whole(path) as whole:
+        whole.write_text("".join(line + "\n" for line, _ in kept), encoding="utf-8")
     return [row for _, row in kept if not row["error"]]

@@ -20,6 +20,7 @@ from metricfit.decisions.rules import DecisionRule, argmax_rule
 from metricfit.decisions.threshold import tuned_rule
 from metricfit.metrics import Metric
 from metricfit.models import Folds, Model
+from metricfit.models.portfolio import LEAST
 
 __all__ = ["BELIEF", "Ensemble", "HeldOut", "choose_ensemble", "decided_by_others", "log_loss_weights", "mean_of"]
 
@@ -30,7 +31,6 @@ BELIEF = 1.0
 """The share of the labels that calibrated probabilities take over when a rule is tuned."""
 
 STEPS = 25  # models that the greedy selection takes at most, counted as often as they are taken
-LEAST = 1e-5  # probabilities below this count as this: a forest's 0 is no proof
 TIMED_ROWS = 1_000  # rows whose prediction is timed for the leaderboard
 PORTFOLIO = "portfolio"
 LEADERBOARD_COLUMNS = ("model", "value", "low", "high", "weight", "fit_seconds", "predict_seconds")

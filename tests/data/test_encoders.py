@@ -28,6 +28,12 @@ from metricfit.data.encoders import (
 finite = st.floats(-1e300, 1e300, allow_nan=False)
 
 
+def test_levels_beyond_a_million_have_names_of_their_own() -> None:
+    values = np.repeat([1_234_567.0, 1_234_568.0, 3.0], 200)
+    encoder = NumberEncoder.fit(values, None, mode="standard", integer_levels=5)
+    assert encoder.suffixes == ["", "=3", "=1234567", "=1234568"]
+
+
 def written(encoder: Any, values: Any, folds: Folds | None = None) -> np.ndarray:
     column = FittedColumn("", ColumnFormat("number"), encoder=encoder)
     rows = len(values[0]) if isinstance(values, tuple) else len(values)

@@ -4,8 +4,10 @@ import math
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
+from unittest import mock
 
 import pytest
 import torch
@@ -64,6 +66,29 @@ def assert_equal(fast, scores, target, weight, step, tolerance=1e-10):
 
 
 both = pytest.mark.parametrize("fast", [compiled_counts, torch_counts])
+
+
+@pytest.mark.parametrize(("task", "classes"), [("binary", 2), ("multiclass", 2), ("multiclass", 5)])
+@pytest.mark.parametrize("lowest", [-30.0, -80.0, -300.0])
+def test_the_precision_of_a_class_that_is_hardly_predicted_is_that_of_the_plain_formulas(task, classes, lowest):
+    """Its counts must not be lost in the rounding of the others, nor be taken for 0/0 in float64."""
+    random = generator(3)
+    target = torch.randint(classes, (40,), generator=random)
+    scores = torch.randn(40, classes, generator=random, dtype=torch.float64)
+    scores[:, 1] += lowest
+    logits = scores[:, 1] - 0.0 if task == "binary" else scores
+
+    def value_and_gradient(plain):
+        leaf = logits.clone().requires_grad_()
+        ways = mock.patch.object(fast, "metric_loss", return_value=None) if plain else nullcontext()
+        with ways:
+            loss = MetricLoss("precision[1]", task=task).double()(leaf, target)
+        return loss.detach(), torch.autograd.grad(loss, leaf)[0]
+
+    (value, gradient), (expected, slope) = value_and_gradient(False), value_and_gradient(True)
+    assert 0.1 < expected < 0.9
+    torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(gradient, slope, rtol=1e-9, atol=1e-9 * slope.abs().max().item())
 
 
 class TestCounts:

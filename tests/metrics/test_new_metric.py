@@ -173,6 +173,15 @@ def test_it_can_be_copied_and_pickled():
 
 
 class TestMistakes:
+    def test_an_alias_is_forgotten_alone_and_an_average_not_at_all(self):
+        metrics.unregister("strict_tversky")
+        assert metrics.get("tversky_index") == tversky()
+        with pytest.raises(ValueError, match="unknown name 'strict_tversky'"):
+            metrics.get("strict_tversky")
+        with pytest.raises(ValueError, match="'tversky_macro' is an average of 'tversky'"):
+            metrics.unregister("tversky_macro")
+        assert "tversky" in metrics.available()
+
     def test_a_name_is_taken_once(self):
         metrics.unregister("tversky")
         with pytest.raises(ValueError, match="'recall': there is a metric of this name already"):

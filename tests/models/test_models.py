@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit, logit
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import load_iris, make_classification, make_multilabel_classification
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
@@ -20,6 +21,7 @@ from metricfit import metrics
 from metricfit.choices import Range, spec_of
 from metricfit.models import EstimatorModel, Folds, Table, fit_models, names_of
 from metricfit.models.estimators import BOOSTING_LIBRARIES, PATIENCE, SPACES
+from metricfit.models.portfolio import pooled
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, split_rows
 
@@ -62,7 +64,7 @@ def test_each_fold_is_what_scikit_learn_fits_on_it(name: str) -> None:
     folds = folds_of(X, y, task="multiclass", weight=np.linspace(0.5, 1.5, len(y)))
     model = EstimatorModel(name)
     held_out = model.fit(folds, NO_LIMIT, quiet)
-    mean = np.zeros((len(y), 3))
+    each = []
     for k, split in enumerate(folds.splits):
         own = by_hand(name, len(split.train), seed_of(k))
         extra: dict[str, Any] = {"sample_weight": folds.weight[split.train].astype(float)}
@@ -72,8 +74,12 @@ def test_each_fold_is_what_scikit_learn_fits_on_it(name: str) -> None:
             extra |= {"sample_weight_val": folds.weight[rows].astype(float)}
         own.fit(folds.table.trees[split.train], y[split.train], **extra)
         np.testing.assert_array_equal(held_out[k], own.predict_proba(folds.table.trees[split.validation]))
-        mean += own.predict_proba(folds.table.trees) / len(folds.splits)
-    np.testing.assert_allclose(model.predict(folds.table), mean, rtol=0, atol=1e-12)
+        each.append(own.predict_proba(folds.table.trees))
+    np.testing.assert_allclose(model.each_fold(folds.table), each, rtol=0, atol=1e-12)
+    for i, row in enumerate(model.predict(folds.table)):  # by a loop; 0 counts as 1e-5
+        logs = [np.mean([np.log(fold[i, c] or 1e-5) for fold in each]) for c in range(3)]
+        parts = [np.exp(log) * any(fold[i, c] for fold in each) for c, log in enumerate(logs)]
+        np.testing.assert_allclose(row, np.array(parts) / sum(parts), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["forest", "boosting"])
@@ -233,6 +239,15 @@ def test_ctrl_c_keeps_the_models_before(monkeypatch: pytest.MonkeyPatch) -> None
     assert [model.name for model in fitted] == ["boosting"]
     with pytest.raises(KeyboardInterrupt):
         fit_models(models[1:], folds_of(X, y), None, show=False)
+
+
+def test_folds_of_labels_are_pooled_by_their_log_odds() -> None:
+    each = np.random.default_rng(0).random((5, 20, 3))
+    expected = expit(logit(each).mean(axis=0))
+    np.testing.assert_allclose(pooled(each, several=True), expected, atol=1e-12)
+    two = np.stack([1 - each[..., 0], each[..., 0]], axis=-1)
+    np.testing.assert_allclose(pooled(two, several=False)[:, 1], expected[:, 0], atol=1e-12)
+    np.testing.assert_array_equal(pooled(np.array([[[0.0, 1.0]], [[0.0, 1.0]]]), several=True), [[0, 1]])
 
 
 def test_parameters_of_a_built_in_model_reach_it_and_make_another_model() -> None:

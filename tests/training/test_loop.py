@@ -18,7 +18,7 @@ from metricfit import metrics
 from metricfit.training import RECIPES, CheckpointFile, Folds, Recipe, Table, Trainer
 from metricfit.training.checkpoint import fingerprint
 from metricfit.training.loop import EpochEnd, progress_bar
-from metricfit.training.networks import mean_probabilities
+from metricfit.training.networks import each_probabilities
 from metricfit.training.rows import split_rows
 
 QUICK = {"hidden_sizes": (16,), "min_updates": 0, "max_epochs": 6, "batch_size": 64}
@@ -158,10 +158,10 @@ def test_held_out_probabilities_come_from_checkpoints_that_those_rows_did_not_pi
 def test_predictions_in_blocks_equal_those_at_once(monkeypatch):
     result = train(problem(classes=3), Recipe("default", **QUICK).complete(), seed=0)
     x = np.random.default_rng(1).standard_normal((1000, 4)).astype(np.float32)
-    whole = mean_probabilities(result.network, x, "multiclass")
+    whole = each_probabilities(result.network, x, "multiclass")
     monkeypatch.setattr("metricfit.training.networks.PIECE_CELLS", 1)
-    assert np.allclose(mean_probabilities(result.network, x, "multiclass"), whole, atol=1e-6)
-    assert np.allclose(whole.sum(axis=1), 1)
+    assert np.allclose(each_probabilities(result.network, x, "multiclass"), whole, atol=1e-6)
+    assert np.allclose(whole.sum(axis=2), 1)
 
 
 def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(capsys):

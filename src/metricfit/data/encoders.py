@@ -95,7 +95,7 @@ class NumberEncoder:
     def suffixes(self) -> list[str]:
         """What is added to the name of the column, one entry per feature."""
         names = [""] * self.standardised + ["__quantile"] * bool(len(self.knots))
-        return names + [f"={level:g}" for level in self.levels]
+        return names + [f"={level:.17g}" for level in self.levels]
 
     def features(self, values: NDArray[Any], folds: Folds | None = None) -> list[NDArray[Any]]:
         """The features for networks."""

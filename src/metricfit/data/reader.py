@@ -35,7 +35,7 @@ from metricfit.data.columns import GAPS, BadValueError, ColumnFormat, find_forma
 from metricfit.labels import repeated
 
 Formats = dict[str, ColumnFormat]
-_SAMPLE_BYTES = 1 << 18
+_SAMPLE_BYTES, _LARGEST_SAMPLE = 1 << 18, 1 << 26
 _BLOCK_BYTES = 1 << 22
 _BATCH_ROWS = 1 << 14
 _SEPARATORS = (",", ";", "\t", "|")
@@ -67,7 +67,7 @@ class TableFile:
     separator: str = ","  # between the fields of a CSV file
     encoding: str = "utf-8"  # of a CSV file
     groups: int = 0  # row groups of a Parquet file
-    rows: int = 0  # estimated from the size and the first lines for CSV, else exact
+    rows: int = 0  # estimated from the size and the first lines for CSV, else exact; 0 only if there are none
     size: int = 0  # bytes of the rows when they are not compressed, estimated likewise
     table: pa.Table | None = None  # all rows, if they were read at once
     choices: list[Choice] = field(default_factory=list)
@@ -149,6 +149,8 @@ class TableFile:
             raise BadDataError(f"{self.name}: damaged Parquet file ({error}).") from error
 
     def _csv_batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        if not self.rows:
+            return
         wrong: list[Any] = []
 
         def stop(row: Any) -> str:
@@ -169,8 +171,7 @@ class TableFile:
             with _opened(self.path) as raw, pa_csv.open_csv(raw, read, parse, convert) as reader:
                 yield from reader
         except (*_DAMAGED, UnicodeError) as error:
-            if "Empty CSV" not in str(error):
-                raise BadDataError(self._explained(error, *wrong)) from error
+            raise BadDataError(self._explained(error, *wrong)) from error
 
     def _explained(self, error: Exception, row: Any = None) -> str:
         """What is wrong with the file, and with the row at which its reading stopped."""
@@ -351,7 +352,10 @@ def open_table(path: str | os.PathLike[str], *, separator: str | None = None, en
         if magic == b"PK\3\4" and "xl/workbook.xml" in zipfile.ZipFile(file).namelist():
             return _whole(file, name, _read_excel(file, name))
         with _opened(file, name) as raw:
-            sample = raw.read(_SAMPLE_BYTES)
+            sample = rest = raw.read(_SAMPLE_BYTES)
+            while rest and len(sample.splitlines()) < 3 and len(sample) < _LARGEST_SAMPLE:  # a wide table
+                sample += (rest := raw.read(len(sample)))
+            whole = not raw.read(1)
         if sample.lstrip()[:1] == b"{":
             with _opened(file) as raw:
                 return _whole(file, name, pa_json.read_json(raw))
@@ -359,7 +363,7 @@ def open_table(path: str | os.PathLike[str], *, separator: str | None = None, en
         kind = "Parquet file" if magic == b"PAR1" else "file, or no table"
         raise BadDataError(f"{name}: damaged {kind} ({str(error).strip()[:200]}).") from error
     csv.field_size_limit(1 << 30)
-    return _open_csv(file, name, sample, magic.startswith((*_PACKED, b"PK")), separator, encoding)
+    return _open_csv(file, name, sample, whole, magic.startswith((*_PACKED, b"PK")), separator, encoding)
 
 
 def _whole(path: Path, name: str, table: pa.Table) -> TableFile:
@@ -381,7 +385,7 @@ def _read_excel(path: Path, name: str) -> pa.Table:
 
 
 def _open_csv(
-    path: Path, name: str, sample: bytes, packed: bool, separator: str | None, encoding: str | None
+    path: Path, name: str, sample: bytes, whole: bool, packed: bool, separator: str | None, encoding: str | None
 ) -> TableFile:
     table = TableFile(path, name, "csv")
     table.encoding = encoding or _find_encoding(sample, table.choices)
@@ -394,7 +398,6 @@ def _open_csv(
         raise BadDataError(f"{name}: neither text nor Parquet.")
     if content.lstrip()[:1] == "[":
         raise BadDataError(f"{name}: JSON that is one array; write one object per line (JSON Lines).")
-    whole = len(sample) < _SAMPLE_BYTES
     table.separator = separator or _find_separator(content, whole, table.choices)
     if len(table.separator) != 1:
         raise BadArgumentError("separator", f"expected one character, got {table.separator!r}.")
@@ -403,8 +406,8 @@ def _open_csv(
         raise BadDataError(f"{name}: holds no header.")
     table.columns = _checked_names(records[0], name)
     table.size = path.stat().st_size * (4 if packed else 1)
-    shown = max(1, len(records) - 1)
-    table.rows = shown if whole else int(table.size / (len(sample) / shown))
+    shown = len(records) - 1
+    table.rows = shown if whole else max(1, table.size * shown // len(sample))
     return table
 
 

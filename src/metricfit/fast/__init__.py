@@ -187,7 +187,7 @@ def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype:
         if not is_usual.all():
             return None
         if form is not None and job.by_class:
-            losses, gradient = loss_of_sums(form, counts, skip_absent, is_compiled)
+            losses, gradient = loss_of_sums(form, counts, skip_absent, is_compiled, torch.finfo(dtype).tiny)
             return torch.from_numpy(losses).to(dtype), gradient
         matrices = torch.as_tensor(counts)
         if group is not None:

@@ -27,8 +27,6 @@ from torch import Tensor
 
 from metricfit.inputs import accumulation_dtype
 
-__all__ = ["Derivative", "Job", "run", "torch_pass"]
-
 Array = np.ndarray[Any, Any]
 Derivative = Callable[[Any], tuple[Any, Any] | None]
 """Losses (M,) and their gradient with respect to the counts, given these; None where there is no such loss."""
@@ -299,33 +297,32 @@ class _Batch:
 class _TwoClasses(_Batch):
     """Of two classes the threshold is 1/2, so that everything is a function of the difference of their logits.
 
-    With q = p - 1/2 the step is 1/2 + c(q) and c is odd: the memberships of the two classes sum to one.
+    The step is odd about 1/2, so that the memberships of the two classes sum to one. Both follow from that of the less
+    likely class, which is exact however small: no class is lost in the rounding of the other.
     """
 
     def count(self) -> Tensor:
         z = self.scores.to(self.out.dtype)
         if self.keep is not None:  # whatever lies there, NaN too, is replaced
             z = z.masked_fill(~self.keep, 0.0)
-        q = self.q = (z[1] - z[0]).mul_(0.5).tanh_().mul_(0.5)
+        difference = z[1] - z[0]
+        self.less = less = difference.abs().neg_().sigmoid_()  # the smaller probability
         _, low, middle, _, end, _ = self.lines
-        self.is_inside = q.abs() <= end - 0.5
-        edge = q.sign().mul_(0.5)  # so that it is exact at the ends, where p is 0 or 1
-        c = torch.where(self.is_inside, q * (2 * middle), edge - (edge - q).mul_(2 * low)).double()
+        self.inside = torch.ge(less, 1 - end, out=torch.empty_like(less))
+        member = torch.lerp(less * (2 * low), 0.5 - (0.5 - less).mul_(2 * middle), self.inside)
+        is_first = torch.gt(difference, 0.0, out=difference)
+        members = torch.stack([1 - is_first - member, is_first - member]).abs_().double()
         true = self.labels[0].double()
-        weights = torch.ones_like(true) if self.weights is None else self.weights[0].double()
+        others = 1 - true
         if self.weights is not None:
-            c *= weights
-        sums = torch.stack([weights * true, c, c * true, weights]).reshape(4, self.members, -1).sum(dim=-1)
-        true, c, shared, total = sums
-        hits, predicted = true / 2 + shared, total / 2 + c
-        others = (total - true - predicted + hits).clamp_min_(0)  # the hits of class 0
+            true, others = true * self.weights[0], others * self.weights[0]
+        shape = 2, self.members, -1
+        counts = torch.einsum("pmn,tmn->mtp", members.reshape(shape), torch.stack([others, true]).reshape(shape))
         if not z.amax().item() < float("inf"):
-            others = others * float("nan")
-        if self.job.by_class:
-            cells = [others, hits, total - true, true, total - predicted, predicted]
-        else:
-            cells = [others, total - true - others, true - hits, hits]
-        return torch.stack(cells, dim=-1).reshape(self.members, -1, 2)
+            counts = counts * float("nan")
+        if not self.job.by_class:
+            return counts
+        return torch.stack([counts.diagonal(dim1=1, dim2=2), counts.sum(2), counts.sum(1)], dim=1)
 
     def pull_back(self, gradient: Tensor) -> None:
         if self.job.by_vectors:
@@ -335,8 +332,8 @@ class _TwoClasses(_Batch):
             zero, one = (gradient[:, :, 1] - gradient[:, :, 0]).unbind(dim=1)
         zero, one = (x[self.member_of, None] if self.members > 1 else x for x in (zero, one))
         _, low, middle, _, _, _ = self.lines
-        g = self.is_inside.to(self.q.dtype).mul_(middle - low).add_(low).mul_(2)
-        g.mul_((self.q * self.q).neg_().add_(0.25)).mul_(torch.where(self.labels[0] == 1, one, zero))
+        g = self.inside.mul_(middle - low).add_(low).mul_(2)
+        g.mul_((1 - self.less).mul_(self.less)).mul_(torch.lerp(zero, one, self.labels[0].to(g)))
         if self.weights is not None:
             g.mul_(self.weights[0])
         self.targets[1] = g

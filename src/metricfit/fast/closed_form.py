@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from metricfit.losses.companions import ConfusionMemory
     from metricfit.losses.metric_loss import MetricLoss
 
-__all__ = ["ClosedForm", "closed_form_of", "coefficients", "fraction", "loss_of_matrices", "loss_of_sums", "mcc"]
-
 Array = np.ndarray[Any, Any]
 
 TINY = 1.1754943508222875e-38
-"""Denominators up to here count as 0, as in float32."""
+"""Denominators up to here count as 0: float32's smallest number, unless a call gives another dtype's."""
 
 _ONE = np.array([0.0, 0.0, 0.0, 0.0, 1.0])  # coefficients of (tp, fp, fn, tn) and, last, a constant
 _Form = tuple[Any, Any] | None  # a numerator and a denominator
@@ -108,7 +106,7 @@ def closed_form_of(metric: Metric, task: Task) -> ClosedForm | None:
     return ClosedForm((float(undefined), *found[0], *found[1]), label)
 
 
-def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any) -> Any:
+def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any, tiny: Any = TINY) -> Any:
     """1 - the (mean) fraction; its columns and diagonal into ``gradient``. All 0 without any weight.
 
     Compiled where numba is there; interpreted on lists where it is not, for a few classes quicker than NumPy.
@@ -127,7 +125,7 @@ def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any)
         tp, fp, fn = hits[k], max(predicted[k] - hits[k], 0.0), max(true[k] - hits[k], 0.0)
         tn = max(total - tp - fp - fn, 0.0)
         below = form[5] * tp + form[6] * fp + form[7] * fn + form[8] * tn
-        if not below > TINY:
+        if not below > tiny:
             loss -= form[0] / averaged
             continue
         value = (form[1] * tp + form[2] * fp + form[3] * fn + form[4] * tn) / below
@@ -139,7 +137,7 @@ def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any)
     return loss
 
 
-def mcc(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any) -> Any:
+def mcc(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any, tiny: Any = TINY) -> Any:
     """1 - MCC, as :func:`fraction`; of all classes always."""
     hits, true, predicted, columns, diagonal = sums[0], sums[1], sums[2], gradient[0], gradient[1]
     correct = total = 0.0
@@ -158,7 +156,7 @@ def mcc(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any) -> A
         true_spread += 2.0 * t * true_before
         before += p
         true_before += t
-    if not (spread > TINY and true_spread > TINY):
+    if not (spread > tiny and true_spread > tiny):
         return 1.0 - form[0]
     norm = spread**0.5 * true_spread**0.5
     value = covariance / norm
@@ -169,7 +167,9 @@ def mcc(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any) -> A
     return 1.0 - value
 
 
-def loss_of_sums(form: ClosedForm, sums: Array, skip_absent: bool, is_compiled: bool) -> tuple[Array, Array]:
+def loss_of_sums(
+    form: ClosedForm, sums: Array, skip_absent: bool, is_compiled: bool, tiny: float = TINY
+) -> tuple[Array, Array]:
     """The losses (M,), and columns and diagonal (M, 2, d) of their gradients, of hits, true and predicted weights."""
     losses, gradient = np.empty(len(sums)), np.zeros((len(sums), 2, sums.shape[2]))
     if is_compiled:
@@ -181,7 +181,7 @@ def loss_of_sums(form: ClosedForm, sums: Array, skip_absent: bool, is_compiled: 
     for member, lists in enumerate(sums.tolist()):
         vectors: Any = [[0.0] * sums.shape[2], [0.0] * sums.shape[2]]
         rule = fraction if form.numbers[1:] else mcc
-        losses[member] = rule(lists, form.numbers, form.label, skip_absent, vectors)
+        losses[member] = rule(lists, form.numbers, form.label, skip_absent, vectors, tiny)
         gradient[member] = vectors
     return losses, gradient
 
@@ -212,5 +212,6 @@ def loss_of_matrices(
             blended = memory(ConfusionMatrix(counts if members else counts[0])).matrix
         array, scale = blended.double().numpy().reshape(array.shape), (weights > 0) / np.where(weights > 0, weights, 1)
     sums = np.stack([array.diagonal(axis1=1, axis2=2), array.sum(axis=2), array.sum(axis=1)], axis=1)
-    values, vectors = loss_of_sums(form, sums, options.absent == "skip", is_compiled)
+    tiny = torch.finfo(counts.dtype).tiny
+    values, vectors = loss_of_sums(form, sums, options.absent == "skip", is_compiled, tiny)
     return torch.from_numpy(values * (weights[:, 0, 0] > 0)), torch.from_numpy(vectors * scale)

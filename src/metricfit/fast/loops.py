@@ -25,8 +25,6 @@ from numba.extending import intrinsic
 from metricfit.fast.closed_form import fraction, mcc
 from metricfit.inputs import WEIGHTS_FROM_TO
 
-__all__ = ["count_lanes", "count_rows", "losses_and_gradient", "losses_of_sums", "pull_back_lanes", "pull_back_rows"]
-
 LARGEST, TOTAL, INVERSE, SHARE = 0, 1, 2, 3
 """What a sample keeps for its gradient: the largest u, the sum of all u, 1 / sum of steps, that times its weight."""
 

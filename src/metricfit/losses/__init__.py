@@ -7,6 +7,7 @@ from metricfit.losses.companions import ConfusionMemory
 from metricfit.losses.metric_loss import MetricLoss, metric_loss
 
 if TYPE_CHECKING:
+    from metricfit.losses.adversarial import AdversarialF1Loss
     from metricfit.losses.diagnosis import Diagnosis
     from metricfit.losses.rivals import (
         AnyLoss,
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "AnyLoss", "ConfusionMemory", "Diagnosis", "DiceLoss", "FocalLoss", "MAELoss",
-    "MetricLoss", "MultiSOLLoss", "SOLLoss", "SoftFBetaLoss", "SurrogateFBetaLoss", "WMWLoss", "metric_loss",
+    "AdversarialF1Loss", "AnyLoss", "ConfusionMemory", "Diagnosis", "DiceLoss", "FocalLoss", "MAELoss", "MetricLoss",
+    "MultiSOLLoss", "SOLLoss", "SoftFBetaLoss", "SurrogateFBetaLoss", "WMWLoss", "metric_loss",
 ]  # fmt: skip
 
 
@@ -30,4 +31,5 @@ def __getattr__(name: str) -> Any:
     """Import what MetricLoss alone does not need when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{'diagnosis' if name == 'Diagnosis' else 'rivals'}"), name)
+    room = {"Diagnosis": "diagnosis", "AdversarialF1Loss": "adversarial"}.get(name, "rivals")
+    return getattr(import_module(f"{__name__}.{room}"), name)

@@ -97,9 +97,11 @@ def register(*aliases: Aliases) -> Callable[[M], M]:
 
 
 def unregister(name: str) -> None:
-    """Forget a metric with all its names."""
+    """Forget a metric with all its names; of an alias only this name."""
     cls = metric_class(name)
-    for known in [known for known, (of, _) in NAMES.items() if of is cls]:
+    if name not in NAMES:
+        raise ValueError(f"metric: {name!r} is an average of {cls.name!r}, which can be unregistered.")
+    for known in [known for known, (of, _) in NAMES.items() if of is cls and name in (known, cls.name)]:
         del NAMES[known]
 
 

@@ -24,13 +24,11 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from metricfit import objects
 from metricfit.choices import Range, Space, parts_of
 from metricfit.inputs import Task
-from metricfit.models.portfolio import Array, Folds, Model, Table
+from metricfit.models.portfolio import Array, Model
 from metricfit.training.checkpoint import CheckpointFile
 from metricfit.training.loop import Progress
 from metricfit.training.recipes import WIDE, Recipe
-from metricfit.training.rows import Split
-
-__all__ = ["BOOSTING_LIBRARIES", "DEFAULT", "EstimatorModel", "names_of"]
+from metricfit.training.rows import Folds, Split, Table
 
 Form = Literal["trees", "dense", "given"]
 
@@ -160,7 +158,7 @@ class EstimatorModel(Model):
         self.form: Form = "trees" if not own else "given" if isinstance(estimator, Pipeline) else "dense"
         # The fitted estimators of each fold: one, or one per label where the estimator itself does not take several.
         self.fits: list[list[Any]] = []
-        self.outputs, self.several = 0, False
+        self.outputs = 0
 
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Fit every fold, several at a time."""
@@ -192,16 +190,15 @@ class EstimatorModel(Model):
                 self.checkpoint.save({"seed": folds.seed, "seconds": self.seconds, **parts}, last=True)
         return held_out
 
-    def predict(self, table: Table) -> Array:
-        """The mean of the folds."""
+    def each_fold(self, table: Table) -> Array:
+        """Every fold's fit."""
         whole = self._rows(table)
 
         def one(fitted: list[Any]) -> Array:
             with threadpool_limits(1):
                 return self._of_fold(fitted, whole)
 
-        found = self._parallel(len(table) * len(self.fits))(delayed(one)(f) for f in self.fits)
-        return np.asarray(np.mean(found, axis=0))
+        return np.stack(self._parallel(len(table) * len(self.fits))(delayed(one)(f) for f in self.fits))
 
     def to_bytes(self) -> bytes:
         """The fitted estimators as a skops file, which holds no code; a ValueError where that cannot be."""
@@ -210,7 +207,7 @@ class EstimatorModel(Model):
 
     def described(self) -> dict[str, Any]:
         """The form of table that it takes."""
-        return {"kind": "estimators", "form": self.form, "outputs": self.outputs}
+        return {"kind": "estimators", "form": self.form, "outputs": self.outputs, "pooling": self.pooling}
 
     @classmethod
     def restored(
@@ -221,6 +218,7 @@ class EstimatorModel(Model):
             raise ValueError(f"a table in the form {described['form']!r}")
         model = cls(name)
         model.form, model.outputs, model.several = described["form"], int(described["outputs"]), task == "multilabel"
+        model.pooling = described.get("pooling", "mean")
         model._read(content)
         return model
 

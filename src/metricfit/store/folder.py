@@ -18,12 +18,7 @@ from typing import Any
 
 from metricfit.files import names_the_file, write_synced
 
-__all__ = [
-    "DESCRIPTION", "TIMES", "ModelFolderError", "check_replaceable", "describe", "read_folder", "refused",
-    "write_folder",
-]  # fmt: skip
-
-FORMAT, VERSION = "metricfit.model", 4
+FORMAT, OLDEST, VERSION = "metricfit.model", 4, 5
 DESCRIPTION = "model.json"
 TIMES = "times.json"
 _FREE = ("README.md", "report.html", TIMES)
@@ -119,9 +114,9 @@ def _parsed(file: Path, content: bytes) -> dict[str, Any]:
     version = description.get("version") if isinstance(description, dict) else None
     if type(version) is not int or version < 1 or description["format"] != FORMAT:
         raise ModelFolderError(f"{file}: not the description of a metricfit model.")
-    if version != VERSION:
+    if not OLDEST <= version <= VERSION:
         advice = "train the model again" if version < VERSION else "upgrade metricfit"
-        read = f"this metricfit reads {VERSION}; {advice}"
+        read = f"this metricfit reads {OLDEST} to {VERSION}; {advice}"
         raise ModelFolderError(f"{file}: written in format version {version}, {read}.")
     if description.get("checksum") != _checksum(description):
         raise ModelFolderError(f"{file}: {_CHANGED}")

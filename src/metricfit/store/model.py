@@ -33,8 +33,6 @@ from metricfit.store.trees import check_fit
 from metricfit.training.loop import EpochRecord
 from metricfit.training.recipes import Recipe
 
-__all__ = ["SavedModel", "description_of", "load", "open_model", "save", "scores_from", "scores_to_bytes"]
-
 _TRUSTED = [f"{TablePreprocessor.__module__}.{TablePreprocessor.__qualname__}"]
 """What a saved preprocessor may be, beside scikit-learn's and NumPy's own that skops trusts; its state is plain."""
 _MODELS: dict[str, type[models.Model]] = {"networks": models.NetworkModel, "estimators": models.EstimatorModel}

@@ -20,10 +20,9 @@ from metricfit.data.encoders import STANDARD_LIMIT, CategoryEncoder, DateEncoder
 from metricfit.decisions import DecisionRule
 from metricfit.files import written_whole
 from metricfit.models import NetworkModel
+from metricfit.models.portfolio import LEAST
 from metricfit.store.trees import KNOWN, Nodes, trees_of
 from metricfit.training.networks import MemberLinear, MemberMLP
-
-__all__ = ["onnx_inputs", "to_onnx"]
 
 _OPSETS, _IR_VERSION = {"": 17, "ai.onnx.ml": 2}, 8
 _TYPES = {"float": 1, "int64": 7, "text": 8, "bool": 9, "double": 11, "date": 11}
@@ -272,7 +271,7 @@ def _calendar(days: _Value) -> dict[str, _Value]:
 def _probabilities(model: Any, table: dict[str, _Value], several: bool) -> _Value:
     """A model's probabilities, (rows, classes), or of ``several`` labels (rows, labels); double."""
     if isinstance(model, NetworkModel):
-        return _networks(model.result.network, table["dense"], several)
+        return _pooled(model, _networks(model, table["dense"]))
     wrong = next((each for fits in model.fits for each in fits if not isinstance(each, (*KNOWN, int))), None)
     if wrong is not None:
         raise ValueError(
@@ -286,10 +285,13 @@ def _probabilities(model: Any, table: dict[str, _Value], several: bool) -> _Valu
             folds.append(first.beside(*others))
         else:
             folds.append(_of_estimator(fits[0], x, model.outputs))
-    return x.graph.node("Sum", *folds) / float(len(folds))
+    first, *others = [fold.to("Unsqueeze", np.array([0])) for fold in folds]
+    return _pooled(model, first.to("Concat", *others, axis=0))
 
 
-def _networks(network: Any, features: _Value, several: bool) -> _Value:
+def _networks(model: NetworkModel, features: _Value) -> _Value:
+    """Probabilities (folds, rows, classes or labels)."""
+    network = model.result.network
     if not isinstance(network, MemberMLP):
         raise ValueError("network: only the built-in 'mlp' and 'linear' can be exported; export your own by torch.")
     x = features.to("Unsqueeze", np.array([0]))
@@ -299,9 +301,25 @@ def _networks(network: Any, features: _Value, several: bool) -> _Value:
         x = x.to("MatMul", weight) + bias
         if i < len(layers) - 1:
             x = x.to("Relu")
-    proba = x.to("Sigmoid") if several else x.to("Softmax", axis=-1)
-    mean = proba.cast("double").to("ReduceMean", axes=[0], keepdims=0)
-    return mean if several else mean.normalised()
+    x = x.cast("double")
+    proba = x.to("Sigmoid") if model.several else x.to("Softmax", axis=-1)
+    shape = [network.members // model.members, model.members, -1, layers[-1].weight.shape[2]]
+    grouped = proba.to("Reshape", np.array(shape))
+    return grouped.to("ReduceMean", axes=[1], keepdims=0)
+
+
+def _pooled(model: Any, each: _Value) -> _Value:
+    """All folds together, as :func:`metricfit.models.portfolio.pooled` has it."""
+    if model.pooling == "mean":
+        return each.to("ReduceMean", axes=[0], keepdims=0)
+    if model.several:
+        last = np.array([3])
+        each = (1.0 - each).to("Unsqueeze", last).to("Concat", each.to("Unsqueeze", last), axis=3)
+    some = each.to("Greater", 0.0)
+    found = some.to("Where", each, LEAST).to("Log").to("ReduceMean", axes=[0], keepdims=0).to("Exp")
+    found = found * some.cast("double").to("ReduceMax", axes=[0], keepdims=0)
+    found = found / found.to("ReduceSum", np.array([-1]), keepdims=1)
+    return found.to("Gather", np.array(1), axis=2) if model.several else found
 
 
 def _of_estimator(estimator: Any, x: _Value, outputs: int) -> _Value:

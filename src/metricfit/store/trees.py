@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 
-__all__ = ["KNOWN", "Nodes", "check_fit", "trees_of"]
-
 Nodes = dict[str, NDArray[Any]]
 """Arrays with one entry per node: feature, threshold, left, right, gap_left, leaf."""
 

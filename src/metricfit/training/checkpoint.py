@@ -22,8 +22,6 @@ from torch.utils._pytree import tree_map
 from metricfit.files import write_synced, written_whole
 from metricfit.metrics import CallableMetric
 
-__all__ = ["CheckpointFile", "Resumable", "fingerprint", "in_full"]
-
 _FORMAT, _VERSION = "metricfit.checkpoint", 3
 
 

@@ -11,8 +11,6 @@ from metricfit.assess import assess_held_out
 from metricfit.metrics import F1, Constrained, FBeta
 from metricfit.training.recipes import Recipe
 
-__all__ = ["explain"]
-
 
 def explain(classifier: Any) -> str:
     """What was trained, on what, what was decided without asking, and what it bought."""

@@ -27,8 +27,6 @@ from metricfit.training.objective import MemberObjective, Scores, Validation
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import BatchOrder, Folds, TrainingData, strata, take_rows
 
-__all__ = ["Callback", "EpochEnd", "EpochRecord", "Trainer", "TrainingResult"]
-
 
 class EpochRecord(NamedTuple):
     """One epoch, averaged over the members of the ensemble.

@@ -19,8 +19,6 @@ from metricfit.inputs import Task
 from metricfit.training.checkpoint import Resumable
 from metricfit.training.recipes import Recipe
 
-__all__ = ["MemberLinear", "MemberMLP", "StackedNetworks", "build_network", "mean_probabilities"]
-
 NARROW = 8  # outputs up to which products are quicker with the transposed matrix, though it has to be copied
 SHORTEST_MASK = 1 << 18  # numbers that a long mask of dropout has at least
 BLOCK_CELLS = 1 << 22  # numbers that the inputs of a block hold, about: 16 MB
@@ -338,10 +336,10 @@ def evaluating(network: nn.Module) -> Iterator[nn.Module]:
         network.train(training)
 
 
-def mean_probabilities(
+def each_probabilities(
     network: nn.Module, features: NDArray[np.float32], task: Task, device: torch.device | None = None
 ) -> NDArray[np.float64]:
-    """The members' probabilities averaged, (n, classes) or (n, labels)."""
+    """Each member's probabilities, (members, n, classes) or (members, n, labels)."""
     members = int(getattr(network, "members", 1))
     on_cpu = device is None or device.type == "cpu"
     size = rows_at_once(members, features.shape[1], PIECE_CELLS if on_cpu else BLOCK_CELLS)
@@ -349,10 +347,9 @@ def mean_probabilities(
     with evaluating(network):
         for start in range(0, len(features), size):
             block = torch.from_numpy(features[start : start + size])
-            logits = network(block if device is None else block.to(device)).float()
-            found.append(member_probabilities(logits, task).double().mean(dim=0).cpu())
-    mean = torch.cat(found).numpy()
-    return mean if task == "multilabel" else np.asarray(mean / mean.sum(axis=1, keepdims=True))
+            logits = network(block if device is None else block.to(device)).cpu().double()
+            found.append(member_probabilities(logits, task))
+    return np.asarray(torch.cat(found, dim=1).numpy())
 
 
 def rows_at_once(members: int, features: int, cells: int) -> int:

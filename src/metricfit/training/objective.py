@@ -27,8 +27,6 @@ from metricfit.training.checkpoint import Resumable
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import TrainingData, strata, take_rows
 
-__all__ = ["MemberObjective", "Multipliers", "Scores", "Validation"]
-
 
 class MemberObjective(nn.Module):
     """The loss of every member of an ensemble, as the recipe says; its state goes into checkpoints.

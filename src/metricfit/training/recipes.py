@@ -16,8 +16,6 @@ from metricfit.losses.companions import Balance
 from metricfit.steps import Annealed, Custom, StepLike, check_temperature
 from metricfit.steps import get as get_step
 
-__all__ = ["RECIPES", "Recipe"]
-
 WIDE = 2_000  # columns or features beyond which a table is wide
 AS_NAMED: Any = None  # the default of every part: as the named recipe says
 

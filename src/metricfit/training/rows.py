@@ -18,10 +18,6 @@ from torch import Tensor
 from metricfit.inputs import Task
 from metricfit.metrics import Metric
 
-__all__ = [
-    "BatchOrder", "Folds", "Split", "Table", "TrainingData", "choose_cv", "given_splits", "group_codes", "split_rows",
-]  # fmt: skip
-
 Rows = NDArray[np.intp]
 
 PLENTY_OF_ROWS = 100_000  # above this many rows one hold-out takes the place of the five-fold ensemble …
