@@ -187,8 +187,10 @@ class Search:
         study.sampler = optuna.samplers.TPESampler(
             seed=seed, n_startup_trials=5, multivariate=False, constant_liar=True
         )
+        done = threading.Event()
+        threading.Thread(target=_give_signs_of_life, args=(trial, done), daemon=True).start()
         try:
-            with _signs_of_life(trial), warnings.catch_warnings():
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 value, state = self._value(trial, model), optuna.trial.TrialState.COMPLETE
         except Exception as error:
@@ -197,6 +199,8 @@ class Search:
         except BaseException:
             self._retry(study, number)
             raise
+        finally:
+            done.set()
         with suppress(ValueError, optuna.exceptions.UpdateFinishedTrialError):  # silent for too long: it is another's
             study.tell(trial, value, state)
         return number
@@ -276,24 +280,12 @@ def _trials(study: Any, *states: str) -> list[Any]:
     return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in wanted]
 
 
-@contextmanager
-def _signs_of_life(trial: Any) -> Iterator[None]:
-    done = threading.Event()
-
-    def give() -> None:
-        signs = 0
-        while not done.wait(SIGN):
-            signs += 1
-            with suppress(Exception):  # a store that is away for a moment
-                trial.set_user_attr("signs", signs)
-
-    thread = threading.Thread(target=give, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+def _give_signs_of_life(trial: Any, done: threading.Event) -> None:
+    signs = 0
+    while not done.wait(SIGN):
+        signs += 1
+        with suppress(Exception):  # a store that is away for a moment
+            trial.set_user_attr("signs", signs)
 
 
 def _open(study: str | Path | None, name: str, models: list[str], direction: str) -> dict[str, Any]:
