@@ -1,5 +1,13 @@
 """Search for the parameters of the recipe and of each model by Optuna: one store, as many processes as one likes.
 
+>>> from sklearn.datasets import load_iris
+>>> from sklearn.model_selection import train_test_split
+>>> X, X_apart, y, y_apart = train_test_split(*load_iris(return_X_y=True), random_state=0)
+>>> search = Search(X, y, "mcc", models="boosting", cv=2)
+>>> search.run(2)
+>>> sorted(search.gain(search.fit(), X_apart, y_apart))  # on rows that no trial saw
+['gain', 'high', 'low', 'usual', 'value']
+
 Each model has a study of its own in the store, so that TPE learns from trials with the same parameters. The first trial
 is the model as usual. Where a process ends amid a trial, it gives no more signs of life, and another tries again.
 """
@@ -10,15 +18,14 @@ import math
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.utils import _safe_indexing
 
 from metricfit.assess import assess, scores_of
 from metricfit.assess.verdicts import verdict
@@ -32,7 +39,6 @@ from metricfit.models.estimators import SPACES
 from metricfit.training.checkpoint import fingerprint
 from metricfit.training.loop import EpochEnd
 from metricfit.training.recipes import Recipe
-from metricfit.training.rows import split_rows
 
 SIGN, LOST = 10.0, 60.0  # seconds between a trial's signs of life, and without one until it counts as lost
 LOOKS = 20  # at the soft metric of networks in training
@@ -54,15 +60,10 @@ class Search:
 
     Args:
         X, y, metric, sample_weight, groups: As for :class:`metricfit.MetricClassifier`.
-        study: A journal file, or the URL of a database, such as ``"postgresql://host/name"``; None for memory.
-        name: Of the study in its store.
+        study, name: A journal file, or the URL of a database (``"postgresql://host/name"``); a name in it.
         models: Those that are built in and have no parameters are searched, others are taken as they are.
         recipe: What networks start from; parts that it gives are not searched.
         cv, random_state: Folds of a trial, and the seed; the same for all.
-
-    Attributes:
-        metric: The metric with its class or average written out.
-        studies: Of each model that is searched its Optuna study.
     """
 
     def __init__(
@@ -73,35 +74,26 @@ class Search:
         target = read_target(y, row_count(X))
         self.metric = resolve(metric, target.labels, target.task)[0]
         self.rows, self.models, self.recipe = (X, y, sample_weight, groups), names_of(models), Recipe.of(recipe)
-        self.cv, self.seed = cv, random_state
+        self.given, self.cv, self.seed = models, cv, random_state
         open_ = [model for model, given in self.models if given == {}]
         if "network" in open_:  # both kinds of networks are trained by one recipe
             open_ = [model for model in open_ if model != "network_ce"]
         if not open_:
             raise BadArgumentError("models", "expected at least one built-in model without parameters to search.")
         hashed = pd.util.hash_pandas_object(pd.DataFrame(X), index=False).to_numpy()
-        rest = [np.asarray(part).astype(str) for part in (y, sample_weight, groups) if part is not None]
+        rest = [None if part is None else np.asarray(part).astype(str) for part in (y, sample_weight, groups)]
         settings = np.array([*open_, self.recipe.spec(), str(cv), str(random_state)])
         made_of = {"metric": str(self.metric), "rows and settings": fingerprint(hashed, *rest, settings)}
-        way = "maximize" if self.metric.greater_is_better else "minimize"
-        with _reported(study):
-            self.studies = _open(study, name, open_, way)
-            for one in self.studies.values():
-                for key, value in made_of.items():
-                    if one.user_attrs.get(key, value) != value:
-                        told = f"{study} holds a study of other {key} ({one.user_attrs['metric']})"
-                        raise BadArgumentError("study", f"{told}; choose another study or name.")
-                    one.set_user_attr(key, value)
+        self.studies = _open(study, name, open_, "maximize" if self.metric.greater_is_better else "minimize", made_of)
         self._signs: dict[tuple[str, int], tuple[int, float]] = {}
 
     def run(
         self, trials: int = 100, *, time_limit: float | None = None,
-        progress: Callable[[dict[str, Any]], None] | None = None,
+        progress: Callable[[list[dict[str, Any]]], None] | None = None,
     ) -> None:  # fmt: skip
         """Work until the study has so many trials, by all processes together, or begin none after so many seconds.
 
-        Each model gets an equal share. ``progress`` is called with each of this process's trials, as in
-        :meth:`history`.
+        Each model gets an equal share. ``progress`` is called after each trial, with the :meth:`history`.
         """
         until = math.inf if time_limit is None else time.monotonic() + time_limit
         shares = {model: len(range(k, trials, len(self.studies))) for k, model in enumerate(self.studies)}
@@ -109,16 +101,14 @@ class Search:
             left = {model: shares[model] - len(_trials(study)) for model, study in self.studies.items()}
             model = max(left, key=left.__getitem__)
             if left[model] > 0:
-                number = self._try(model, shares[model])
-                for row in self.history():
-                    if progress is not None and (row["model"], row["number"]) == (model, number):
-                        progress(row)
+                self._try(model, shares[model])
+                if progress is not None:
+                    progress(self.history())
             elif any(_trials(study, "RUNNING") for study in self.studies.values()):
                 time.sleep(min(1.0, SIGN))
             else:
                 return
-            for study in self.studies.values():
-                self._retry_lost(study)
+            self._retry_lost()
 
     def history(self) -> list[dict[str, Any]]:
         """The finished trials in the order of their ends: model, number, state, value, seconds, params, spec, error."""
@@ -136,8 +126,7 @@ class Search:
 
         found: dict[str, dict[str, float]] = {}
         for model, study in self.studies.items():
-            with suppress(ValueError, RuntimeError), warnings.catch_warnings():  # too few trials, or all alike
-                warnings.simplefilter("ignore")
+            with suppress(ValueError, RuntimeError), warnings.catch_warnings(action="ignore"):  # too few trials
                 space = sorted({name for trial in _trials(study, "COMPLETE") for name in trial.params})
                 found[model] = {name: float(v) for name, v in get_param_importances(study, params=space).items()}
         return found
@@ -155,9 +144,7 @@ class Search:
 
     def fit(self, *, usual: bool = False) -> MetricClassifier:
         """The portfolio with the best parameters, or the ``usual`` ones, fitted on all rows of the search."""
-        _, models, recipe = self.best()
-        if usual:
-            models, recipe = [n if isinstance(given, dict) else given for n, given in self.models], self.recipe
+        models, recipe = (self.given, self.recipe) if usual else self.best()[1:]
         X, y, weight, groups = self.rows
         how: dict[str, Any] = {"cv": self.cv, "verbose": False, "random_state": self.seed}
         return MetricClassifier(self.metric, models=models, recipe=recipe, **how).fit(X, y, weight, groups)
@@ -172,38 +159,29 @@ class Search:
         values = {"value": found.model.estimate.value, "usual": found.rival.estimate.value}
         return values | {"gain": found.gain.value, "low": found.gain.low, "high": found.gain.high}
 
-    def _try(self, model: str, share: int) -> int:
-        """One more trial, unless another process had the last place; its number."""
+    def _try(self, model: str, share: int) -> None:
+        """One more trial, unless another process had the last place."""
         import optuna
 
-        study, value, state = self.studies[model], None, optuna.trial.TrialState.PRUNED
+        study, states, value, done = self.studies[model], optuna.trial.TrialState, None, threading.Event()
         trial = study.ask()
-        number = int(trial.number)
-        if sum(other.number < number for other in _trials(study)) >= share:
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
-            return number
+        if sum(other.number < trial.number for other in _trials(study)) >= share:
+            study.tell(trial, state=states.FAIL)
+            return
         # Seeded by its number: processes draw different values, and one process the same ones again.
-        seed = int(np.random.SeedSequence([self.seed, list(self.studies).index(model), number]).generate_state(1)[0])
-        study.sampler = optuna.samplers.TPESampler(
-            seed=seed, n_startup_trials=5, multivariate=False, constant_liar=True
-        )
-        done = threading.Event()
+        seeds = np.random.SeedSequence([self.seed, list(self.studies).index(model), trial.number])
+        how: dict[str, Any] = {"n_startup_trials": 5, "multivariate": False, "constant_liar": True}
+        study.sampler = optuna.samplers.TPESampler(seed=int(seeds.generate_state(1)[0]), **how)
         threading.Thread(target=_give_signs_of_life, args=(trial, done), daemon=True).start()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                value, state = self._value(trial, model), optuna.trial.TrialState.COMPLETE
+            value = self._value(trial, model)
         except Exception as error:
             if not isinstance(error, optuna.TrialPruned):
                 trial.set_user_attr("error", f"{type(error).__name__}: {error}")
-        except BaseException:
-            self._retry(study, number)
-            raise
         finally:
             done.set()
         with suppress(ValueError, optuna.exceptions.UpdateFinishedTrialError):  # silent for too long: it is another's
-            study.tell(trial, value, state)
-        return number
+            study.tell(trial, value, states.PRUNED if value is None else states.COMPLETE)
 
     def _value(self, trial: Any, model: str) -> float:
         """The metric of the model with parameters that the trial suggests, on rows that it was not fitted on."""
@@ -226,52 +204,26 @@ class Search:
         how: dict[str, Any] = {"cv": self.cv, "baseline": False, "verbose": False, "random_state": self.seed}
         X, y, weight, groups = self.rows
         classifier = MetricClassifier(self.metric, models=[chosen], recipe=recipe, callbacks=look, **how)
-        value = float(classifier.fit(X, y, weight, groups).leaderboard_["value"].iloc[0])
+        with warnings.catch_warnings(action="ignore"):
+            value = float(classifier.fit(X, y, weight, groups).leaderboard_["value"].iloc[0])
         if math.isnan(value):
             raise ValueError("the metric has no value on the held-out rows; bring more rows")
         return value
 
-    def _retry_lost(self, study: Any) -> None:
+    def _retry_lost(self) -> None:
+        """Queue the parameters of trials again whose process has ended, unless another process does so."""
+        import optuna
+
         now = time.monotonic()
-        for trial in _trials(study, "RUNNING"):
+        for study, trial in [(one, trial) for one in self.studies.values() for trial in _trials(one, "RUNNING")]:
             key, signs = (study.study_name, trial.number), trial.user_attrs.get("signs", 0)
             if self._signs.setdefault(key, (signs, now))[0] != signs:
                 self._signs[key] = signs, now
             elif now - self._signs[key][1] > LOST:
-                self._retry(study, trial.number)
-
-    def _retry(self, study: Any, number: int) -> None:
-        """Give a trial up and queue its parameters again, unless another process did so."""
-        import optuna
-
-        with suppress(ValueError, optuna.exceptions.UpdateFinishedTrialError):
-            study.tell(number, state=optuna.trial.TrialState.FAIL)
-            trial = next(trial for trial in _trials(study, "FAIL") if trial.number == number)
-            study.enqueue_trial(trial.params, {"usual": not number or trial.user_attrs.get("usual", False)})
-
-
-def search(
-    X: Any, y: Any, metric: MetricLike = "f1", *, trials: int = 100, time_limit: float | None = None,
-    progress: Callable[[dict[str, Any]], None] | None = None, sample_weight: ArrayLike | None = None,
-    groups: ArrayLike | None = None, random_state: int = 0, **options: Any,
-) -> tuple[MetricClassifier, dict[str, float], Search]:  # fmt: skip
-    """Search on four fifths of the rows, fit the best portfolio there, and measure it on the last fifth.
-
-    ``options`` are those of :class:`Search`, the rest as in :meth:`Search.run`.
-
-    Returns:
-        The fitted classifier; what it reaches on rows that neither the search nor the fit saw, see
-        :meth:`Search.gain`; and the search.
-    """
-    codes = read_target(y, row_count(X)).codes
-    (split,) = split_rows(codes, None, groups=groups, random=np.random.default_rng([random_state, 1]))
-    columns = (X, y, sample_weight, groups)
-    seen, apart = ([None if c is None else _safe_indexing(c, rows) for c in columns] for rows in split)
-    options |= {"sample_weight": seen[2], "groups": seen[3], "random_state": random_state}
-    found = Search(seen[0], seen[1], metric, **options)
-    found.run(trials, time_limit=time_limit, progress=progress)
-    classifier = found.fit()
-    return classifier, found.gain(classifier, *apart[:3]), found
+                with suppress(ValueError, optuna.exceptions.UpdateFinishedTrialError):
+                    study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+                    usual = not trial.number or trial.user_attrs.get("usual", False)
+                    study.enqueue_trial(trial.params, {"usual": usual})
 
 
 def _trials(study: Any, *states: str) -> list[Any]:
@@ -288,35 +240,34 @@ def _give_signs_of_life(trial: Any, done: threading.Event) -> None:
             trial.set_user_attr("signs", signs)
 
 
-def _open(study: str | Path | None, name: str, models: list[str], direction: str) -> dict[str, Any]:
-    """A study for each model, in memory, in a journal file or in a database; made where it is not there."""
-    import optuna
-    from optuna.storages import journal
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage: Any = str(study)
-    if study is None:
-        storage = optuna.storages.InMemoryStorage()
-    elif "://" not in storage:
-        place = Path(storage).absolute()  # the lock beside it is a link to this path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        storage = optuna.storages.JournalStorage(journal.JournalFileBackend(str(place)))
-    pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=LOOKS // 4)
-    how: dict[str, Any] = {"storage": storage, "direction": direction, "pruner": pruner, "load_if_exists": True}
-    return {model: optuna.create_study(study_name=f"{name}/{model}", **how) for model in models}
-
-
-@contextmanager
-def _reported(study: str | Path | None) -> Iterator[None]:
-    """What a store cannot do becomes one error of ours; each database has errors of its own."""
+def _open(
+    study: str | Path | None, name: str, models: list[str], direction: str, made_of: dict[str, str]
+) -> dict[str, Any]:
+    """A study of each model, in memory, a journal file or a database; made if it is not there, else of the same."""
     try:
-        yield
-    except BadArgumentError:
-        raise
+        import optuna
+        from optuna.storages import journal
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        storage: Any = optuna.storages.InMemoryStorage() if study is None else str(study)
+        if study is not None and "://" not in storage:
+            place = str(Path(storage).absolute())  # the lock beside it is a link to this path
+            storage = optuna.storages.JournalStorage(journal.JournalFileBackend(place))
+        pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=LOOKS // 4)
+        how: dict[str, Any] = {"storage": storage, "direction": direction, "pruner": pruner, "load_if_exists": True}
+        found = {model: optuna.create_study(study_name=f"{name}/{model}", **how) for model in models}
+        for one in found.values():
+            differs = [key for key, value in made_of.items() if one.user_attrs.get(key, value) != value]
+            for key, value in () if differs else made_of.items():
+                one.set_user_attr(key, value)
     except ModuleNotFoundError as error:
         extra = "metricfit[search]" if error.name == "optuna" else str(error.name)
         raise ImportError(f"study: needs the package {error.name}: pip install '{extra}'.") from None
-    except Exception as error:
+    except Exception as error:  # each database has errors of its own
         got = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         expected = "expected a journal file of Optuna or the URL of a database that answers"
         raise BadArgumentError("study", f"{study}: {expected}, got {got}.") from None
+    if differs:
+        other = f"{study} holds a study of other {differs[0]} ({one.user_attrs['metric']})"
+        raise BadArgumentError("study", f"{other}; choose another study or name.")
+    return found
