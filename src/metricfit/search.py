@@ -1,13 +1,5 @@
 """Search for the parameters of the recipe and of each model by Optuna: one store, as many processes as one likes.
 
->>> from sklearn.datasets import load_iris
->>> from sklearn.model_selection import train_test_split
->>> X, X_apart, y, y_apart = train_test_split(*load_iris(return_X_y=True), random_state=0)
->>> search = Search(X, y, "mcc", models="boosting", cv=2)
->>> search.run(2)
->>> sorted(search.gain(search.fit(), X_apart, y_apart))  # on rows that no trial saw
-['gain', 'high', 'low', 'usual', 'value']
-
 Each model has a study of its own in the store, so that TPE learns from trials with the same parameters. The first trial
 is the model as usual. Where a process ends amid a trial, it gives no more signs of life, and another tries again.
 """

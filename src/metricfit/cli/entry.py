@@ -6,12 +6,12 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from metricfit.cli import advise, compare, demo, evaluate, export, importance, metrics, predict, report, train, tune
 from metricfit.cli.command import Command, CommandError, Interrupted, options_of
 
 
@@ -123,11 +123,12 @@ def _help_of(command: Any) -> str:
     return "\n\n".join(" ".join(p.split()) for p in paragraphs).replace("[", "\\[")
 
 
-for _command in (
-    train.Train, compare.Compare, predict.Predict, evaluate.Evaluate, importance.Importance, report.Report, tune.Tune,
-    export.Export, metrics.Metrics, advise.Advise, demo.Demo,
+for _name in (
+    "train", "search", "compare", "predict", "evaluate", "importance", "report", "tune", "export", "metrics", "advise",
+    "demo",
 ):  # fmt: skip
-    app.command(_command.__name__.lower(), cls=_Parser, help=_help_of(_command))(_as_function(_command))
+    _command = getattr(import_module(f"metricfit.cli.{_name}"), _name.capitalize())
+    app.command(_name, cls=_Parser, help=_help_of(_command))(_as_function(_command))
 
 
 def main() -> None:
