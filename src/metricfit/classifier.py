@@ -192,6 +192,18 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         proba = mean_of({name: model.predict(table) for name, model in self.models_.items()}, self.weights_)
         return proba if raw or self.decision_rule_.kind == "argmax" else self.decision_rule_.fold(proba)
 
+    def predict_as_held_out(self, X: Any) -> NDArray[np.float64]:
+        """Raw probabilities of new rows as ``held_out_`` has them: of each row by one fold's models, in turn."""
+        check_is_fitted(self, "models_")
+        if self.held_out_ is None or self.held_out_.fold is None:  # all models together were measured
+            return self.predict_proba(X, raw=True)
+        table = self._table(X)
+        each, rows = (
+            mean_of({n: m.each_fold(table) for n, m in self.models_.items()}, self.weights_),
+            np.arange(len(table)),
+        )
+        return np.asarray(each[rows % len(each), rows])
+
     def predict_calibrated_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities that can be trusted: the raw ones, calibrated on ``held_out_``."""
         proba = self.predict_proba(X, raw=True)

@@ -9,7 +9,6 @@ True
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -41,6 +40,7 @@ from metricfit.files import written_whole
 from metricfit.inputs import Task
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.models.estimators import BOOSTING_LIBRARIES
+from metricfit.training.checkpoint import fingerprint
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, split_rows
 
@@ -63,7 +63,7 @@ _TREES = {"random-forest": "forest", "boosting": "boosting", "xgboost": "xgboost
 METHODS = {
     "metricfit": Method(),
     "network": Method("network"),
-    "east": Method("network", Recipe("east")),
+    "east": Method("network", Recipe("east", patience=10, min_delta=1e-4, batch_size=512)),
     "cross-entropy": Method("network", Recipe("log_loss")),
     "cross-entropy-weighted": Method("network", Recipe("log_loss", balance="full")),
     "cross-entropy-tuned": Method("network", Recipe("log_loss", rule="tuned")),
@@ -152,12 +152,10 @@ class Comparison:
 
     def _made_of(self) -> str:
         """What the results depend on, as a short text."""
-        digest = hashlib.sha256(pd.util.hash_pandas_object(self.X, index=False).to_numpy().tobytes())
-        for array in (self.y.astype(str), self.weight, self.groups):
-            digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
         labels = self.classes.tolist() if self.y.ndim == 2 else []
         rest = [str(self.metric), self.seed, self.max_epochs, list(self.X.columns), labels]
-        return hashlib.sha256(digest.digest() + json.dumps(rest).encode()).hexdigest()[:16]
+        hashed = pd.util.hash_pandas_object(self.X, index=False).to_numpy()
+        return fingerprint(hashed, self.y.astype(str), self.weight, self.groups, np.array(json.dumps(rest)))
 
     def _result(self, split: int, name: str) -> dict[str, Any]:
         """Fit one method on one split and score it."""

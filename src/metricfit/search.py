@@ -119,8 +119,7 @@ class Search:
         found: dict[str, dict[str, float]] = {}
         for model, study in self.studies.items():
             with suppress(ValueError, RuntimeError), warnings.catch_warnings(action="ignore"):  # too few trials
-                space = sorted({name for trial in _trials(study, "COMPLETE") for name in trial.params})
-                found[model] = {name: float(v) for name, v in get_param_importances(study, params=space).items()}
+                found[model] = {name: float(share) for name, share in get_param_importances(study).items()}
         return found
 
     def best(self) -> tuple[dict[str, dict[str, Any]], list[Any], Recipe]:
@@ -143,11 +142,9 @@ class Search:
 
     def gain(self, classifier: MetricClassifier, X: Any, y: Any, weight: ArrayLike | None = None) -> dict[str, float]:
         """What a classifier reaches on rows that no trial saw, the usual parameters, and the gain with its interval."""
-        names, pairs = tuple(classifier.classes_.tolist()), []
-        for model in (classifier, self.fit(usual=True)):
-            decided = scores_of(model, X, y, weight).judged(names)
-            pairs.append((assess("", self.metric, decided), decided))
-        found = verdict(self.metric, *pairs)
+        names = tuple(classifier.classes_.tolist())
+        rows = [scores_of(model, X, y, weight).judged(names) for model in (classifier, self.fit(usual=True))]
+        found = verdict(self.metric, *((assess("", self.metric, decided), decided) for decided in rows))
         values = {"value": found.model.estimate.value, "usual": found.rival.estimate.value}
         return values | {"gain": found.gain.value, "low": found.gain.low, "high": found.gain.high}
 

@@ -295,3 +295,18 @@ def test_shell_completion_knows_the_commands():
         [sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, **environment}
     )
     assert set(COMMANDS) <= set(result.stdout.split())
+
+
+def test_monitor_ends_with_exit_code_4_at_an_alarm_and_writes_a_page(program, model, tmp_path):
+    same = write_csv(tmp_path / "same.csv", customers(200, seed=5))
+    content = json.loads(program("monitor", model, same, "--labels", "churn", "--json"))
+    assert (content["rows"], content["alarm"]) == (200, False)
+    assert {each["kind"] for each in content["found"]} >= {"scores", "predicted share", "expected", "measured"}
+    older = [{**row, "age": min(99, row["age"] + 30), "churn": ""} for row in customers(200, seed=5)]
+    page = tmp_path / "watched.html"
+    out = program("monitor", model, write_csv(tmp_path / "older.csv", older), "--out", page, code=4)
+    assert "ALARM" in out
+    assert "Alarm: scores of yes" in program.err
+    text = page.read_text(encoding="utf-8")
+    assert "Something has changed." in text
+    assert "<script" not in text

@@ -9,17 +9,18 @@ from metricfit.assess.verdicts import Assessment, Reached, Verdict, assess, asse
 
 if TYPE_CHECKING:
     from metricfit.assess.cutoffs import ThresholdUncertainty, UnstableThresholdWarning, threshold_uncertainty
-    from metricfit.assess.prevalence import estimate_prevalence
+    from metricfit.assess.prevalence import estimate_prevalence, expected_metric
+    from metricfit.assess.watching import Watched, monitor
 
 __all__ = [
     "Assessment", "Decided", "Estimate", "HeldOutScores", "Reached", "ThresholdUncertainty",
-    "UnstableThresholdWarning", "Verdict", "assess", "assess_held_out", "difference", "estimate", "estimate_classes",
-    "estimate_prevalence", "leaderboard", "over_splits", "permutation_importance", "scores_of", "share",
-    "threshold_uncertainty", "verdict",
+    "UnstableThresholdWarning", "Verdict", "Watched", "assess", "assess_held_out", "difference", "estimate",
+    "estimate_classes", "estimate_prevalence", "expected_metric", "leaderboard", "monitor", "over_splits",
+    "permutation_importance", "scores_of", "share", "threshold_uncertainty", "verdict",
 ]  # fmt: skip
 
 # What a fit does not need is imported when it is first asked for.
-_ROOMS = ("cutoffs", "prevalence")
+_ROOMS = ("cutoffs", "prevalence", "watching")
 
 
 def __getattr__(name: str) -> Any:

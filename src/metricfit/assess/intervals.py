@@ -89,13 +89,13 @@ def estimate(metric: Metric, rows: Decided, *, level: float | None = None, seed:
     >>> found.value, round(found.low, 2), found.high
     (1.0, 0.97, 1.0)
     """
-    (values,) = _values(getattr(metric, "objective", metric), [rows], seed)
+    (values,) = drawn(getattr(metric, "objective", metric), [rows], seed)
     return interval(values, level)
 
 
 def estimate_classes(metric: Metric, rows: Decided, *, seed: int = 0) -> list[Estimate]:
     """The same for a metric with ``average="none"``: one estimate per class."""
-    (values,) = _values(metric, [rows], seed)
+    (values,) = drawn(metric, [rows], seed)
     return [interval(values[:, k]) for k in range(values.shape[1])]
 
 
@@ -107,7 +107,7 @@ def difference(metric: Metric, first: Decided, second: Decided, *, seed: int = 0
     >>> difference(metrics.get("fpr[1]"), Decided(truth, truth, (0, 1)), Decided(truth, 1 - truth, (0, 1))).value
     1.0
     """
-    ours, theirs = _values(getattr(metric, "objective", metric), [first, second], seed)
+    ours, theirs = drawn(getattr(metric, "objective", metric), [first, second], seed)
     return interval((1.0 if metric.greater_is_better else -1.0) * (ours - theirs))
 
 
@@ -157,7 +157,7 @@ def interval(values: Array, level: float | None = None) -> Estimate:
     return Estimate(value, min(float(low), value), max(float(high), value))
 
 
-def _values(metric: Metric, several: Sequence[Decided], seed: int) -> list[Array]:
+def drawn(metric: Metric, several: Sequence[Decided], seed: int) -> list[Array]:
     """For each of them the value of the rows themselves, then those of draws, the same draws for all."""
     random = np.random.default_rng(seed)
     if metric.judges_scores:

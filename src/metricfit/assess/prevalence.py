@@ -1,4 +1,4 @@
-"""How common the classes are among rows without labels."""
+"""Rows without labels: how common the classes are among them, and what a metric is expected to be."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.assess.intervals import Estimate, interval
+from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.calibration import calibrate
-from metricfit.decisions.problem import check_probabilities, class_samples
+from metricfit.decisions.problem import check_probabilities, class_samples, computed
 from metricfit.labels import score_array
+from metricfit.metrics import MetricLike, resolve
 
-__all__ = ["estimate_prevalence"]
+__all__ = ["estimate_prevalence", "expected_metric"]
 
 _MOST_PASSES = 1000
 _DRAWS, _FEWER_DRAWS = 200, 40
@@ -45,24 +48,60 @@ def estimate_prevalence(
     >>> print(estimate_prevalence(new, y, p)[True])
     0.108 (0.084 to 0.135)
     """
+    classes, shares, _ = without_labels(new_proba, None, y_true, proba, labels, random_state)
+    return {label: interval(shares[:, k], level) for k, label in enumerate(classes)}
+
+
+def expected_metric(
+    metric: MetricLike, new_proba: ArrayLike, decided: ArrayLike, y_true: ArrayLike, proba: ArrayLike, *,
+    labels: Sequence[Hashable] | None = None, level: float | None = None, random_state: int = 0,
+) -> Estimate:  # fmt: skip
+    """What a metric of decisions about rows without labels is expected to be, with its interval.
+
+    The unknown labels are drawn by the probabilities that calibration and the estimated shares of the classes give,
+    under the assumption of :func:`estimate_prevalence`, whose arguments these are. ``decided`` (n,) are the decisions
+    about the new rows as positions of the classes: 0 or 1 where there are two.
+
+    >>> rng = np.random.default_rng(0)
+    >>> p, new = rng.random(4000), rng.random(4000)
+    >>> found = expected_metric("accuracy", new, new > 0.5, rng.random(4000) < p, p)
+    >>> abs(found.value - 0.75) < 0.02  # as p can be trusted
+    True
+    """
+    _, _, cm = without_labels(new_proba, decided, y_true, proba, labels, random_state)
+    return interval(computed(resolve(metric, cm.labels or (), cm.task or "binary")[0], cm).numpy(), level)
+
+
+def without_labels(
+    new_proba: ArrayLike, decided: ArrayLike | None, y_true: ArrayLike, proba: ArrayLike,
+    labels: Sequence[Hashable] | None, random_state: int,
+) -> tuple[tuple[Any, ...], Array, ConfusionMatrix]:  # fmt: skip
+    """The classes, their shares among new rows, and the confusion matrix of decisions: the estimate, then draws."""
     known, new = (_two_dimensions(values, name) for values, name in ((proba, "proba"), (new_proba, "new_proba")))
     samples = class_samples(y_true, known, labels=labels)
     if new.shape[1:] != known.shape[1:]:
         raise ValueError(f"new_proba: expected {known.shape[1]} columns, as proba has, got shape {new.shape}.")
     classes, size, rng = samples.classes, known.shape[1], np.random.default_rng(random_state)
+    called = np.zeros(len(new), dtype=np.intp) if decided is None else np.asarray(decided, dtype=np.intp)
     method = calibrate(y_true, known, labels=classes).method
     draws = _DRAWS if new.size + known.size <= _MANY else _FEWER_DRAWS
     found: list[Array] = []
+    matrices: list[Array] = []
     for i in range(1 + draws):
         weight = rng.standard_gamma(1.0, len(known)) if i else np.ones(len(known))
         drawn = rng.standard_gamma(1.0, len(new)) if i else np.ones(len(new))
         usual = np.bincount(samples.target, weight, minlength=size) / weight.sum()
         map_ = calibrate(y_true, known, method=method, sample_weight=weight, labels=classes, folds=0)
+        ratio = map_.apply(new) / np.where(usual > 0, usual, np.inf)
         # A start at a share of 0 would stay there.
         start = 0.9 * found[0] + 0.1 / size if found else np.full(size, 1 / size)
-        found.append(_expectation_maximisation(map_.apply(new) / np.where(usual > 0, usual, np.inf), drawn, start))
-    values = np.array(found)
-    return {label: interval(values[:, k], level) for k, label in enumerate(classes)}
+        found.append(_expectation_maximisation(ratio, drawn, start))
+        belief = found[-1] * ratio / (ratio @ found[-1])[:, None]
+        if i and decided is not None:  # labels by these beliefs: a metric of few rows is uncertain itself
+            belief = np.eye(size)[(rng.random((len(new), 1)) > belief.cumsum(axis=1)[:, :-1]).sum(axis=1)]
+        matrices.append(belief.T @ np.eye(size)[called])
+    task: Any = "binary" if size == 2 else "multiclass"
+    return classes, np.array(found), ConfusionMatrix(torch.from_numpy(np.array(matrices)), task, classes)
 
 
 def _expectation_maximisation(ratio: Array, weight: Array, shares: Array) -> Array:

@@ -87,8 +87,7 @@ class HeldOutScores:
 
     def with_rule(self, rule: DecisionRule) -> HeldOutScores:
         """The same rows decided by another rule, chosen elsewhere."""
-        return replace(self, decided=rule.decide(self.proba), cross_fitted=False, single=None, single_decided=None,
-                       fold=None)  # fmt: skip
+        return replace(self, decided=rule.decide(self.proba), cross_fitted=False, single=None, single_decided=None)
 
     def finite(self) -> tuple[HeldOutScores, int]:
         """Without the rows that have a score that is no number, and how many they were."""

@@ -78,9 +78,9 @@ class Search(Train):
     def noted(self, classifier: MetricClassifier, held: LabelledTable | None) -> dict[str, Any]:
         assert held is not None
         gain = self.found.gain(classifier, held.X, held.y, held.weight)
-        best = self.found.best()[0]
-        cells = [[name, row["spec"], number(row["value"])] for name, row in best.items()]
+        cells = [[name, row["spec"], number(row["value"])] for name, row in self.found.best()[0].items()]
         self.table("Best trials: the most of many, so too high", ["model", "parameters", "value"], cells, left=2)
         between = interval(gain["low"], gain["high"])
         self.line(f"On the rows apart the search gained {gain['gain']:+.4f} over the usual parameters ({between}).")
-        return {"search": {"trials": self.found.history(), "importances": self.found.importances(), **gain}}
+        found = {"trials": self.found.history(), "importances": self.found.importances(), **gain}
+        return {"search": {**found, "greater_is_better": self.found.metric.greater_is_better}}

@@ -96,6 +96,7 @@ def render(
         "earlier": [] if found["scores"] else _measured_rows(description),
         "leaderboard": classifier.leaderboard_.to_dict(orient="records"),
         "training": tables.training(classifier),
+        "search": noted.get("search"),
         "unlabelled": predictions,
         "columns": tables.columns_of(classifier, description),
         "choices": noted.get("choices") or [text for _, text in description["fitted"]["choices"]],
@@ -103,13 +104,23 @@ def render(
         "trained": (noted.get("data") or {}).get("rows"),
     }
     data = {"metric": content["metric_short"], "explorer": found["explorer"], "training": content["training"],
+            "search": content["search"],
             "histograms": None if predictions is None else predictions["histograms"]}  # fmt: skip
     scripts = "\n".join([formulas(), *map(_asset, _SCRIPTS)])
     # Only this very script and style may run: text that got into the page as markup could do nothing.
     trusted = {"script": f'"use strict";(() => {{\n{scripts}\n}})();', "style": _asset("report.css")}
+    return _page("report.html", trusted, **content, data=to_script_json(data))
+
+
+def render_watched(title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """What ``metricfit monitor`` found as a page: its table, the alarms on top."""
+    alarms = [row for row in rows if row[-1] == "ALARM"]
+    return _page("watched.html", {"style": _asset("report.css")}, title=title, heads=heads, rows=rows, alarms=alarms)
+
+
+def _page(name: str, trusted: dict[str, str], **content: Any) -> str:
     hashes = {f"{n}_hash": f"sha256-{b64encode(sha256(t.encode()).digest()).decode()}" for n, t in trusted.items()}
-    template = _environment(html=True).get_template("report.html")
-    return template.render(**content, **trusted, **hashes, data=to_script_json(data))
+    return _environment(html=True).get_template(name).render(**content, **trusted, **hashes)
 
 
 def answer(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]) -> dict[str, Any]:

@@ -236,8 +236,8 @@ def broadcast_members(values: Tensor, name: str, like: Tensor) -> Tensor:
     return values.reshape(-1, *[1] * (like.ndim - 1)) if member is None else values[member]
 
 
-def make_optimiser(network: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
-    """AdamW; weight decay on weights but not on biases, norms and other vectors."""
+def make_optimiser(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """AdamW or SGD; weight decay on weights but not on biases, norms and other vectors."""
     found: dict[float, list[nn.Parameter]] = {recipe.weight_decay: [], 0.0: []}
     for name, parameter in network.named_parameters():
         matrix = parameter.ndim > (2 if member_of(name) is None else 1) and "bias" not in name
@@ -245,6 +245,8 @@ def make_optimiser(network: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
     groups = [{"params": parameters, "weight_decay": decay} for decay, parameters in found.items() if parameters]
     if not groups:
         raise ValueError("network: it has no parameters, there is nothing to train.")
+    if recipe.optimiser == "sgd":
+        return torch.optim.SGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum, fused=True)
     return torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -267,9 +268,9 @@ class BatchOrder:
     With the class of every row of the data, the rows of each class are spread evenly over the epoch.
     """
 
-    def __init__(self, rows: Sequence[Rows], batch_size: int, *, stratum: Rows | None = None) -> None:
+    def __init__(self, rows: Sequence[Rows], batch_size: float, *, stratum: Rows | None = None) -> None:
         longest = max(len(r) for r in rows)
-        self.steps = -(-longest // batch_size)
+        self.steps = math.ceil(1 / batch_size if batch_size < 1 else longest / batch_size)
         self.batch_size = -(-longest // self.steps)
         self._stratified = stratum is not None
         self._members = [_interleaved(r, np.zeros_like(r) if stratum is None else stratum[r]) for r in rows]

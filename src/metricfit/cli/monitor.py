@@ -1,0 +1,63 @@
+"""``metricfit monitor``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from metricfit.cli import options as opt
+from metricfit.cli.command import UsageError, interval, number, option
+
+
+@dataclass(kw_only=True)
+class Monitor(opt.Reading):
+    """See whether a model still works: compare new rows with those that were held out in training.
+
+    Looks at scores, predicted shares, the share of each class and the metric, both estimated without labels, and the
+    constraints; where labels have come in, also at the metric that was reached. Ends with exit code 4 at an alarm.
+
+    Example: metricfit monitor model march.csv --labels churn --out march.html
+    """
+
+    model: Path = opt.a_model()
+    data: str = opt.a_table()
+    labels: list[str] | None = option("The column of true labels, which may have gaps.", "COL…", shown="none")
+    alarm: float = option("How probable any alarm is if nothing has changed.", "P", default=0.05, min=0.0, max=1.0)
+    out: Path | None = opt.an_out("Write a page here too.", "FILE")
+
+    def run(self) -> None:
+        import pandas as pd
+
+        from metricfit.assess import monitor, scores_of
+        from metricfit.data import GAPS
+        from metricfit.files import written_whole
+        from metricfit.report.page import render_watched
+        from metricfit.store import open_model
+
+        loaded, file = open_model(self.model), self.open(self.data)
+        if loaded.classifier.held_out_ is None:
+            raise UsageError(f"{self.model}: no rows were held out in training, so there is nothing to compare with.")
+        frames = file.frames(loaded.formats, gaps=(*GAPS, *loaded.missing))
+        X, labelled = pd.concat([X for X, _ in frames]), None
+        if self.labels is not None:
+            table = loaded.labelled_rows(file, target=opt.columns_of(self.labels, file.columns))
+            labelled = scores_of(loaded.classifier, table.X, table.y)
+        found = monitor(loaded.classifier, X, labelled, alarm=self.alarm)
+        known = "" if labelled is None else f", {len(labelled):,} of them with labels"
+        title = f"{len(X):,} rows of {self.data}{known}"
+        heads = ["", "of", "in training", "95 % interval", "now", "95 % interval", "chance", ""]
+        cells = [
+            [each.kind, each.about, number(each.then.value), interval(each.then.low, each.then.high),
+             number(each.now.value), interval(each.now.low, each.now.high), number(each.chance),
+             "ALARM" if each.alarm else "missed" if each.missed else ""] for each in found
+        ]  # fmt: skip
+        self.table(title, heads, cells, left=2)
+        if self.out is not None:
+            with written_whole(self.out) as path:
+                path.write_text(render_watched(title, heads, cells), encoding="utf-8")
+            self.line(f"Page: {self.out}")
+        alarms = [f"{each.kind} of {each.about}" for each in found if each.alarm]
+        self.result({"rows": len(X), "alarm": bool(alarms), "found": [asdict(each) for each in found]})
+        if alarms:
+            self.note(f"Alarm: {', '.join(alarms)}.")
+            raise SystemExit(4)
