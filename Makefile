@@ -147,7 +147,7 @@ $(VENV)/.installed-rivals: $(VENV)/.installed-dev
 	@touch $@
 
 $(VENV)/.installed-integrations: $(VENV)/.installed-dev
-	@$(INSTALL) -e '.[dev,dask,lightning,huggingface,skorch,torchmetrics]' 'ray>=2.9' tensorboard mlflow-skinny wandb fastapi uvicorn
+	@$(INSTALL) -e '.[dev,boost,dask,lightning,huggingface,skorch,torchmetrics]' 'ray>=2.9' tensorboard mlflow-skinny wandb fastapi uvicorn
 	@touch $@
 
 # The suite's rivals likewise, and the packages that carry its tables; AutoGluon needs other versions, and all of its own.

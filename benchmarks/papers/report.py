@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks.papers.checks import anyloss_protocol
 from benchmarks.papers.config import Config, names, protocol, read
 from benchmarks.papers.figures import figure
 from benchmarks.papers.plots import beside
@@ -53,6 +54,7 @@ def write_all(results: Path, out: Path, images: Path | None) -> Iterator[Path]:
         "grid": chosen_values(results),
         "overview": f"# How much is there\n\n{overview(results)}",
         "verdicts": f"# Every claim with a verdict\n\n{verdicts(results)}",
+        "anyloss-protocol": f"# AnyLoss at its own protocol\n\n{anyloss_protocol.table(anyloss_protocol.complete())}",
     }
     for name, text in pages.items():
         (out / f"{name}.md").write_text(text + "\n")

@@ -17,7 +17,7 @@ from typing import Literal
 
 import pandas as pd
 
-from benchmarks.papers.checks import anyloss_counts, btg_facts, btg_lookup, btg_search
+from benchmarks.papers.checks import anyloss_counts, anyloss_protocol, btg_facts, btg_lookup, btg_search
 from benchmarks.papers.results import read
 
 __all__ = [
@@ -412,6 +412,8 @@ def page_tables(results: Path) -> dict[str, str]:
         "btg search": btg_search.table(pd.read_csv(btg_search.FILE)),
         "btg lookup": btg_lookup.table(pd.read_csv(btg_lookup.FILE)),
         "btg facts": btg_facts.table(pd.read_csv(btg_facts.FILE)),
+        "anyloss protocol": anyloss_protocol.summary(anyloss_protocol.complete()),
+        "anyloss speed": anyloss_protocol.speed(anyloss_protocol.complete()),
         "anyloss counts": anyloss_counts.table(pd.read_csv(anyloss_counts.FILE), read("scores", results)),
     }
 

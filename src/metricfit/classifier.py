@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,13 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from metricfit.assess.verdicts import PLAIN, TUNED
+from metricfit.assess.scores import scores_of
+from metricfit.assess.verdicts import PLAIN, TUNED, assess
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
 from metricfit.data.preprocessing import as_dense, column_choices, matches_names
 from metricfit.decisions.rules import DecisionRule
-from metricfit.ensemble import PORTFOLIO, judge, mean_of
-from metricfit.labels import Target, combined_weights, read_target, read_truth, row_count
+from metricfit.ensemble import PORTFOLIO, check_columns, judge, mean_of
+from metricfit.labels import Target, combined_weights, read_target, read_truth, row_count, rows_columns
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.models import EstimatorModel, Folds, Model, NetworkModel, Table, fit_models, names_of
 from metricfit.processes import agreed, is_first_process, join_processes
@@ -147,7 +149,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None,
+        columns: Mapping[str, ArrayLike] | None = None,
+    ) -> Self:  # fmt: skip
         """Train.
 
         Args:
@@ -155,6 +160,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: Labels (n,), or 0/1 indicators (n, labels).
             sample_weight: Weights (n,), for training and for the metric.
             groups: Rows of one group are never split between training and validation (n,).
+            columns: The columns that the metric names, for money or for constraints in groups, and X has not.
 
         Started by ``torchrun --nproc-per-node N``, or with ``torch.distributed`` initialised, N processes train one
         model together: all of them call ``fit`` with the same data, each takes a part of every batch, and all end
@@ -173,7 +179,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         recipe, names = self._read_recipe(), names_of(self.models)
         self.classes_, self.recipe_, self.task_, self.seed_ = target.classes, recipe, target.task, seed
         table = self._fit_table(X, target, seed)
-        folds = Folds(table, target.codes, weight, plain_weight, splits, self.metric_, target.task, target.labels, seed)
+        known = rows_columns(self.metric_.columns, X, columns, len(table))
+        folds = Folds(table, target.codes, weight, plain_weight, splits, self.metric_, target.task, target.labels, seed,
+                      columns=known)  # fmt: skip
+        check_columns(folds)
         self.choices_ = [Choice("metric", meant)] if meant else []
         self.choices_ += [Choice("folds", why), *column_choices(self.preprocessor_)]
         models = self._build(names, folds, fixed)
@@ -218,8 +227,13 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return (proba > 0.5).astype(np.int64)
         return np.asarray(self.classes_[proba.argmax(axis=1)])
 
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """The metric of the predictions; its negative if less is better, as scikit-learn's scorers have it."""
+    def score(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, columns: Mapping[str, ArrayLike] | None = None
+    ) -> float:
+        """The metric of the predictions; its negative if less is better, as scikit-learn's scorers have it.
+
+        Where a constraint in groups is missed, minus infinity; ``columns`` as in :meth:`fit`.
+        """
         check_is_fitted(self, "models_")
         if self.metric_.judges_scores:
             proba = self.predict_proba(X, raw=True)
@@ -227,7 +241,13 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             predicted = self.predict(X)
         truth = read_truth(y, self.task_, self.classes_)
-        value = float(self.metric_.score(truth, predicted, sample_weight, labels=self._labels_in(truth, predicted)))
+        if self.metric_.needs_rows:
+            known = rows_columns(self.metric_.columns, X, columns, len(truth))
+            rows = scores_of(self, X, y, sample_weight, columns=known).judged(tuple(self.classes_.tolist()))
+            found = assess("", self.metric_, rows)
+            value = found.estimate.value if not found.missed else -math.inf
+        else:
+            value = float(self.metric_.score(truth, predicted, sample_weight, labels=self._labels_in(truth, predicted)))
         return value if self.metric_.greater_is_better else -value
 
     def explain(self) -> str:
@@ -410,7 +430,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed, recipe = self.seed_ if fixed else None, self.recipe_.parts()
         settings = {"metric": metric, "recipe": recipe, "seed": seed, "labels": labels}
         rows = [part for split in folds.splits for part in (split.train, split.validation)]
-        data = fingerprint(folds.table.dense, folds.codes, folds.weight, *rows)
+        data = fingerprint(folds.table.dense, folds.codes, folds.weight, *rows, *folds.columns.values())
         return {"settings": json.dumps(settings, sort_keys=True, default=in_full), "data": data}
 
     def _seed_of_checkpoint(self, seed: int) -> int:

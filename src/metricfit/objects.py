@@ -27,7 +27,7 @@ def to_bytes(value: Any, trusted: Sequence[str], name: str) -> bytes:
         why = "because loading it would have to trust code; use scikit-learn's own estimators and transformers"
         raise ValueError(f"{name} holds {', '.join(untrusted)} and cannot be saved, {why}.")
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-        members = _numbered({member: archive.read(member) for member in archive.namelist()})
+        members = _numbered({member: _without_gaps(archive.read(member)) for member in archive.namelist()})
     del raw  # a forest of many rows takes hundreds of megabytes
     content = _packed(members, zipfile.ZIP_DEFLATED)
     try:
@@ -52,6 +52,17 @@ def _untrusted(content: bytes, trusted: Sequence[str]) -> list[str]:
     return sorted(set(skops.io.get_untrusted_types(data=content)) - set(trusted))
 
 
+def _without_gaps(member: bytes) -> bytes:
+    """A member; between the fields of a tree's nodes lies whatever was in memory, which is no part of them."""
+    if b"'descr': [" not in member[:100]:
+        return member
+    array = np.load(io.BytesIO(member))
+    clean = bytearray(array.nbytes)  # zeros_like leaves the gaps as they are
+    for name in array.dtype.names:
+        np.frombuffer(clean, array.dtype)[name] = array[name]
+    return member[: len(member) - array.nbytes] + clean
+
+
 def _numbered(members: dict[str, bytes]) -> dict[str, bytes]:
     """The members of a file with numbers in place of addresses in memory, by which skops names objects."""
     numbers: dict[str, int] = {}
@@ -62,7 +73,9 @@ def _numbered(members: dict[str, bytes]) -> dict[str, bytes]:
 
     def numbered(node: dict[str, Any]) -> dict[str, Any]:
         if "__id__" in node:
-            node["__id__"] = int(renamed(str(node["__id__"])))
+            # Whether two equal texts are one object depends on whether they were read from a file.
+            is_value = node.get("__loader__") == "JsonNode"
+            node["__id__"] = int(renamed(f"value {len(numbers)}" if is_value else str(node["__id__"])))
         if node.get("file") in members:
             node["file"] = renamed(node["file"])
         return node

@@ -10,7 +10,7 @@ import math
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ class Search:
     """The trials of a study. Whoever opens the same study on the same rows works on the same trials.
 
     Args:
-        X, y, metric, sample_weight, groups: As for :class:`metricfit.MetricClassifier`.
+        X, y, metric, sample_weight, groups, columns: As for :class:`metricfit.MetricClassifier`.
         study, name: A journal file, or the URL of a database (``"postgresql://host/name"``); a name in it.
         models: Those that are built in and have no parameters are searched, others are taken as they are.
         recipe: What networks start from; parts that it gives are not searched.
@@ -61,11 +61,16 @@ class Search:
     def __init__(
         self, X: Any, y: Any, metric: MetricLike = "f1", *, study: str | Path | None = None, name: str = "metricfit",
         models: Any = "auto", recipe: str | Recipe = "default", cv: Any = "auto",
-        sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None, random_state: int = 0,
+        sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None,
+        columns: Mapping[str, ArrayLike] | None = None, random_state: int = 0,
     ) -> None:  # fmt: skip
         target = read_target(y, row_count(X))
         self.metric = resolve(metric, target.labels, target.task)[0]
-        self.rows, self.models, self.recipe = (X, y, sample_weight, groups), names_of(models), Recipe.of(recipe)
+        self.rows, self.models, self.recipe = (
+            (X, y, sample_weight, groups, columns),
+            names_of(models),
+            Recipe.of(recipe),
+        )
         self.given, self.cv, self.seed = models, cv, random_state
         open_ = [model for model, given in self.models if given == {}]
         if "network" in open_:  # both kinds of networks are trained by one recipe
@@ -73,7 +78,10 @@ class Search:
         if not open_:
             raise BadArgumentError("models", "expected at least one built-in model without parameters to search.")
         hashed = pd.util.hash_pandas_object(pd.DataFrame(X), index=False).to_numpy()
-        rest = [None if part is None else np.asarray(part).astype(str) for part in (y, sample_weight, groups)]
+        rest = [
+            None if part is None else np.asarray(part).astype(str)
+            for part in (y, sample_weight, groups, *(columns or {}).values())
+        ]
         settings = np.array([*open_, self.recipe.spec(), str(cv), str(random_state)])
         made_of = {"metric": str(self.metric), "rows and settings": fingerprint(hashed, *rest, settings)}
         self.studies = _open(study, name, open_, "maximize" if self.metric.greater_is_better else "minimize", made_of)
@@ -136,14 +144,17 @@ class Search:
     def fit(self, *, usual: bool = False) -> MetricClassifier:
         """The portfolio with the best parameters, or the ``usual`` ones, fitted on all rows of the search."""
         models, recipe = (self.given, self.recipe) if usual else self.best()[1:]
-        X, y, weight, groups = self.rows
         how: dict[str, Any] = {"cv": self.cv, "verbose": False, "random_state": self.seed}
-        return MetricClassifier(self.metric, models=models, recipe=recipe, **how).fit(X, y, weight, groups)
+        return MetricClassifier(self.metric, models=models, recipe=recipe, **how).fit(*self.rows)
 
-    def gain(self, classifier: MetricClassifier, X: Any, y: Any, weight: ArrayLike | None = None) -> dict[str, float]:
+    def gain(
+        self, classifier: MetricClassifier, X: Any, y: Any, weight: ArrayLike | None = None,
+        columns: Mapping[str, ArrayLike] | None = None,
+    ) -> dict[str, float]:  # fmt: skip
         """What a classifier reaches on rows that no trial saw, the usual parameters, and the gain with its interval."""
         names = tuple(classifier.classes_.tolist())
-        rows = [scores_of(model, X, y, weight).judged(names) for model in (classifier, self.fit(usual=True))]
+        models = classifier, self.fit(usual=True)
+        rows = [scores_of(model, X, y, weight, columns=columns).judged(names) for model in models]
         found = verdict(self.metric, *((assess("", self.metric, decided), decided) for decided in rows))
         values = {"value": found.model.estimate.value, "usual": found.rival.estimate.value}
         return values | {"gain": found.gain.value, "low": found.gain.low, "high": found.gain.high}
@@ -191,10 +202,9 @@ class Search:
                     raise TrialPruned
 
         how: dict[str, Any] = {"cv": self.cv, "baseline": False, "verbose": False, "random_state": self.seed}
-        X, y, weight, groups = self.rows
         classifier = MetricClassifier(self.metric, models=[chosen], recipe=recipe, callbacks=look, **how)
         with warnings.catch_warnings(action="ignore"):
-            value = float(classifier.fit(X, y, weight, groups).leaderboard_["value"].iloc[0])
+            value = float(classifier.fit(*self.rows).leaderboard_["value"].iloc[0])
         if math.isnan(value):
             raise ValueError("the metric has no value on the held-out rows; bring more rows")
         return value

@@ -40,7 +40,7 @@ def test_a_search_from_a_table_to_a_model_and_to_the_training_of_another(program
 
 
 def test_a_stopped_search_goes_on_and_another_study_is_refused(program, table, tmp_path):
-    search(program, table, tmp_path, "--time-limit", "0.001s", code=1)
+    search(program, table, tmp_path, "--time-limit", "0.0000001s", code=1)
     assert "no trial could be fitted: the time was over" in program.err
     search(program, table, tmp_path, trials=2)
     assert "Best trials" in program.out

@@ -21,11 +21,18 @@ import torch
 from metricfit import MetricClassifier, MetricLoss, fast, metrics, save
 from metricfit.data import BadArgumentError, BadDataError, NotEnoughMemoryError, Roles, open_table, read_labelled
 from metricfit.decisions import InfeasibleError, best_threshold
+from metricfit.training import Recipe
+from tests import helper
 from tests.decisions.gaussians import TwoGaussians
 from tests.fuzz import folders
+from tests.fuzz.kills import finished, kill
 from tests.fuzz.trial import in_child, load_trial
 
 METRICS = ["f1", "mcc", "precision", "recall", "jaccard", "accuracy", "balanced_accuracy", "fbeta:beta=2", "kappa"]
+
+FAINT = 1e-36
+"""What is predicted by less than this is close to float32's smallest number, which counts as 0 in float32."""
+MEMBERS = 200
 
 
 def loss(seed: int) -> str:
@@ -69,11 +76,8 @@ def loss(seed: int) -> str:
                 return f"one way raises {error}, another gives {run(dtype, plain)[0]}"
         return ""
     sooner, its_gradient = run(torch.float64, plain=False)
-    # The precision of a class that is predicted by less than rounding is 0/0 to one way and not to another.
     predicted = MetricLoss(spec, **options).double().confusion(logits, target, sample_weight).predicted
-    faint = spec == "precision" and bool(((predicted > 0) & (predicted < 1e-15 * predicted.sum())).any())
-    if faint and not abs(value - sooner) <= 1e-9:
-        return ""
+    faint = spec == "precision" and bool(((predicted > 0) & (predicted < FAINT)).any())
     size = max(1e-3, float(gradient.abs().max()))
     apart = (gradient - its_gradient).abs()
     if not abs(value - sooner) <= 1e-9 or not (ties or apart.max() <= 1e-8 * size):
@@ -93,6 +97,104 @@ def loss(seed: int) -> str:
         if not (faint or abs(single - value) <= 2e-4 * max(1.0, scale)) or not its_gradient.isfinite().all():
             return f"float64 {value}, float32 {single} ({'plain' if plain else 'fast'})"
     return ""
+
+
+def members(seed: int) -> str:
+    """Losses of many batches at once, each of a member: fast, plain, in float32, alone, and in plain loops."""
+    random_, torch_random = random.Random(seed), torch.Generator().manual_seed(seed)
+    task = random_.choice(["multiclass", "multiclass", "binary"])
+    n, classes = random_.choice([1, 2, 7, 20]), random_.choice([2, 3, 5, 12]) if task == "multiclass" else 2
+    places = random_.choice([(), (), (), (3,)])
+    shape = (n, *places) if task == "binary" else (n, classes, *places)
+    scale = torch.tensor([0.1, 1.0, 5.0, 30.0])[torch.randint(4, (MEMBERS,), generator=torch_random)].double()
+    scale = scale.reshape(-1, *[1] * len(shape))
+    logits = torch.randn((MEMBERS, *shape), generator=torch_random, dtype=torch.float64) * scale
+    target = torch.randint(classes, (n, *places), generator=torch_random)
+    if random_.random() < 0.2:
+        target[torch.rand(target.shape, generator=torch_random) < 0.2] = -100
+    temperature, spec = random_.choice([0.01, 0.1, 0.2, 0.3]), random_.choice(METRICS)
+    options: dict[str, Any] = {"task": task, "temperature": temperature}
+    weight = torch.rand(classes, generator=torch_random) + 0.1 if random_.random() < 0.3 else None
+    sample_weight = torch.rand(n, generator=torch_random).double() if random_.random() < 0.3 else None
+
+    def run(dtype: torch.dtype, plain: bool, member: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        several = MEMBERS if member is None else None
+        module = MetricLoss(spec, members=several, weight=weight, **options).to(dtype)
+        leaf = (logits if member is None else logits[member]).to(dtype, copy=True).requires_grad_()
+        of_all = sample_weight if sample_weight is None else sample_weight.to(dtype)
+        wanted, weights = target, of_all
+        if member is None:
+            wanted = target.expand(MEMBERS, *target.shape)
+            weights = of_all if of_all is None else of_all.expand(MEMBERS, n)
+        ways = mock.patch.object(fast, "metric_loss", return_value=None) if plain else contextlib.nullcontext()
+        with ways:
+            value = module(leaf, wanted, sample_weight=weights)
+            value.sum().backward()
+        assert leaf.grad is not None
+        return value.detach(), leaf.grad
+
+    def largest(x: torch.Tensor) -> torch.Tensor:
+        return x.abs().flatten(1).amax(dim=1)
+
+    value, gradient = run(torch.float64, True)
+    sooner, its_gradient = run(torch.float64, False)
+    apart = largest(gradient - its_gradient) / largest(gradient).clamp_min(1e-3)
+    wrong = ~((value - sooner).abs() <= 1e-9) | ~(apart <= 1e-8)
+    if wrong.any():
+        k = int(wrong.nonzero()[0, 0])
+        return f"{spec}, member {k}: plain {value[k]} and fast {sooner[k]}, gradients {apart[k]} apart"
+    predicted = MetricLoss(spec, weight=weight, **options).double()
+    counts = (
+        [predicted.confusion(batch, target, sample_weight).predicted for batch in logits] if spec == "precision" else []
+    )
+    faint = torch.tensor([bool(((p > 0) & (p < FAINT)).any()) for p in counts] or [False])
+    for plain in (True, False):
+        single, its_gradient = run(torch.float32, plain)
+        off = (single - value).abs() > 2e-4 * scale.flatten().clamp_min(1.0)
+        if (off & ~faint).any() or not its_gradient.isfinite().all():
+            k = int(off.nonzero()[0, 0]) if off.any() else -1
+            return f"{spec}, member {k}: float64 {value[k]}, float32 {single[k]} ({'plain' if plain else 'fast'})"
+    k = random_.randrange(MEMBERS)
+    one, its_gradient = run(torch.float64, True, k)
+    if not abs(one - value[k]) <= 1e-12 or not largest(its_gradient[None] - gradient[k][None]) <= 1e-10:
+        return f"{spec}, member {k}: {value[k]} among others, {one} alone"
+    expected = 1 - _by_loops(spec, logits[k], target, task, temperature, weight, sample_weight)
+    if not abs(expected - value[k]) <= 1e-9:
+        return f"{spec}, member {k}: {value[k]}, in plain loops {expected}"
+    return ""
+
+
+def _by_loops(
+    spec: str,
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    task: str,
+    temperature: float,
+    weight: Any,
+    sample_weight: Any,
+) -> float:
+    """The metric of a soft confusion matrix, one sample after the other and one class after the other."""
+    step = helper.plain_step("annealed", torch.tensor(temperature).item())  # it is a buffer in float32
+    weights = {"weight": None if weight is None else weight.double().tolist(), "sample_weight": sample_weight}
+    name = spec.partition(":")[0]
+
+    def of_class(tp: float, fp: float, fn: float, tn: float) -> float:
+        if name == "fbeta":
+            return helper.ratio(5 * tp, 5 * tp + 4 * fn + fp, 0.0)
+        return helper.CLASS_FORMULAS[name](tp, fp, fn, tn, 0.0)
+
+    if task == "binary":
+        matrix = helper.soft_labels(logits, target, step, binary=True, **weights)
+    else:
+        matrix = helper.soft_multiclass(logits, target, step, **weights)
+    if not any(map(any, matrix)):
+        return 1.0  # nothing counts: the loss is 0
+    counts = helper.one_versus_rest(matrix)
+    if task == "binary":
+        return of_class(*counts[1])
+    whole = helper.multiclass_formula(name, matrix, 0.0)
+    present = [each for each in counts if each[0] + each[2] > 0]
+    return whole if whole is not None else sum(of_class(*each) for each in present) / len(present)
 
 
 def _slopes(f: Callable[[torch.Tensor], float], x: torch.Tensor, place: Any, step: float) -> list[float]:
@@ -153,36 +255,48 @@ def promise(seed: int) -> str:
     return ""
 
 
+Folder = tuple[dict[str, Any], dict[str, bytes]]
+
+
 @cache
-def model() -> tuple[dict[str, Any], dict[str, bytes], pd.DataFrame]:
-    """A small model of every kind, and rows for it; the same in every run."""
+def model() -> tuple[Folder, list[Folder], pd.DataFrame]:
+    """A small model of every kind, the kinds alone (which load sooner), and rows for them; the same in every run."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"age": rng.normal(40, 10, 80), "plan": rng.choice(["a", "b"], 80)})
     table["since"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 400, 80), "D")
     y = np.where(table["age"] > 40, "yes", "no")
-    options = {"cv": 2, "baseline": False, "random_state": 0, "verbose": False}
-    parts = [MetricClassifier("f1", models=m, **options).fit(table, y) for m in ("network", "boosting", "forest")]
-    classifier = parts[0]
-    classifier.models_ = {name: model for part in parts for name, model in part.models_.items()}
-    classifier.weights_ = {"network": 0.4, "boosting": 0.3, "forest": 0.3}
-    for forest, boosting in zip(classifier.models_["forest"].fits, classifier.models_["boosting"].fits, strict=True):
+    options: dict[str, Any] = {"cv": 2, "baseline": False, "random_state": 0, "verbose": False}
+    recipe = Recipe("default", max_epochs=3, min_updates=0)
+    parts = [MetricClassifier("f1", models=name, recipe=recipe, **options).fit(table, y) for name in KINDS]
+    for boosting, forest in zip(parts[1].models_["boosting"].fits, parts[2].models_["forest"].fits, strict=True):
         forest[0].estimators_ = forest[0].estimators_[:3]
         boosting[0]._predictors = boosting[0]._predictors[:3]
-    with tempfile.TemporaryDirectory() as parent:
-        return *folders.read(save(classifier, Path(parent) / "model")), table.head(5)
+
+    def folder_of(classifier: MetricClassifier) -> Folder:
+        with tempfile.TemporaryDirectory() as parent:
+            description, contents = folders.read(save(classifier, Path(parent) / "model"))
+            return description, {name: c for name, c in contents.items() if name not in ("report.html", "README.md")}
+
+    alone = list(map(folder_of, parts))
+    parts[0].models_ = {name: model for part in parts for name, model in part.models_.items()}
+    parts[0].weights_ = dict(zip(KINDS, (0.4, 0.3, 0.3), strict=True))
+    return folder_of(parts[0]), alone, table.head(5)
+
+
+KINDS = ("network", "boosting", "forest")
 
 
 def folder(seed: int) -> str:
     """A crafted folder is refused by one error, or gives a model that predicts or raises, within the limits."""
     random_ = random.Random(seed)
-    description, contents, rows = model()
+    whole, alone, rows = model()
     with tempfile.TemporaryDirectory() as parent:
         path, name = Path(parent) / "model", ""
-        if random_.random() < 0.05:
+        if random_.random() < 0.005:
             name = random_.choice(list(folders.HOSTILE))
-            folders.HOSTILE[name](path, description, contents)
+            folders.HOSTILE[name](path, *whole)
         else:
-            folders.seal(path, *folders.mutated(random_, description, contents))
+            folders.seal(path, *folders.mutated(random_, *random_.choices([*alone, whole], (6, 2, 2, 1))[0]))
         if random_.random() < 0.1:
             file = random_.choice([file for file in path.iterdir() if file.is_file()])
             file.write_bytes(folders._mutate_bytes(random_, file.read_bytes()))
@@ -243,5 +357,10 @@ def table(seed: int) -> str:
 
 
 AREAS: dict[str, Callable[[int], str]] = {
-    "losses": loss, "searches": search, "promises": promise, "folders": folder, "tables": table,
+    "losses": loss, "members": members, "searches": search, "promises": promise, "folders": folder, "tables": table,
+    "kills": kill,
 }  # fmt: skip
+PREPARED: dict[str, Callable[[], Any]] = {"folders": model, "kills": finished}
+"""What an area makes once, before its first case."""
+SEVERAL = {"members": MEMBERS}
+"""How many cases one seed of an area stands for."""

@@ -182,7 +182,7 @@ def _circle(path: Path, description: Description, contents: Contents) -> None:
     seal(path, description, {**contents, "forest.skops": to_bytes(fits, TRUSTED, "forest")})
 
 
-BIG = 10**10
+BIG, CURRENT = 10**10, f'"version": {format_.VERSION}'
 LISTED = {"bytes": 1, "sha256": "0" * 64}
 HOSTILE: dict[str, Callable[[Path, Description, Contents], None]] = {
     "a device": _listed({"/dev/zero": LISTED}),
@@ -202,9 +202,9 @@ HOSTILE: dict[str, Callable[[Path, Description, Contents], None]] = {
     "a link to itself": _link("history.json"),
     "a folder in place of a file": _directory,
     "a description too large": _raw_description(lambda text: text + " " * 2**26),
-    "a number of 5,000 digits": _raw_description(lambda text: text.replace('"version": 4', f'"version": {"9" * 5000}')),
+    "a number of 5,000 digits": _raw_description(lambda text: text.replace(CURRENT, f'"version": {"9" * 5000}')),
     "nested too deep": _raw_description(lambda text: "[" * 100_000),
-    "NaN in the description": _raw_description(lambda text: text.replace('"version": 4', '"version": NaN')),
+    "NaN in the description": _raw_description(lambda text: text.replace(CURRENT, '"version": NaN')),
     "a negative version": _with(version=-1),
     "a version that is a truth value": _with(version=True),
     "100,000 networks": _networks(members=100_000),

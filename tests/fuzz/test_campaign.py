@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from metricfit import fast
-from tests.fuzz import cases
+from tests.fuzz import cases, trial
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,6 +45,24 @@ def test_a_failing_case_is_kept_as_a_seed_that_one_command_replays(tmp_path):
     again = campaign("--replay", case, first=tmp_path, folder=tmp_path)
     assert again.returncode == 1
     assert "plain" in again.stdout
+
+
+def test_a_case_that_kills_its_process_is_named_and_those_before_it_are_kept():
+    def case(seed):
+        if seed == 13:
+            os._exit(1) if trial.in_batch else None
+            return "dies"
+        return "wrong" if seed == 11 else ""
+
+    assert trial.outcomes(case, range(10, 20), 60) == ["", "wrong", "", "dies"]
+    assert trial.outcomes(case, range(14, 16), 60) == ["", ""]
+
+
+def test_many_batches_at_once_hold_a_loss_that_is_wrong(monkeypatch):
+    right = fast.metric_loss
+    assert cases.members(1) == ""
+    monkeypatch.setattr(fast, "metric_loss", lambda *args: None if (v := right(*args)) is None else v * (1 + 1e-6))
+    assert "plain" in cases.members(1)
 
 
 @pytest.mark.parametrize("seed", [18, 42, 141])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import resource
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,19 +50,30 @@ def _memory(field: str) -> int:
     return int(line.split()[1]) * 1024
 
 
+in_batch = False
+"""Whether this process is a fork already, which tries one case after another."""
+
+
+def _measured(work: Callable[[], tuple[str, str]], limit: int) -> dict[str, Any]:
+    resource.setrlimit(resource.RLIMIT_AS, (_memory("VmSize") + limit, resource.RLIM_INFINITY))
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts here
+    before, started = _memory("VmRSS"), time.perf_counter()
+    kind, text = work()
+    return {"kind": kind, "text": text[:2000], "seconds": time.perf_counter() - started,
+            "grown": _memory("VmHWM") - before}  # fmt: skip
+
+
 def in_child(work: Callable[[], tuple[str, str]], *, limit: int, seconds: float = 2 * SECONDS) -> Outcome:
     """Run ``work`` in a fork of this process, which may grow by ``limit`` bytes; it gives a kind and a text."""
+    if in_batch:
+        return Outcome(**_measured(work, limit))
     receive, send = os.pipe()
     child = os.fork()
     if not child:
         os.close(receive)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(int(seconds) + 1)
-        resource.setrlimit(resource.RLIMIT_AS, (_memory("VmSize") + limit,) * 2)
-        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts here
-        before, started = _memory("VmRSS"), time.perf_counter()
-        kind, text = work()
-        found: dict[str, Any] = {"seconds": time.perf_counter() - started, "grown": _memory("VmHWM") - before}
-        os.write(send, json.dumps({"kind": kind, "text": text[:2000], **found}).encode())
+        os.write(send, json.dumps(_measured(work, limit)).encode())
         os._exit(0)
     os.close(send)
     started = time.perf_counter()
@@ -99,3 +111,23 @@ def load_trial(path: Path, use: Callable[[Any], None] | None = None) -> tuple[Ou
     size = sum(file.lstat().st_size for file in path.iterdir()) if path.is_dir() else 0
     outcome = in_child(work, limit=BASE + MULTIPLE * size + 2**30)
     return outcome, outcome.problem(size)
+
+
+def outcomes(case: Callable[[int], str], seeds: Sequence[int], seconds: float) -> list[str]:
+    """What is wrong with each of several cases, tried in one fork; where it dies, that case is tried alone."""
+    receive, send = os.pipe()
+    child = os.fork()
+    if not child:
+        global in_batch
+        in_batch = True
+        for seed in seeds:
+            faulthandler.dump_traceback_later(seconds, exit=True)  # also where no Python code is run
+            os.write(send, f"{json.dumps(case(seed))}\n".encode())
+        os._exit(0)
+    os.close(send)
+    with open(receive) as pipe:
+        found = [json.loads(line) for line in pipe]
+    os.waitpid(child, 0)
+    if len(found) < len(seeds):
+        found.append(case(seeds[len(found)]) or "the process died, but not with this case alone")
+    return found

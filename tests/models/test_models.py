@@ -19,13 +19,27 @@ from sklearn.preprocessing import OneHotEncoder
 
 from metricfit import metrics
 from metricfit.choices import Range, spec_of
-from metricfit.models import EstimatorModel, Folds, Table, fit_models, names_of
+from metricfit.models import EstimatorModel, Folds, Table, estimators, fit_models, names_of
 from metricfit.models.estimators import BOOSTING_LIBRARIES, PATIENCE, SPACES
 from metricfit.models.portfolio import pooled
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, split_rows
 
 NO_LIMIT = math.inf
+
+
+@pytest.mark.parametrize("name", ["boosting", "forest", "extra_trees"])
+def test_a_model_that_was_read_is_written_with_the_same_bytes_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a run that was resumed ends with the files of one that was not; no stray memory in them."""
+    monkeypatch.setattr(estimators, "TREES", 4)
+    X, y = make_classification(90, random_state=0)
+    folds = folds_of(X, y, 2)
+    fitted = [EstimatorModel(name) for _ in range(2)]
+    for model in fitted:
+        model.fit(folds, NO_LIMIT, quiet)
+    written = fitted[0].to_bytes()
+    again = EstimatorModel.restored(name, fitted[0].described(), written, "binary", Recipe())
+    assert again.to_bytes() == written == fitted[1].to_bytes()
 
 
 def quiet(done: int, total: int, value: str) -> None:

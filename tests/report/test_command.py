@@ -45,8 +45,32 @@ def test_train_writes_the_page_and_report_writes_it_again(program, model, tmp_pa
         assert f"{row.low:.3f} to {row.high:.3f}" in text
         assert f"{100 * row.weight:.1f} %" in text
         assert f"{row.fit_seconds:.1f}" in text
+    of_segments = describe(model)["notes"]["findings"]
+    assert page.locator("#segments tbody tr").count() == len(of_segments["segments"]) > 0
+    assert page.locator("#errors tbody tr").count() == len(of_segments["errors"])
+    table = customers()
+    for error in of_segments["errors"]:  # its number is that of the row of the file
+        assert table[error["row"] - 1]["churn"] == error["true"] != error["decided"]
     page.locator('nav a[href="#data"]').click()
     assert "18 to" in page.inner_text("#column-table"), "what the columns held"
+
+
+def test_importance_gains_and_lift_are_drawn_where_they_are_asked_for(program, model, tmp_path, show):
+    data = write_csv(tmp_path / "new.csv", customers(90, seed=5))
+    program("report", model, data, "--out", tmp_path / "new.html", "--importance")
+    page = show((tmp_path / "new.html").read_text(encoding="utf-8"))
+    names = page.locator("#columns tbody th").all_text_contents()
+    assert names[0] == "age"
+    assert "when a column is set to one value" in page.locator("#columns").text_content()
+    for chart in ("#c-gain", "#c-lift"):
+        assert page.locator(f"{chart} svg[aria-label]").count() == 1
+    table = pd.read_csv(data)
+    y, p = table["churn"].eq("yes").to_numpy(), load(model).predict_proba(table.drop(columns="churn"), raw=True)[:, 1]
+    first = y[np.argsort(-p)[:9]].sum() / y.sum()
+    assert f"finds {first:.3f}" in page.locator("#c-gain svg[aria-label]").get_attribute("aria-label")
+    table.drop(columns="churn").to_csv(plain := tmp_path / "plain.csv", index=False)
+    for words in ((), (plain,)):
+        program("report", model, *words, "--importance", code=2)
 
 
 def test_report_of_a_labelled_file_measures_it(program, model, tmp_path):

@@ -20,8 +20,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from imblearn.over_sampling import SMOTE
-from imblearn.under_sampling import RandomUnderSampler
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, make_classification
 from sklearn.decomposition import PCA
@@ -75,13 +73,17 @@ def rows_of(dataset: str) -> tuple[Array, NDArray[np.int64]]:
     return codes.to_numpy(dtype=np.float64), np.asarray(found.y, dtype=np.int64)
 
 
-def folds_of(dataset: str, resampler: Callable[[], object] | None) -> Iterator[tuple[Array, ...]]:
-    """Training and test rows of each fold, as two components; the training rows resampled."""
+def folds_of(dataset: str, resampled: str) -> Iterator[tuple[Array, ...]]:
+    """Training and test rows of each fold, as two components; the training rows ``"smote"``d or thinned ``"under"``."""
+    from imblearn.over_sampling import SMOTE
+    from imblearn.under_sampling import RandomUnderSampler
+
+    resampler = {"smote": SMOTE, "under": RandomUnderSampler}.get(resampled)
     X, y = rows_of(dataset)
     for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(X, y):
         reduced = make_pipeline(StandardScaler(), PCA(2), StandardScaler()).fit(X[train])
         parts = reduced.transform(X[train]), y[train]
-        parts = parts if resampler is None else resampler().fit_resample(*parts)
+        parts = parts if resampler is None else resampler(random_state=0).fit_resample(*parts)
         yield *parts, reduced.transform(X[test]), y[test]
 
 
@@ -114,8 +116,7 @@ def logits_of(weights: list[Tensor], x: Tensor) -> Tensor:
 
 def fit(dataset: str, network: str, loss: str) -> Iterator[dict[str, object]]:
     """Rows of one loss, one per fold."""
-    resampler = {"bce+smote": lambda: SMOTE(random_state=0), "bce+under": lambda: RandomUnderSampler(random_state=0)}
-    parts = list(folds_of(dataset, resampler.get(loss)))
+    parts = list(folds_of(dataset, loss.partition("+")[2]))
     least = min(len(part[1]) for part in parts), min(len(part[3]) for part in parts)
     size = max(1, round(SHARE * least[0]))
     generator = torch.Generator().manual_seed(0)
@@ -163,22 +164,61 @@ def at_half(decided: NDArray[np.bool_], y: NDArray[np.bool_]) -> Array:
     return np.stack([(tp + n - positives - fp) / n, f1, (recall + specificity) / 2, np.sqrt(recall * specificity)])
 
 
+def complete(file: Path = FILE) -> pd.DataFrame:
+    """The rows of the sets and networks that were run with every loss."""
+    rows = pd.read_csv(file)
+    return rows.groupby(["dataset", "network"], sort=False).filter(lambda here: here["loss"].nunique() == len(LOSSES))
+
+
+def gaps(rows: pd.DataFrame) -> Iterator[tuple[str, str, str, str, pd.Series]]:
+    """AnyLoss for a metric less another in it, fold by fold: data set, network, metric, the other, differences."""
+    for (dataset, network), here in rows.groupby(["dataset", "network"], sort=False):
+        values = here.set_index(["loss", "fold"])
+        for metric in METRICS:
+            ours = values.loc[f"anyloss_{metric}", metric]
+            for rival, name in RIVALS.items():
+                yield dataset, network, metric, name, ours - values.loc[rival, metric]
+            yield dataset, network, metric, "SOL for it", ours - values.loc[f"sol_{metric}", metric]
+            tuned = values.loc["bce", f"tuned_{metric}"]
+            yield dataset, network, metric, "cross-entropy, tuned threshold", ours - tuned
+
+
+def summary(rows: pd.DataFrame) -> str:
+    """How often AnyLoss is ahead and behind by two standard errors, and the mean difference, as Markdown."""
+    found = pd.DataFrame([
+        {"network": network, "other": other, "mean": gap.mean(), "error": gap.std() / len(gap) ** 0.5}
+        for _, network, _, other, gap in gaps(rows)
+    ])  # fmt: skip
+    lines = [f"| AnyLoss against | {' | '.join(NETWORKS.values())} |", "|---|---|---|"]
+    for other, here in found.groupby("other", sort=False):
+        cells = []
+        for network in NETWORKS:
+            one = here[here["network"] == network]
+            ahead, behind = (one["mean"] > 2 * one["error"]).sum(), (one["mean"] < -2 * one["error"]).sum()
+            mean = f"{one['mean'].mean():+.3f}".replace("-", "\N{MINUS SIGN}")
+            cells.append(f"{ahead} ahead, {behind} behind of {len(one)}; {mean}")
+        lines.append(f"| {other} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _cell(gap: pd.Series) -> str:
     error = gap.std() / len(gap) ** 0.5
     return f"{gap.mean():+.3f} ± {error:.3f}".replace("-", "\N{MINUS SIGN}")
 
 
 def table(rows: pd.DataFrame) -> str:
-    """AnyLoss for a metric less the others in it: paired differences over folds ± standard error, as Markdown."""
-    names = [*RIVALS.values(), "SOL for it", "cross-entropy, tuned threshold"]
-    lines = [f"| AnyLoss for it, in it | it has | less {' | '.join(names)} |", "|" + "---|" * (len(names) + 2)]
-    for (dataset, network), here in rows.groupby(["dataset", "network"], sort=False):
-        values = here.set_index(["loss", "fold"])
-        for metric, name in METRICS.items():
-            ours = values.loc[f"anyloss_{metric}", metric]
-            cells = [_cell(ours - values.loc[rival, metric]) for rival in (*RIVALS, f"sol_{metric}")]
-            cells.append(_cell(ours - values.loc["bce", f"tuned_{metric}"]))
-            lines.append(f"| {SETS[dataset]}, {NETWORKS[network]}, {name} | {ours.mean():.3f} | {' | '.join(cells)} |")
+    """AnyLoss for a metric less the others in it: mean ± standard error over folds, as Markdown."""
+    lines: list[str] = []
+    for (dataset, network, metric), here in pd.DataFrame(
+        [(*names, other, _cell(gap)) for *names, other, gap in gaps(rows)],
+        columns=["dataset", "network", "metric", "other", "cell"],
+    ).groupby(["dataset", "network", "metric"], sort=False):
+        if not lines:
+            head = ["AnyLoss for it, in it", "it has", *(f"less {other}" for other in here["other"])]
+            lines += [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+        of = rows[(rows["dataset"] == dataset) & (rows["network"] == network) & (rows["loss"] == f"anyloss_{metric}")]
+        cells = [f"{SETS[dataset]}, {NETWORKS[network]}, {METRICS[metric]}", f"{of[metric].mean():.3f}", *here["cell"]]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

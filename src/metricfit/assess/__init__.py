@@ -4,10 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from metricfit.assess.intervals import Decided, Estimate, difference, estimate, estimate_classes, over_splits, share
-from metricfit.assess.scores import HeldOutScores, permutation_importance, scores_of
+from metricfit.assess.scores import HeldOutScores, scores_of
 from metricfit.assess.verdicts import Assessment, Reached, Verdict, assess, assess_held_out, leaderboard, verdict
 
 if TYPE_CHECKING:
+    from metricfit.assess.columns import partial_dependence, permutation_importance, segments, worst_errors
     from metricfit.assess.cutoffs import ThresholdUncertainty, UnstableThresholdWarning, threshold_uncertainty
     from metricfit.assess.prevalence import estimate_prevalence, expected_metric
     from metricfit.assess.watching import Watched, monitor
@@ -16,11 +17,12 @@ __all__ = [
     "Assessment", "Decided", "Estimate", "HeldOutScores", "Reached", "ThresholdUncertainty",
     "UnstableThresholdWarning", "Verdict", "Watched", "assess", "assess_held_out", "difference", "estimate",
     "estimate_classes", "estimate_prevalence", "expected_metric", "leaderboard", "monitor", "over_splits",
-    "permutation_importance", "scores_of", "share", "threshold_uncertainty", "verdict",
+    "partial_dependence", "permutation_importance", "scores_of", "segments", "share", "threshold_uncertainty",
+    "verdict", "worst_errors",
 ]  # fmt: skip
 
 # What a fit does not need is imported when it is first asked for.
-_ROOMS = ("cutoffs", "prevalence", "watching")
+_ROOMS = ("columns", "cutoffs", "prevalence", "watching")
 
 
 def __getattr__(name: str) -> Any:

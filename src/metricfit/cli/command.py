@@ -80,7 +80,7 @@ class Command(ABC):
     def refuse(self, why: str, *options: str) -> None:
         """Raise a usage error if one of these options was given, which has no effect here."""
         for name in options:
-            if getattr(self, name) is not None:
+            if getattr(self, name) not in (None, False):
                 raise UsageError(f"{'DATA' if name == 'data' else f'--{name}'}: has no effect {why}.")
 
     def note(self, text: str) -> None:
@@ -130,8 +130,8 @@ class Command(ABC):
 
 
 def number(value: float | None) -> str:
-    """Four digits, or a dash."""
-    return "–" if value is None or math.isnan(value) else f"{value:.4f}"
+    """Four digits, of money two, or a dash."""
+    return "–" if value is None or math.isnan(value) else f"{value:,.2f}" if abs(value) >= 1000 else f"{value:.4f}"
 
 
 def interval(low: float | None, high: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -67,8 +68,10 @@ def _writer(out: Path | None, *, lines: bool, escape: bool) -> Iterator[Callable
         path = None if out is None else opened.enter_context(written_whole(out))
         stream: Any = sys.stdout
         if path is not None and suffix != ".parquet":
-            opener: Any = gzip.open if suffix == ".gz" else open
-            stream = opened.enter_context(opener(path, "wt", encoding="utf-8", newline=""))
+            binary: Any = opened.enter_context(path.open("wb"))
+            if suffix == ".gz":  # its head tells neither the time nor the name of the file that is not yet in place
+                binary = opened.enter_context(gzip.GzipFile("", "wb", fileobj=binary, mtime=0))
+            stream = opened.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline=""))
 
         def write(frame: Any) -> None:
             if suffix == ".parquet":

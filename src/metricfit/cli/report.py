@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from metricfit.cli import options as opt
-from metricfit.cli.command import UsageError, argument
+from metricfit.cli.command import UsageError, argument, switch
 
 
 @dataclass(kw_only=True)
@@ -23,9 +23,11 @@ class Report(opt.Labels):
     model: Path = opt.a_model()
     data: str | None = argument("DATA", "Other rows; - for standard input.", None, shown="rows held out in training")
     out: Path | None = opt.an_out("Write the page here.", "FILE", shown="MODEL/report.html")
+    importance: bool = switch("--importance", "Show which columns the decisions depend on; needs DATA.")
 
     def run(self) -> None:
         from metricfit.assess import scores_of
+        from metricfit.assess.columns import dependence, findings
         from metricfit.files import written_whole
         from metricfit.report import Unlabelled, render
         from metricfit.report.page import NO_SCORES
@@ -35,15 +37,15 @@ class Report(opt.Labels):
         if place.is_dir():
             raise UsageError(f"--out: {place} is a folder; name the file to write.")
         if self.data is None:
-            self.refuse("without DATA", "separator", "encoding", "target", "weight")
+            self.refuse("without DATA", "separator", "encoding", "target", "weight", "importance")
         loaded = open_model(self.model)
         classifier, notices = loaded.classifier, list[str]()
-        scores, unlabelled = classifier.held_out_, None
+        scores, unlabelled, found = classifier.held_out_, None, None
         if self.data is not None:
             file, name = self.open(self.data), Path(self.data).name if self.data != "-" else "standard input"
             missing = [] if self.target else [column for column in loaded.target if column not in file.columns]
             if missing:
-                self.refuse("on rows without labels", "weight")
+                self.refuse("on rows without labels", "weight", "importance")
                 notices.append(
                     f"{name} has no column {', '.join(map(repr, missing))}, so the true labels are not known: matrices "
                     "and curves are left out, and the page shows only what the model says about these rows."
@@ -57,11 +59,15 @@ class Report(opt.Labels):
                     "nothing to compare with here; the report of the held-out rows (without DATA) has the comparison."
                 )
                 table = self.rows(loaded, file)
-                scores = scores_of(classifier, table.X, table.y, table.weight, source=f"rows of {name}")
+                rows = table.X, table.y, table.weight
+                scores = scores_of(classifier, *rows, source=f"rows of {name}", columns=table.columns)
+                found = findings(classifier.metric_, scores.judged(tuple(classifier.classes_.tolist())), table.X)
+                if self.importance:
+                    found |= dependence(classifier, table.X, table.y, table.weight)
         elif scores is None:
             self.warn(NO_SCORES.replace("MODEL", str(self.model)))
         settings = loaded.files.get("train.toml", b"").decode() or None
-        given: dict[str, Any] = {"scores": scores, "unlabelled": unlabelled, "notices": notices}
+        given: dict[str, Any] = {"scores": scores, "unlabelled": unlabelled, "notices": notices, "findings": found}
         page = render(classifier, loaded.description, settings=settings, **given)
         with written_whole(place) as path:
             path.write_text(page, encoding="utf-8")

@@ -14,6 +14,7 @@ from metricfit.cli.train import Train
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
     from metricfit.data import LabelledTable, Roles
+    from metricfit.metrics import Metric
 
 
 @dataclass(kw_only=True)
@@ -40,7 +41,7 @@ class Search(Train):
         place = self.study_name if "://" in self.study else Path(self.study).stem
         self.out = self.out or Path(f"{place}.model")
         opt.check_free(self.out, self.overwrite)
-        table, held, roles = super().tables()
+        table, held, roles = super().tables(spec)
         if held is None:
             table, held = table.split_at_random(self.seed)
         self.ready = table, held, roles
@@ -48,7 +49,7 @@ class Search(Train):
         judged, (groups, folds) = self.judged_by(spec, asked), asked.fold_groups(self.folds)
         self.found = search.Search(
             table.X, table.target, judged, study=self.study, name=self.study_name, models=names, recipe=recipe,
-            cv=folds or "auto", sample_weight=table.weight, groups=groups, random_state=self.seed,
+            cv=folds or "auto", sample_weight=table.weight, groups=groups, columns=table.columns, random_state=self.seed,
         )  # fmt: skip
         try:
             with stoppable() as check:
@@ -65,7 +66,7 @@ class Search(Train):
         self.models, self.recipe, self.time_limit = ",".join(models), found.spec(), None
         super().run()
 
-    def tables(self) -> tuple[LabelledTable, LabelledTable | None, Roles]:
+    def tables(self, spec: Metric) -> tuple[LabelledTable, LabelledTable | None, Roles]:
         return self.ready
 
     def _tell(self, rows: list[dict[str, Any]], check: Callable[[], None]) -> None:
@@ -77,7 +78,7 @@ class Search(Train):
 
     def noted(self, classifier: MetricClassifier, held: LabelledTable | None) -> dict[str, Any]:
         assert held is not None
-        gain = self.found.gain(classifier, held.X, held.y, held.weight)
+        gain = self.found.gain(classifier, held.X, held.y, held.weight, held.columns)
         cells = [[name, row["spec"], number(row["value"])] for name, row in self.found.best()[0].items()]
         self.table("Best trials: the most of many, so too high", ["model", "parameters", "value"], cells, left=2)
         between = interval(gain["low"], gain["high"])

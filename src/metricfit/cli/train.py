@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from metricfit.choices import Choice
     from metricfit.classifier import MetricClassifier
     from metricfit.data import LabelledTable, Roles
+    from metricfit.metrics import Metric
     from metricfit.training.recipes import Recipe
 
 _SETTINGS = "train.toml"
@@ -73,6 +74,7 @@ class Train(opt.Training):
         spec, limit = opt.checked_metric(self.metric), opt.seconds(self.time_limit)
         from metricfit import save
         from metricfit.assess import scores_of
+        from metricfit.assess.columns import findings
         from metricfit.classifier import MetricClassifier
         from metricfit.data import BadDataError, describe_table
         from metricfit.files import locked
@@ -87,7 +89,7 @@ class Train(opt.Training):
         checkpoint = self.out.absolute().parent / f"{self.out.name}.checkpoint"
         going_on = self._goes_on(checkpoint, settings)
 
-        table, held, roles = self.tables()
+        table, held, roles = self.tables(spec)
         judged = self.judged_by(spec, table)
         groups, folds = table.fold_groups(self.folds)
         choices = self.show_choices(table.choices)
@@ -113,13 +115,13 @@ class Train(opt.Training):
             (checkpoint / _SETTINGS).write_text(settings, encoding="utf-8")
         with _stoppable(checkpoint, first), _shown_warnings(self.warn):
             try:
-                classifier.fit(table.X, table.target, table.weight, groups)
+                classifier.fit(table.X, table.target, table.weight, groups, table.columns)
                 if held is not None and baseline:
                     self.note("Training the same network with cross-entropy, for comparison.")
                     usual = MetricClassifier(
                         judged, models="network", recipe=Recipe("log_loss", rule="tuned", **shorter), baseline=False,
                         checkpoint_dir=checkpoint / "cross-entropy", **common,
-                    ).fit(table.X, table.target, table.weight, groups)  # fmt: skip
+                    ).fit(table.X, table.target, table.weight, groups, table.columns)  # fmt: skip
             except ValueError as error:  # options were checked before; what is left is about the rows
                 raise BadDataError(str(error)) from error
         choices += self.show_choices([*classifier.choices_, _kinds(classifier)])
@@ -127,7 +129,8 @@ class Train(opt.Training):
             which = "the latest by " + self.time if self.time else "a random fifth"
             source = f"rows that are {which}; nothing was trained on them"
             source = source if self.validation is None else f"rows of {Path(self.validation).name}"
-            classifier.held_out_ = scores_of(classifier, held.X, held.y, held.weight, source=source, baseline=usual)
+            rows = held.X, held.y, held.weight
+            classifier.held_out_ = scores_of(classifier, *rows, source=source, baseline=usual, columns=held.columns)
         if not first:
             return
         verdict = self._judge(classifier, anew=held is not None)
@@ -137,6 +140,9 @@ class Train(opt.Training):
             "input": {"formats": {name: asdict(how) for name, how in table.formats.items()}, "missing": roles.missing},
             "data": describe_table(table.X),
         }
+        if (scores := classifier.held_out_) is not None:
+            X = (held or table).X if scores.rows is None else table.X.iloc[scores.rows]
+            notes["findings"] = findings(classifier.metric_, scores.judged(tuple(classifier.classes_.tolist())), X)
         notes |= (more := self.noted(classifier, held))
         save(classifier, self.out, overwrite=self.overwrite, notes=notes, files={_SETTINGS: settings.encode()})
         shutil.rmtree(checkpoint, ignore_errors=True)
@@ -180,12 +186,12 @@ class Train(opt.Training):
         self.note(f"Going on with the run in {path}.")
         return True
 
-    def tables(self) -> tuple[LabelledTable, LabelledTable | None, Roles]:
+    def tables(self, spec: Metric) -> tuple[LabelledTable, LabelledTable | None, Roles]:
         """The rows to train on, the rows to measure on if the options set some apart, and which column is what."""
         from metricfit.data import read_labelled, read_labelled_like
 
         file = self.open(self.data)
-        roles = self.roles(file, self.time)
+        roles = self.roles(file, spec, self.time)
         table = read_labelled(file, roles, max_rows=self.max_rows, seed=self.seed, task=self.task, note=self.note)
         if self.validation is not None:
             self.refuse("with --validation; give one of them", "time")

@@ -63,27 +63,29 @@ class Tune(opt.Labels):
 
     def _choose(self, loaded: SavedModel, asked: Any) -> dict[str, Any]:
         """Choose the rule on the rows, and show what it changes there."""
-        from metricfit.assess import Decided, estimate, scores_of
+        from metricfit.assess import estimate, scores_of
+        from metricfit.assess.intervals import reached
         from metricfit.choices import Choice
         from metricfit.decisions import best_rule
         from metricfit.metrics import Constrained
 
-        table, classifier = self.rows(loaded, self.data or "-"), loaded.classifier
+        table, classifier = self.rows(loaded, self.data or "-", [asked]), loaded.classifier
         labels, count = tuple(classifier.classes_.tolist()), f"{len(table.y):,}"
         metric = opt.resolved(asked, classifier)
         if metric.judges_scores:
             raise UsageError(f"--metric: {metric} judges the order of scores; no decision rule changes it.")
-        before = scores_of(classifier, table.X, table.y, table.weight)
+        own: dict[str, Any] = {"columns": table.columns} if metric.needs_rows else {}
+        before = scores_of(classifier, table.X, table.y, table.weight, columns=table.columns)
         best = best_rule(
             table.y, classifier.predict_proba(table.X, raw=True), metric, labels=labels, sample_weight=table.weight,
-            confidence=self.confidence,
+            confidence=self.confidence, **own,
         )  # fmt: skip
         choice = Choice("rule", f"the decision rule was tuned for {metric} on {count} rows")
         loaded.change_rule(best.rule, choice, metric=metric)
-        both = [Decided(s.truth, s.decided, labels, s.proba, s.weight) for s in (before, before.with_rule(best.rule))]
+        both = [scores.judged(labels) for scores in (before, before.with_rule(best.rule))]
         limits = metric.constraints if isinstance(metric, Constrained) else ()
-        parts = [getattr(metric, "objective", metric), *(c.metric for c in limits)]
-        shown = [(str(part), estimate(part, both[0]), estimate(part, both[1])) for part in parts]
+        name, (was, now) = str(getattr(metric, "objective", metric)), [estimate(metric, rows) for rows in both]
+        shown = [(name, was, now), *((c.what + c.where, reached(c, both[0]), reached(c, both[1])) for c in limits)]
         cells = [[name, number(was.value), number(now.value), interval(now.low, now.high)] for name, was, now in shown]
         self.table(f"On the {count} rows it was chosen on", ["metric", "before", "after", "95 % interval"], cells)
         rows = [{"metric": name, "before": was.value, "after": now.value} for name, was, now in shown]

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from metricfit.decisions.problem import InfeasibleError, UntunableError, expected_gain
+from metricfit.decisions.problem import InfeasibleError, UntunableError
 from metricfit.decisions.rules import BestRule, ConstraintValue, DecisionRule, bayes_rule
 from metricfit.decisions.threshold import ThresholdCurve, best_rule, best_threshold, score_sweep
 
@@ -17,7 +17,7 @@ __all__ = [
     "AreaBounds", "BestRule", "Calibration", "ConstraintValue", "DecisionRule", "InfeasibleError",
     "ThresholdCurve", "TunedRuleClassifier", "UntunableError", "area_of_chunks", "bayes_rule", "best_label_thresholds",
     "best_offsets", "best_rule", "best_threshold", "best_threshold_of_chunks", "calibrate", "confusion_of_chunks",
-    "expected_gain", "score_sweep",
+    "score_sweep",
 ]  # fmt: skip
 
 # What a fit does not need is imported when it is first asked for.

@@ -87,29 +87,23 @@ class Model(ABC):
 
 @dataclass(eq=False)
 class NetworkModel(Model):
-    """Networks, one or several per fold; all folds are trained as one network.
-
-    Attributes:
-        name, recipe: What to call it, and how it is trained; complete.
-        members: Networks per fold, started from different weights.
-        checkpoint, callbacks: Where the state of training is saved and resumed; what is called after every epoch.
-        device, plain: Where to train, and whether on the sample weights alone, without class weights.
-    """
+    """Networks, one or several per fold; all folds are trained as one network."""
 
     name: str
-    recipe: Recipe
+    recipe: Recipe  # how it is trained; complete
     _: KW_ONLY
-    members: int = 1
+    members: int = 1  # per fold, started from different weights
     device: torch.device | str = "cpu"
     checkpoint: CheckpointFile | None = None
     callbacks: Sequence[Callback] = ()
-    plain: bool = False
+    plain: bool = False  # whether it trains on the sample weights alone, without class weights
     result: TrainingResult = field(init=False)  # what training gave
     task: Task = field(init=False)
     stops_early = True
 
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Train the networks of all folds together."""
+        folds = folds.of_counts(plain=self.plain) if folds.metric.needs_rows else folds
         trainer = Trainer(folds, self.recipe, members=self.members, device=self.device, plain=self.plain)
         return self.train(trainer, progress, folds.task, until)
 

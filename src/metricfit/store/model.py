@@ -136,14 +136,16 @@ class SavedModel:
         return [noted] if isinstance(noted, str) else list(noted or [])
 
     def labelled_rows(
-        self, data: str | TableFile, *, target: Sequence[str] = (), weight: str | None = None, **reading: Any
-    ) -> LabelledTable:
+        self, data: str | TableFile, *, target: Sequence[str] = (), weight: str | None = None,
+        named: Sequence[str] = (), **reading: Any,
+    ) -> LabelledTable:  # fmt: skip
         """The rows of a file that have a label, read as the rows of training were.
 
         Args:
             data: A file as for :func:`metricfit.data.read_table`; ``-`` for standard input.
             target: The columns of the true labels; those of training if empty.
             weight: The column of weights.
+            named: The columns that metrics name.
             reading: ``separator`` and ``encoding`` of a CSV file.
         """
         file = self._opened(data, **reading)
@@ -156,7 +158,7 @@ class SavedModel:
             raise BadArgumentError("target", f"the model predicts {each}; got {', '.join(map(repr, names))}.")
         if weight is not None:
             file.check_columns([weight], "weight")
-        roles = tables.Roles(target=names, weight=weight, missing=self.missing)
+        roles = tables.Roles(target=names, weight=weight, missing=self.missing, named=named)
         table = tables.read_labelled_like(file, roles, self.formats, self.classifier.classes_)
         table.choices[:0] = file.choices
         return table
@@ -377,20 +379,30 @@ def scores_to_bytes(scores: HeldOutScores) -> bytes:
     """Held-out scores as a safetensors file; what is no array is kept as JSON in the array ``about``."""
     width = scores.proba.shape[1] * (1 + (scores.baseline is not None) + (scores.single is not None))
     scores = scores.sample(max(1, _MOST_NUMBERS // width))
-    about = {name: getattr(scores, name) for name in ("source", "total", "cross_fitted", "single_name")}
-    parts = {"about": np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)}
+    about: dict[str, Any] = {n: getattr(scores, n) for n in ("source", "total", "cross_fitted", "single_name")}
+    about["columns"], parts = [], dict[str, Any]()
     for name, dtype in _SCORE_TYPES.items():
         if (part := getattr(scores, name)) is not None:
             parts[name] = np.ascontiguousarray(part, dtype=dtype)
+    for name, values in scores.columns.items():  # of text the levels are kept apart
+        levels: Any = None
+        if values.dtype.kind not in "biuf":
+            levels, values = np.unique(values.astype(str), return_inverse=True)
+        parts[f"column_{len(about['columns'])}"] = np.ascontiguousarray(values)
+        about["columns"].append([name, levels if levels is None else levels.tolist()])
+    parts["about"] = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     return bytes(safetensors.numpy.save(parts))
 
 
 def scores_from(content: bytes) -> HeldOutScores:
     """Read :func:`scores_to_bytes` back; whatever does not fit together is an error."""
     parts: dict[str, Any] = safetensors.numpy.load(content)
-    about = json.loads(parts.pop("about").tobytes())
+    about, columns = json.loads(parts.pop("about").tobytes()), dict[str, Any]()
+    for k, (name, levels) in enumerate(about.pop("columns", [])):
+        values = parts.pop(f"column_{k}")
+        columns[str(name)] = values if levels is None else np.array(levels, dtype=str)[values]
     if wrong := [name for name, part in parts.items() if part.dtype != _SCORE_TYPES[name]]:
         raise ValueError(f"the scores hold a {wrong[0]} of type {parts[wrong[0]].dtype}")
     parts |= {name: part.astype(np.int64) for name, part in parts.items() if part.dtype == np.int32}
     about |= {"source": str(about["source"]), "cross_fitted": bool(about["cross_fitted"])}
-    return HeldOutScores(**parts, **about)
+    return HeldOutScores(**parts, **about, columns=columns)

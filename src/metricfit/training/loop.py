@@ -29,23 +29,15 @@ from metricfit.training.rows import BatchOrder, Folds, TrainingData, strata, tak
 
 
 class EpochRecord(NamedTuple):
-    """One epoch, averaged over the members of the ensemble.
+    """One epoch, averaged over the members of the ensemble."""
 
-    Attributes:
-        epoch, loss: Its number, from 1 on, and the mean training loss.
-        soft_metric, hard_metric: On the validation rows, at the selection temperature and exact.
-        log_loss, validation_loss: Cross-entropy with the recipe's class weights, and the loss as trained, there.
-        temperature, learning_rate: T of the step, and the rate at the end of the epoch.
-        active, seconds: Members still training, and the time that the epoch took, validation included.
-    """
-
-    epoch: int
-    loss: float
-    soft_metric: float
-    hard_metric: float
-    log_loss: float
+    epoch: int  # from 1 on
+    loss: float  # mean training loss
+    soft_metric: float  # on the validation rows, at the selection temperature
+    hard_metric: float  # exact, there
+    log_loss: float  # cross-entropy with the recipe's class weights, there
     temperature: float
-    learning_rate: float
+    learning_rate: float  # at the end of the epoch
     active: int
     seconds: float
     validation_loss: float = math.nan
@@ -74,33 +66,18 @@ def callback_list(callbacks: Any) -> list[Callback]:
 
 
 class TrainingResult(NamedTuple):
-    """A trained ensemble.
+    """A trained ensemble."""
 
-    Attributes:
-        network: With the best weights of each member, in evaluation mode.
-        history, best_epoch: Every epoch, and the one each member's weights are from.
-        validation: Each member's probabilities of its validation rows, from weights picked without them.
-        seconds, interrupted: Training time, over all starts of a resumed run, and whether Ctrl-C ended it.
-    """
-
-    network: nn.Module
+    network: nn.Module  # with the best weights of each member, in evaluation mode
     history: list[EpochRecord]
-    best_epoch: list[int]
-    validation: list[NDArray[np.float64]]
+    best_epoch: list[int]  # that each member's weights are from
+    validation: list[NDArray[np.float64]]  # of each member's validation rows, from weights picked without them
     seconds: float
     interrupted: bool
 
 
 class Trainer:
-    """Networks in training, with everything that the next epoch depends on.
-
-    Args:
-        folds: What to learn.
-        recipe: How; complete.
-        members: Networks per fold, started from different weights.
-        device: Where to train.
-        plain: Whether to train on the sample weights alone, without class weights.
-    """
+    """Networks in training, with everything that the next epoch depends on; arguments as of ``NetworkModel``."""
 
     RESUMED = ("average", "optimiser", "objective", "best", "stopping", "validation")
 

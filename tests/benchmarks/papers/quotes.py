@@ -134,6 +134,8 @@ QUOTES: dict[tuple[str, str], str] = {
         {_range([f"ci fbeta_{beta} dec mf1" for beta in ("0.1", "0.25", "0.5", "1.0", "2.5", "5.0", "10.0")])};
         ci ce tuned_for_fbeta_recall_Dog rec[Dog]; ci ce tuned_for_fbeta_recall_Dog pre[Dog];
         ci fbeta_recall dec rec[Dog]; ci fbeta_recall dec pre[Dog]""",
+    ("AnyLoss", "**At the authors' protocol**"): "set",
+    ("AnyLoss", "**Learning speed**"): "set",
     ("AnyLoss", "At one half that holds"): """
         mlp.ma anyloss_balanced_accuracy dec bal; mlp.ma anyloss_gmean dec gm; mlp.ma bce dec bal; mlp.ma bce dec gm;
         mlp.ma anyloss_f1 dec f1; mlp.ma bce dec f1; slp.ma anyloss_f1 dec f1; slp.ma bce dec f1; set""",

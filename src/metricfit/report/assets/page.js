@@ -11,6 +11,19 @@ function drawScores(axis, name) {
     ],
   });
   drawHistogram("c-histogram", axis.histogram, name);
+  const all = axis.positives + axis.negatives, part = axis.positives / all, called = { label: "share of rows called", range: [0, 1] };
+  const gain = axis.cuts.map((_, i) => [(axis.tp[i] + axis.fp[i]) / all, axis.tp[i] / axis.positives]).filter(([x, y]) => x > 0 && y === y);
+  gain.sort((a, b) => a[0] - b[0]);
+  const lift = gain.map(([x, y]) => [x, y / x]), top = Math.max(...lift.map((p) => p[1]), 1);
+  const tenth = gain.findLast(([x]) => x <= 0.1), found = tenth ? digits(tenth[1], 3) : "–", times = tenth ? digits(tenth[1] / tenth[0], 1) : "–";
+  drawChart(document.getElementById("c-gain"), {
+    label: `Share of ${name} found over the share of rows called; the first tenth of the rows finds ${found}.`, x: called, y: { label: `share of ${name} found`, range: [0, 1] },
+    series: [{ name: `first tenth: ${found}`, style: "s1", points: [[0, 0], ...gain] }, { name: "perfect", style: "s2", points: [[0, 0], [part, 1], [1, 1]] }, { name: "by chance", style: "s3", points: [[0, 0], [1, 1]] }],
+  });
+  drawChart(document.getElementById("c-lift"), {
+    label: `Lift of ${name} over the share of rows called; ${times} in the first tenth.`, x: called, y: { label: "lift", range: [0, top * 1.08] },
+    series: [{ name: `first tenth: ${times}`, style: "s1", points: lift }, { name: "by chance", style: "s3", points: [[0, 1], [1, 1]] }],
+  });
 }
 
 function drawHistogram(id, histogram, name) {
