@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from metricfit.assess import assess, scores_of
 from metricfit.assess.verdicts import verdict
@@ -149,7 +149,7 @@ class Search:
 
     def gain(
         self, classifier: MetricClassifier, X: Any, y: Any, weight: ArrayLike | None = None,
-        columns: Mapping[str, ArrayLike] | None = None,
+        columns: Mapping[str, NDArray[Any]] | None = None,
     ) -> dict[str, float]:  # fmt: skip
         """What a classifier reaches on rows that no trial saw, the usual parameters, and the gain with its interval."""
         names = tuple(classifier.classes_.tolist())

@@ -49,7 +49,8 @@ class Search(Train):
         judged, (groups, folds) = self.judged_by(spec, asked), asked.fold_groups(self.folds)
         self.found = search.Search(
             table.X, table.target, judged, study=self.study, name=self.study_name, models=names, recipe=recipe,
-            cv=folds or "auto", sample_weight=table.weight, groups=groups, columns=table.columns, random_state=self.seed,
+            cv=folds or "auto", sample_weight=table.weight, groups=groups, columns=table.columns,
+            random_state=self.seed,
         )  # fmt: skip
         try:
             with stoppable() as check:
