@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_iris
+from sklearn.model_selection import RepeatedStratifiedKFold
 
-from metricfit import metrics
+from metricfit import MetricClassifier, metrics
 from metricfit.ensemble import LEAST, HeldOut, choose_ensemble, decided_by_others, log_loss_weights, mean_of
 
 
@@ -53,6 +55,24 @@ def plain_greedy(held: HeldOut, steps: int) -> dict[str, float]:
         if losses[chosen] < best_loss:
             best, best_loss = {n: c / step for n, c in taken.items()}, losses[chosen]
     return best
+
+
+def test_a_row_that_several_folds_held_out_counts_once_with_its_mean_probabilities() -> None:
+    X, y = load_iris(return_X_y=True)
+    cv = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
+    clf = MetricClassifier("f1", models=["forest"], cv=cv, baseline=False, verbose=False, random_state=0).fit(X, y)
+    held, (model,) = clf.held_out_, clf.models_.values()
+    assert held is not None
+    plain = {row: [] for row in range(len(y))}
+    for (_, rows), proba in zip(cv.split(X, y), model.held_out, strict=True):
+        for row, said in zip(rows, proba, strict=True):
+            plain[row].append(said)
+    assert sorted(held.rows) == list(range(len(y)))
+    assert all(len(said) == 2 for said in plain.values())
+    np.testing.assert_allclose(held.proba, [np.mean(plain[row], axis=0) for row in held.rows], atol=1e-7)
+    first = [{*rows.tolist()} for _, rows in cv.split(X, y)][:3]
+    assert all(row in first[fold] for row, fold in zip(held.rows.tolist(), held.fold, strict=True))
+    assert clf.validation_report_["rows"].tolist() == [150]
 
 
 @pytest.mark.parametrize("labels", [False, True])

@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,9 @@ from metricfit.training.explanation import explain
 from metricfit.training.loop import Callback, EpochRecord, as_device, callback_list, draw_seed
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, choose_cv, given_splits, group_codes, split_rows
+
+if TYPE_CHECKING:
+    from metricfit.scoring import Scorer
 
 __all__ = ["MetricClassifier"]
 
@@ -226,6 +229,12 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.task_ == "multilabel":
             return (proba > 0.5).astype(np.int64)
         return np.asarray(self.classes_[proba.argmax(axis=1)])
+
+    def scorer(self, *, keep: Sequence[str] = (), raw: bool = False) -> Scorer:
+        """The classifier as a function of frames that can be pickled, for Ray Data, Spark and others."""
+        from metricfit.scoring import Scorer
+
+        return Scorer(self, keep=keep, raw=raw)
 
     def score(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, columns: Mapping[str, ArrayLike] | None = None

@@ -157,8 +157,15 @@ class Judged(NamedTuple):
 
 
 def _held_out(folds: Folds, proba: Mapping[str, Array]) -> HeldOut:
+    """What the models say about held-out rows; a row of several folds counts once, with its mean probabilities."""
     rows = np.concatenate([split.validation for split in folds.splits])
     fold = np.repeat(np.arange(len(folds.splits)), [len(split.validation) for split in folds.splits])
+    _, first, place, times = np.unique(rows, return_index=True, return_inverse=True, return_counts=True)
+    if len(first) < len(rows):
+        order = np.argsort(first)
+        rows, fold = rows[first[order]], fold[first[order]]
+        sums = {n: np.stack([np.bincount(place, column) for column in found.T], axis=1) for n, found in proba.items()}
+        proba = {name: (total / times[:, None])[order] for name, total in sums.items()}
     weight, columns = folds.plain_weight[rows].astype(np.float64), {n: c[rows] for n, c in folds.columns.items()}
     return HeldOut(rows, fold, folds.codes[rows], weight, folds.labels, proba, columns, len(folds.codes))
 

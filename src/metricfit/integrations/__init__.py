@@ -7,6 +7,7 @@ module                                         extra               holds
 :mod:`metricfit.integrations.huggingface`      ``huggingface``     ``compute_loss_func``, ``TemperatureAnnealing``
 :mod:`metricfit.integrations.skorch`           ``skorch``          ``TemperatureAnnealing``, ``two_columns``
 :mod:`metricfit.integrations.boosting`         ``boost``           ``objective``, ``eval_metric``, ``probabilities``
+:mod:`metricfit.integrations.shap`             ``shap``            ``explanation``
 :mod:`metricfit.integrations.torchmetrics`     ``torchmetrics``    ``ConfusionMetric``
 :mod:`metricfit.integrations.tracking`         --                  ``TensorBoard``, ``MLflow``, ``WandB``
 :mod:`metricfit.integrations.mlflow`           --                  ``save_model``, ``log_model``

@@ -27,6 +27,7 @@ from metricfit.classifier import MetricClassifier
 from metricfit.data import BadArgumentError, ColumnFormat, LabelledTable, TableFile, TablePreprocessor
 from metricfit.decisions import DecisionRule
 from metricfit.ensemble import LEADERBOARD_COLUMNS
+from metricfit.scoring import Scorer
 from metricfit.store import folder as model_folder
 from metricfit.store.folder import DESCRIPTION, TIMES, ModelFolderError, refused
 from metricfit.store.trees import check_fit
@@ -183,22 +184,11 @@ class SavedModel:
         """
         file = self._opened(data, **reading)
         file.check_columns(keep, "keep")
-        classifier, rule = self.classifier, self.classifier.decision_rule_
-        several, labels = classifier.task_ == "multilabel", classifier.classes_.tolist()
-        decided = [f"prediction_{label}" for label in labels] if several else ["prediction"]
-        probable = [f"probability_{label}" for label in labels]
-        if clash := [name for name in keep if name in (*decided, *probable)]:
-            raise BadArgumentError("keep", f"{clash[0]!r} is the name of a result; rename the column.")
-        frame, held = None, None if raw else classifier.held_out_
+        scorer, frame = Scorer(self.classifier, keep=keep, raw=raw), None
         for X, rows in file.frames(self.formats, keep, gaps=(*tables.GAPS, *self.missing)):
-            proba = classifier.predict_proba(X, raw=True)
-            chosen, shown = rule.decide(proba), proba if held is None else held.calibration.apply(proba)
-            found = {name: rows.table[name].to_pandas() for name in keep}
-            found |= dict(zip(decided, chosen.T if several else [classifier.classes_[chosen]], strict=True))
-            found |= dict(zip(probable, shown.T, strict=True))
-            yield (frame := pd.DataFrame(found))
+            yield (frame := scorer.result(X, {name: rows.table[name].to_pandas() for name in keep}))
         if frame is None:
-            yield pd.DataFrame({name: [] for name in [*keep, *decided, *probable]})
+            yield scorer.result([], {name: [] for name in keep})
 
     @property
     def files(self) -> dict[str, bytes]:

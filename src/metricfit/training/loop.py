@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from rich import progress as bars
 from rich.console import Console
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from metricfit.annealing import TemperatureAnnealer
@@ -26,6 +27,8 @@ from metricfit.training.checkpoint import CheckpointFile, Resumable
 from metricfit.training.objective import MemberObjective, Scores, Validation
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import BatchOrder, Folds, TrainingData, strata, take_rows
+
+SMALL_STEP = 1 << 20  # numbers in a batch of all members up to which a second thread only waits
 
 
 class EpochRecord(NamedTuple):
@@ -106,6 +109,8 @@ class Trainer:
         self.precision = torch.bfloat16 if lower else torch.float32
         self.group = self.objective.group
         self.part = share_of_batch(self.batches.batch_size, self.group)
+        width = max(self.data.features.shape[1], *recipe.hidden_sizes, 1)
+        self.small = len(splits) * self.batches.batch_size * width <= SMALL_STEP
 
     def average_over(self, steps: float) -> None:
         """Average the weights over so many steps, from now on."""
@@ -127,13 +132,14 @@ class Trainer:
             self.load_state_dict(state)
         interrupted = late = False
         try:
-            while not self.finished and not late:
-                event = EpochEnd(name, self.epoch(), self.epochs)
-                answers = [callback(event) for callback in callbacks]
-                self.stopped = bool(agreed(torch.tensor(any(answers)), self.group))
-                late = bool(agreed(torch.tensor(time.monotonic() >= until), self.group))
-                if checkpoint is not None and is_first_process():
-                    checkpoint.save(self.state_dict(), last=self.finished or late)
+            with threadpool_limits(1 if self.small else None):
+                while not self.finished and not late:
+                    event = EpochEnd(name, self.epoch(), self.epochs)
+                    answers = [callback(event) for callback in callbacks]
+                    self.stopped = bool(agreed(torch.tensor(any(answers)), self.group))
+                    late = bool(agreed(torch.tensor(time.monotonic() >= until), self.group))
+                    if checkpoint is not None and is_first_process():
+                        checkpoint.save(self.state_dict(), last=self.finished or late)
         except KeyboardInterrupt:
             interrupted, after = True, f"after {len(self.history)} of up to {self.epochs} epochs"
             told = f"training was interrupted {after}; the best weights so far are kept."
