@@ -107,8 +107,8 @@ def page(frame: pd.DataFrame, known: pd.DataFrame) -> str:
         f"{tables} real tables, {splits} splits, 2,000 training rows, forest and boosting on five folds. Cut-offs for",
         f"precision subject to a recall of {BOUND} are chosen on out-of-fold rows. *Held*: splits with that recall on",
         "test rows, of which there are few positives on some tables; *missed*: splits below it by more than chance",
-        "(binomial, 5 %). Precision in points; *less*: the portfolio by the mean of log-odds less this way, mean over tables ±",
-        "standard error over tables. Made by `shipped.py`.", "",
+        "(5 %). Precision in points; *less*: the portfolio by the mean of log-odds less this way,",
+        "mean over tables ± standard error over tables. Made by `shipped.py`.", "",
         "| confidence | model | mean of | recall | held | missed | precision | less |",
         "|---:|---|---|---:|---:|---:|---:|---:|",
     ]  # fmt: skip
