@@ -98,7 +98,7 @@ def page(frame: pd.DataFrame) -> str:
         "# Smoothed rules", "",
         f"{frame['table'].nunique()} tables, {frame['split'].nunique()} splits, cut-offs chosen on at most 300 rows.",
         "In points. *Gain*: test value less that of the cut-off tuned on labels, mean over tables ± standard error",
-        "over tables. *Over-tuning*: held-out value (on the rows that chose the cut-off) less test value. By `smoothed.py`.",
+        "over tables. *Over-tuning*: value on the rows that chose the cut-off less test value. Made by `smoothed.py`.",
         "",
         "| metric | way | test | gain | tables better | over-tuning |", "|---|---|---:|---:|---:|---:|",
     ]  # fmt: skip

@@ -63,10 +63,8 @@ def monitor(
     metric, labels, rule = classifier.metric_, tuple(classifier.classes_.tolist()), classifier.decision_rule_
     proba = np.asarray(classifier.predict_as_held_out(X))
     decided, before = rule.decide(proba), rule.decide(held.proba)
-    if several := held.truth.ndim == 2:
-        called = [before, decided]
-    else:
-        called = [np.eye(len(labels))[each] for each in (before, decided)]
+    several, one_of = held.truth.ndim == 2, np.eye(len(labels))
+    called = [before, decided] if several else [one_of[before], one_of[decided]]
     binary, found = len(labels) == 2 and not several, list[Watched]()
     columns = [0 if named_class(metric, labels) == 0 else 1] if binary else range(len(labels))
     for k in columns:
