@@ -68,8 +68,9 @@ def page(frame: pd.DataFrame) -> str:
     lines = [
         f"# Equal recall in both sexes: adult, {frame['split'].nunique()} splits of {ROWS:,} rows",
         "",
-        "Accuracy with at most 2 points between the recalls of women and men, logistic regression; on test rows, mean over",
-        "splits ± its standard error. fairlearn asks for no difference at all, and draws lots. Made by `group_thresholds.py`.",
+        "Accuracy with at most 2 points between the recalls of women and men, logistic regression; on test rows, mean",
+        "over splits ± its standard error. fairlearn asks for no difference at all, and draws lots. Made by",
+        "`group_thresholds.py`.",
         "",
         "| rule | accuracy | difference of recalls | recall | CPU s |",
         "|---|---:|---:|---:|---:|",
