@@ -167,7 +167,10 @@ class Interrupted(BaseException):
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], None]]:
-    """Ctrl-C raises :class:`Interrupted` at once; the function does so again, as some libraries swallow exceptions."""
+    """Ctrl-C raises :class:`Interrupted` at once; the function does so again.
+
+    NumPy makes a ValueError of what is raised while it reads a buffer of scikit-learn's boosting; its Cython may lose it.
+    """
     pressed: list[bool] = []
 
     def stop(*_: Any) -> None:
@@ -181,6 +184,9 @@ def stoppable() -> Iterator[Callable[[], None]]:
     before = signal.signal(signal.SIGINT, stop)
     try:
         yield check
+    except Exception:
+        check()
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
 
