@@ -169,7 +169,7 @@ class Interrupted(BaseException):
 def stoppable() -> Iterator[Callable[[], None]]:
     """Ctrl-C raises :class:`Interrupted` at once; the function does so again.
 
-    NumPy makes a ValueError of what is raised while it reads a buffer of scikit-learn's boosting; its Cython may lose it.
+    NumPy makes a ValueError of what is raised while it reads a buffer of scikit-learn's boosting; Cython may lose it.
     """
     pressed: list[bool] = []
 
