@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_iris, make_classification
+from sklearn.model_selection import RepeatedStratifiedKFold
 
-from metricfit import metrics
+from metricfit import MetricClassifier, metrics
+from metricfit.decisions import best_threshold
 from metricfit.ensemble import LEAST, HeldOut, choose_ensemble, decided_by_others, log_loss_weights, mean_of
 
 
@@ -55,6 +60,24 @@ def plain_greedy(held: HeldOut, steps: int) -> dict[str, float]:
     return best
 
 
+def test_a_row_that_several_folds_held_out_counts_once_with_its_mean_probabilities() -> None:
+    X, y = load_iris(return_X_y=True)
+    cv = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
+    clf = MetricClassifier("f1", models=["forest"], cv=cv, baseline=False, verbose=False, random_state=0).fit(X, y)
+    held, (model,) = clf.held_out_, clf.models_.values()
+    assert held is not None
+    plain = {row: [] for row in range(len(y))}
+    for (_, rows), proba in zip(cv.split(X, y), model.held_out, strict=True):
+        for row, said in zip(rows, proba, strict=True):
+            plain[row].append(said)
+    assert sorted(held.rows) == list(range(len(y)))
+    assert all(len(said) == 2 for said in plain.values())
+    np.testing.assert_allclose(held.proba, [np.mean(plain[row], axis=0) for row in held.rows], atol=1e-7)
+    first = [{*rows.tolist()} for _, rows in cv.split(X, y)][:3]
+    assert all(row in first[fold] for row, fold in zip(held.rows.tolist(), held.fold, strict=True))
+    assert clf.validation_report_["rows"].tolist() == [150]
+
+
 @pytest.mark.parametrize("labels", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_greedy_selection_equals_a_plain_loop(seed: int, labels: bool) -> None:
@@ -100,3 +123,17 @@ def test_a_single_model_has_all_the_weight_and_arg_max_can_be_asked_for() -> Non
 def test_a_class_that_no_row_shows_is_not_tuned_for() -> None:
     held = made(0)
     assert choose_ensemble(held.take(held.codes != 2), metrics.get("mcc")).rule.kind == "argmax"
+
+
+def test_a_confidence_is_that_of_the_rule_that_ships() -> None:
+    X, y = make_classification(1500, weights=[0.7], flip_y=0.1, random_state=0)
+    spec = "precision[1] subject to recall[1] >= 0.7"
+    how: dict[str, Any] = {"models": ["forest"], "baseline": False, "verbose": False, "random_state": 0}
+    clf = MetricClassifier(spec, confidence=0.95, **how).fit(X, y)
+    held = clf.held_out_
+    assert held is not None
+    found = best_threshold(held.truth, held.proba[:, 1].astype(float), spec, confidence=0.95, belief=1.0)
+    assert clf.decision_rule_.parameter == pytest.approx(found.threshold, abs=1e-6)
+    assert found.threshold < best_threshold(held.truth, held.proba[:, 1], spec, belief=1.0).threshold
+    with pytest.raises(ValueError, match="confidence: has no effect without a constraint"):
+        MetricClassifier("f1", confidence=0.95, **how).fit(X, y)

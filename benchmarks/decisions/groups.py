@@ -66,7 +66,7 @@ def cards(split: int) -> list[dict[str, object]]:
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)).fit(X.iloc[fit], y[fit])
     p, p_test = model.predict_proba(X.iloc[choose])[:, 1], model.predict_proba(X.iloc[test])[:, 1]
     limit = "predicted_count[1] <= 10 per hour"
-    best = best_threshold(y[choose], p, "recall", subject_to=limit, groups={"hour": hour[choose]})
+    best = best_threshold(y[choose], p, "recall", subject_to=limit, columns={"hour": hour[choose]})
     called = p_test >= best.threshold
     per_hour = np.bincount(hour[test], called)
     return [

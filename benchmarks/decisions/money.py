@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.data import load
-from metricfit.decisions import best_threshold, calibrate, expected_gain
+from metricfit.decisions import best_threshold, calibrate
 
 HERE = Path(__file__).parent
 MODELS = {
@@ -40,6 +40,12 @@ def gains(amount: np.ndarray) -> tuple[float, float, np.ndarray, np.ndarray]:
 def total(y: np.ndarray, refused: np.ndarray, amount: np.ndarray) -> float:
     tp, fp, fn, tn = gains(amount)
     return float(np.where(y == 1, np.where(refused, tp, fn), np.where(refused, fp, tn)).sum())
+
+
+def expected_gain(p: np.ndarray, amount: np.ndarray) -> np.ndarray:
+    """What refusing a purchase is expected to bring more than accepting it."""
+    tp, fp, fn, tn = gains(amount)
+    return p * (tp - fn) + (1 - p) * (fp - tn)
 
 
 def earned(y: np.ndarray, decided: np.ndarray, amount: np.ndarray) -> float:
@@ -69,8 +75,8 @@ def run(split: int) -> list[dict[str, object]]:
             "F1's cut-off": p_test >= best_threshold(y_choose, p, "f1").threshold,
             "scikit-learn's grid": grid.predict(test) == 1,
             "best cut-off for money": p_test >= best_threshold(y_choose, p, gain=gains(amount)).threshold,
-            "expected gain > 0": expected_gain(p_test, gains(amount_test)) > 0,
-            "calibrated, expected gain > 0": expected_gain(calibration.apply(p_test), gains(amount_test)) > 0,
+            "expected gain > 0": expected_gain(p_test, amount_test) > 0,
+            "calibrated, expected gain > 0": expected_gain(calibration.apply(p_test), amount_test) > 0,
         }
         for way, called in refused.items():
             value = total(y_test, called, amount_test)

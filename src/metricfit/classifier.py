@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -16,13 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from metricfit.assess.verdicts import PLAIN, TUNED
+from metricfit.assess.scores import scores_of
+from metricfit.assess.verdicts import PLAIN, TUNED, assess
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
 from metricfit.data.preprocessing import as_dense, column_choices, matches_names
 from metricfit.decisions.rules import DecisionRule
-from metricfit.ensemble import PORTFOLIO, judge, mean_of
-from metricfit.labels import Target, combined_weights, read_target, read_truth, row_count
+from metricfit.ensemble import PORTFOLIO, check_columns, judge, mean_of
+from metricfit.labels import Target, combined_weights, read_target, read_truth, row_count, rows_columns
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.models import EstimatorModel, Folds, Model, NetworkModel, Table, fit_models, names_of
 from metricfit.processes import agreed, is_first_process, join_processes
@@ -31,6 +33,9 @@ from metricfit.training.explanation import explain
 from metricfit.training.loop import Callback, EpochRecord, as_device, callback_list, draw_seed
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, choose_cv, given_splits, group_codes, split_rows
+
+if TYPE_CHECKING:
+    from metricfit.scoring import Scorer
 
 __all__ = ["MetricClassifier"]
 
@@ -70,6 +75,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_members: Networks that share a fold, started from different weights.
         baseline: Whether to train networks with cross-entropy for ``validation_report_`` where they are not among the
             models; ``"auto"`` does so up to 20,000 rows.
+        confidence: If given, constraints hold on new rows with this probability: the rule is chosen so on held-out
+            rows, see :func:`metricfit.decisions.best_threshold`.
         class_weight: ``None``, ``"balanced"`` or ``{class: weight}``; takes the place of the recipe's ``balance``. As
             in scikit-learn a weight of the rows: of the loss, metric included, and of ``history_``. The validation
             report, its baseline and ``score`` go without it.
@@ -121,6 +128,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         cv: Any = "auto",
         n_members: int = 1,
         baseline: bool | str = "auto",
+        confidence: float | None = None,
         class_weight: dict[Any, float] | str | None = None,
         preprocess: Any = "auto",
         device: str | torch.device = "auto",
@@ -137,6 +145,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.cv = cv
         self.n_members = n_members
         self.baseline = baseline
+        self.confidence = confidence
         self.class_weight = class_weight
         self.preprocess = preprocess
         self.device = device
@@ -147,7 +156,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None,
+        columns: Mapping[str, ArrayLike] | None = None,
+    ) -> Self:  # fmt: skip
         """Train.
 
         Args:
@@ -155,6 +167,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: Labels (n,), or 0/1 indicators (n, labels).
             sample_weight: Weights (n,), for training and for the metric.
             groups: Rows of one group are never split between training and validation (n,).
+            columns: The columns that the metric names, for money or for constraints in groups, and X has not.
 
         Started by ``torchrun --nproc-per-node N``, or with ``torch.distributed`` initialised, N processes train one
         model together: all of them call ``fit`` with the same data, each takes a part of every batch, and all end
@@ -173,7 +186,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         recipe, names = self._read_recipe(), names_of(self.models)
         self.classes_, self.recipe_, self.task_, self.seed_ = target.classes, recipe, target.task, seed
         table = self._fit_table(X, target, seed)
-        folds = Folds(table, target.codes, weight, plain_weight, splits, self.metric_, target.task, target.labels, seed)
+        known = rows_columns(self.metric_.columns, X, columns, len(table))
+        folds = Folds(table, target.codes, weight, plain_weight, splits, self.metric_, target.task, target.labels, seed,
+                      columns=known)  # fmt: skip
+        check_columns(folds)
         self.choices_ = [Choice("metric", meant)] if meant else []
         self.choices_ += [Choice("folds", why), *column_choices(self.preprocessor_)]
         models = self._build(names, folds, fixed)
@@ -218,8 +234,19 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return (proba > 0.5).astype(np.int64)
         return np.asarray(self.classes_[proba.argmax(axis=1)])
 
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """The metric of the predictions; its negative if less is better, as scikit-learn's scorers have it."""
+    def scorer(self, *, keep: Sequence[str] = (), raw: bool = False) -> Scorer:
+        """The classifier as a function of frames that can be pickled, for Ray Data, Spark and others."""
+        from metricfit.scoring import Scorer
+
+        return Scorer(self, keep=keep, raw=raw)
+
+    def score(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, columns: Mapping[str, ArrayLike] | None = None
+    ) -> float:
+        """The metric of the predictions; its negative if less is better, as scikit-learn's scorers have it.
+
+        Where a constraint in groups is missed, minus infinity; ``columns`` as in :meth:`fit`.
+        """
         check_is_fitted(self, "models_")
         if self.metric_.judges_scores:
             proba = self.predict_proba(X, raw=True)
@@ -227,7 +254,13 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             predicted = self.predict(X)
         truth = read_truth(y, self.task_, self.classes_)
-        value = float(self.metric_.score(truth, predicted, sample_weight, labels=self._labels_in(truth, predicted)))
+        if self.metric_.needs_rows:
+            known = rows_columns(self.metric_.columns, X, columns, len(truth))
+            rows = scores_of(self, X, y, sample_weight, columns=known).judged(tuple(self.classes_.tolist()))
+            found = assess("", self.metric_, rows)
+            value = found.estimate.value if not found.missed else -math.inf
+        else:
+            value = float(self.metric_.score(truth, predicted, sample_weight, labels=self._labels_in(truth, predicted)))
         return value if self.metric_.greater_is_better else -value
 
     def explain(self) -> str:
@@ -279,6 +312,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.baseline not in (True, False, "auto"):
             raise ValueError(f"baseline: expected True, False or 'auto', got {self.baseline!r}.")
         callback_list(self.callbacks)
+        if self.confidence is not None:
+            from metricfit.decisions.confidence import check_confidence
+
+            check_confidence(self.confidence, getattr(self.metric_, "constraints", ()), weighted=False)
         complete = recipe.complete()
         if complete.rule == "tuned" and self.metric_.judges_scores:
             why = f"{self.metric_} judges scores, so there is no decision to tune for it"
@@ -377,7 +414,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_network_inputs_ = folds.table.dense.shape[1]
         self.fit_seconds_ = sum(model.seconds for model in models.values())
         name = self._network_in_words(tuned) if shipped == ["network"] else PORTFOLIO
-        found = judge(folds, fitted, shipped, tuned=tuned, name=name)
+        found = judge(folds, fitted, shipped, tuned=tuned, name=name, confidence=self.confidence)
         if constrained and found.scores is None:
             told = "X: too few rows to hold any out, so arg max is used, and no rule was tuned for the constraints."
             warnings.warn(told, UserWarning, stacklevel=3)
@@ -410,7 +447,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed, recipe = self.seed_ if fixed else None, self.recipe_.parts()
         settings = {"metric": metric, "recipe": recipe, "seed": seed, "labels": labels}
         rows = [part for split in folds.splits for part in (split.train, split.validation)]
-        data = fingerprint(folds.table.dense, folds.codes, folds.weight, *rows)
+        data = fingerprint(folds.table.dense, folds.codes, folds.weight, *rows, *folds.columns.values())
         return {"settings": json.dumps(settings, sort_keys=True, default=in_full), "data": data}
 
     def _seed_of_checkpoint(self, seed: int) -> int:

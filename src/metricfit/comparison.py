@@ -14,7 +14,7 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -27,14 +27,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit.assess import leaderboard
+from metricfit.assess import Decided, leaderboard
+from metricfit.assess.verdicts import assess
 from metricfit.choices import close_to
 from metricfit.classifier import MetricClassifier
 from metricfit.data.reader import BadArgumentError
 from metricfit.decisions.rules import argmax_rule
 from metricfit.files import written_whole
 from metricfit.inputs import Task
-from metricfit.metrics import Constrained, MetricLike, resolve
+from metricfit.labels import rows_columns
+from metricfit.metrics import MetricLike, resolve
 from metricfit.models.estimators import BOOSTING_LIBRARIES
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, split_rows
@@ -87,6 +89,7 @@ class Comparison:
         out: A file of one JSON line per result. What is in it is not computed again.
         overwrite: Whether to start anew instead.
         random_state: Seed.
+        columns: The columns that the metric names and X has not.
 
     Attributes:
         metric: The metric with its class or average written out.
@@ -99,6 +102,7 @@ class Comparison:
         self, X: pd.DataFrame, y: Any, metric: MetricLike = "f1", *, methods: Sequence[str] | None = None,
         splits: int = 5, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None,
         max_epochs: int | None = None, out: str | Path | None = None, overwrite: bool = False, random_state: int = 0,
+        columns: Mapping[str, ArrayLike] | None = None,
     ) -> None:  # fmt: skip
         self.methods = _known_methods(methods)
         several = isinstance(y, pd.DataFrame)
@@ -108,6 +112,7 @@ class Comparison:
         self.metric = resolve(metric, tuple(self.classes.tolist()), self.task)[0]
         self.weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         self.groups = None if groups is None else np.asarray(groups)
+        self.columns = rows_columns(self.metric.columns, X, columns, len(X))
         self.splits, self.seed, self.max_epochs = splits, random_state, max_epochs
         self.path = None if out is None else Path(out)
         self._identity = self._made_of()
@@ -119,15 +124,10 @@ class Comparison:
     def run(
         self, *, jobs: int = 1, backend: str | None = None, progress: Callable[[dict[str, Any]], None] | None = None
     ) -> list[dict[str, Any]]:
-        """Compute what is missing.
+        """Compute what is missing, ``jobs`` fits at a time (-1 for one per core), and give the leaderboard.
 
-        Args:
-            jobs: Fits at the same time; -1 for one per core.
-            backend: A joblib backend: ``"loky"``, ``"threading"``, or one for several machines: ``"dask"``, ``"ray"``.
-            progress: Called with each result.
-
-        Returns:
-            The leaderboard; see :meth:`leaderboard`.
+        ``backend`` is one of joblib's: ``"loky"``, ``"threading"``, or for several machines ``"dask"``, ``"ray"``;
+        ``progress`` is called with each result.
         """
         with _joblib_backend(backend):
             for row in _run_all(self._result, list(self.todo), jobs):
@@ -148,7 +148,7 @@ class Comparison:
     def _made_of(self) -> str:
         """What the results depend on, as a short text."""
         digest = hashlib.sha256(pd.util.hash_pandas_object(self.X, index=False).to_numpy().tobytes())
-        for array in (self.y.astype(str), self.weight, self.groups):
+        for array in (self.y.astype(str), self.weight, self.groups, *(c.astype(str) for c in self.columns.values())):
             digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
         labels = self.classes.tolist() if self.y.ndim == 2 else []
         rest = [str(self.metric), self.seed, self.max_epochs, list(self.X.columns), labels]
@@ -168,13 +168,11 @@ class Comparison:
             return {**row, "value": None, "error": f"{type(error).__name__}: {error}"}
         row["seconds"] = time.perf_counter() - started
         truth, weight = self.y[rows.validation], None if self.weight is None else self.weight[rows.validation]
-        labels, metric = tuple(self.classes.tolist()), self.metric
-        objective, limits = (metric.objective, metric.constraints) if isinstance(metric, Constrained) else (metric, ())
-        score = (proba[:, 1] if self.task == "binary" else proba) if objective.judges_scores else decided
-        row["value"] = float(objective.score(truth, score, weight, labels=labels))
-        reached = [(c.metric, c.metric.score(truth, decided, weight, labels=labels)) for c in limits]
-        row["note"] = ", ".join(f"{limit} {value:.4f}" for limit, value in reached)
-        return row
+        ways = [y if y.ndim == 2 else np.searchsorted(self.classes, y) for y in (truth, decided)]
+        columns = {name: values[rows.validation] for name, values in self.columns.items()}
+        judged = Decided(ways[0], ways[1], tuple(self.classes.tolist()), proba, weight, columns)
+        found = assess(name, self.metric, judged)
+        return {**row, "value": found.estimate.value, "note": found.note.removeprefix("with ")}
 
     def _decided(self, method: Method, rows: Split, seed: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The decisions and probabilities of a split's test rows."""
@@ -187,7 +185,7 @@ class Comparison:
         )  # fmt: skip
         y = self.y[rows.train]
         target = pd.DataFrame(y, columns=self.classes) if y.ndim == 2 else y
-        model.fit(self.X.iloc[rows.train], target, weight, groups)
+        model.fit(self.X.iloc[rows.train], target, weight, groups, {n: c[rows.train] for n, c in self.columns.items()})
         proba = model.predict_proba(self.X.iloc[rows.validation], raw=True)
         rule = model.decision_rule_ if method.tuned else argmax_rule(y, tuple(model.classes_.tolist()))
         decided = rule.apply(proba)

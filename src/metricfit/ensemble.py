@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,8 +17,8 @@ from metricfit.assess.intervals import Decided, Estimate
 from metricfit.assess.scores import HeldOutScores
 from metricfit.assess.verdicts import PLAIN, TUNED, Assessment, assess, validation_report
 from metricfit.decisions.rules import DecisionRule, argmax_rule
-from metricfit.decisions.threshold import tuned_rule
-from metricfit.metrics import Metric
+from metricfit.decisions.threshold import best_rule, tuned_rule
+from metricfit.metrics import Constrained, Metric
 from metricfit.models import Folds, Model
 from metricfit.models.portfolio import LEAST
 
@@ -38,21 +38,16 @@ LEADERBOARD_COLUMNS = ("model", "value", "low", "high", "weight", "fit_seconds",
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What models say about rows that they were not fitted on.
-
-    Attributes:
-        rows, fold: The rows, and the fold that held each of them out.
-        codes, weight: Their classes (n,), or 0/1 (n, labels), and their weights (n,).
-        labels: Class (or label) names.
-        proba: Each model's probabilities (n, classes) or (n, labels).
-    """
+    """What models say about rows that they were not fitted on."""
 
     rows: NDArray[np.intp]
-    fold: NDArray[np.intp]
-    codes: NDArray[np.int64]
+    fold: NDArray[np.intp]  # which one held each row out
+    codes: NDArray[np.int64]  # their classes (n,), or 0/1 (n, labels)
     weight: Array
     labels: tuple[Hashable, ...]
-    proba: Mapping[str, Array]
+    proba: Mapping[str, Array]  # each model's probabilities (n, classes) or (n, labels)
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # those that the metric names
+    total: int = 0  # rows of the whole table, where counts of decisions are to be kept
 
     @property
     def truth(self) -> NDArray[Any]:
@@ -66,7 +61,8 @@ class HeldOut:
     def take(self, rows: NDArray[Any]) -> HeldOut:
         """Some of the rows."""
         parts = {name: getattr(self, name)[rows] for name in ("rows", "fold", "codes", "weight")}
-        return replace(self, **parts, proba={name: part[rows] for name, part in self.proba.items()})
+        proba, columns = ({name: part[rows] for name, part in of.items()} for of in (self.proba, self.columns))
+        return replace(self, **parts, proba=proba, columns=columns)
 
 
 class Ensemble(NamedTuple):
@@ -116,7 +112,7 @@ def _of_truth(codes: NDArray[np.int64], proba: Array) -> Array:
     return np.asarray(proba[np.arange(len(codes)), codes])
 
 
-def choose_ensemble(held: HeldOut, metric: Metric, *, tuned: bool = True) -> Ensemble:
+def choose_ensemble(held: HeldOut, metric: Metric, *, tuned: bool = True, confidence: float | None = None) -> Ensemble:
     """Weights and rule from held-out probabilities alone; without ``tuned`` the rule is arg max."""
     weights = log_loss_weights(held) if len(held.proba) > 1 else dict.fromkeys(held.proba, 1.0)
     plain = argmax_rule(held.truth, held.labels)
@@ -124,8 +120,17 @@ def choose_ensemble(held: HeldOut, metric: Metric, *, tuned: bool = True) -> Ens
     whole = held.codes.ndim == 2 or len(np.unique(held.codes)) == len(held.labels)
     if not tuned or metric.judges_scores or not whole:
         return Ensemble(weights, plain)
-    mean = mean_of(held.proba, weights)
-    return Ensemble(weights, tuned_rule(held.truth, mean, metric, held.labels, held.weight, belief=BELIEF))
+    mean, weight = mean_of(held.proba, weights), held.weight * _stand_for(held, metric)
+    own: dict[str, Any] = {"belief": BELIEF, "confidence": confidence}
+    own |= {"columns": held.columns} if held.columns else {}
+    weights_of_rows = None if (weight == 1).all() else weight
+    return Ensemble(weights, tuned_rule(held.truth, mean, metric, held.labels, weights_of_rows, **own))
+
+
+def _stand_for(held: HeldOut, metric: Metric) -> float:
+    """How many rows of the whole table each row stands for, where a constraint counts decisions; else 1."""
+    counts = isinstance(metric, Constrained) and any(c.metric.range[1] == math.inf for c in metric.constraints)
+    return held.total / len(held.rows) if counts and held.total else 1.0
 
 
 def decided_by_others(held: HeldOut, choose: Callable[[HeldOut], Ensemble]) -> tuple[Array, NDArray[np.int64]]:
@@ -153,7 +158,36 @@ class Judged(NamedTuple):
     scores: HeldOutScores | None  # held_out_ of the classifier
 
 
-def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tuned: bool, name: str) -> Judged:
+def _held_out(folds: Folds, proba: Mapping[str, Array]) -> HeldOut:
+    """What the models say about held-out rows; a row of several folds counts once, with its mean probabilities."""
+    rows = np.concatenate([split.validation for split in folds.splits])
+    fold = np.repeat(np.arange(len(folds.splits)), [len(split.validation) for split in folds.splits])
+    _, first, place, times = np.unique(rows, return_index=True, return_inverse=True, return_counts=True)
+    if len(first) < len(rows):
+        order = np.argsort(first)
+        rows, fold = rows[first[order]], fold[first[order]]
+        sums = {n: np.stack([np.bincount(place, column) for column in found.T], axis=1) for n, found in proba.items()}
+        proba = {name: (total / times[:, None])[order] for name, total in sums.items()}
+    weight, columns = folds.plain_weight[rows].astype(np.float64), {n: c[rows] for n, c in folds.columns.items()}
+    return HeldOut(rows, fold, folds.codes[rows], weight, folds.labels, proba, columns, len(folds.codes))
+
+
+def check_columns(folds: Folds) -> None:
+    """Raise, before anything is trained, where not even perfect scores have a rule, on all rows or without a fold."""
+
+    def sure(held: HeldOut) -> Ensemble:
+        how: Any = {"labels": held.labels, "columns": held.columns}
+        return Ensemble({"": 1.0}, best_rule(held.truth, held.proba[""], folds.metric, **how).rule)
+
+    if folds.metric.needs_rows and folds.held_out:
+        held = _held_out(folds, {})
+        decided_by_others(replace(held, proba={"": np.eye(len(folds.labels))[held.codes] * 0.98 + 0.01}), sure)
+
+
+def judge(
+    folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tuned: bool, name: str,
+    confidence: float | None = None,
+) -> Judged:  # fmt: skip
     """Choose weights and a rule, which may be ``tuned``, for the models that are ``shipped``, and measure them.
 
     The other models are there to compare with; ``name`` is what the shipped ones are called together.
@@ -163,12 +197,9 @@ def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tune
         truth = np.eye(len(folds.labels), dtype=np.int64) if folds.codes.ndim == 2 else np.array(folds.labels)
         ensemble = Ensemble(dict.fromkeys(shipped, 1 / len(shipped)), argmax_rule(truth, folds.labels))
         return Judged(ensemble, validation_report(metric, {}), _leaderboard(folds, models, ensemble, {}, name), None)
-    rows = np.concatenate([split.validation for split in folds.splits])
-    fold = np.repeat(np.arange(len(folds.splits)), [len(split.validation) for split in folds.splits])
-    proba = {model.name: np.concatenate(model.held_out) for model in models}
-    held = HeldOut(rows, fold, folds.codes[rows], folds.plain_weight[rows].astype(np.float64), folds.labels, proba)
-    ensemble = choose_ensemble(held.of(*shipped), metric, tuned=tuned)
-    decided = _decided(held, metric, shipped, name, tuned)
+    held = _held_out(folds, {model.name: np.concatenate(model.held_out) for model in models})
+    ensemble = choose_ensemble(held.of(*shipped), metric, tuned=tuned, confidence=confidence)
+    decided = _decided(held, metric, shipped, name, tuned, confidence)
     measured = len(metric.grids()) == 1 and held.weight.sum() > 0
     found = {way: assess(way, metric, rows) for way, rows in decided.items()} if measured else {}
     single, sign = "", 1 if metric.greater_is_better else -1
@@ -189,11 +220,14 @@ def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tune
         single_decided=decided[single].decided if single else None,
         single_name=single,
         fold=held.fold.astype(np.int64),
+        columns=held.columns,
     )
     return Judged(ensemble, report, _leaderboard(folds, models, ensemble, found, name), scores)
 
 
-def _decided(held: HeldOut, metric: Metric, shipped: Sequence[str], name: str, tuned: bool) -> dict[str, Decided]:
+def _decided(
+    held: HeldOut, metric: Metric, shipped: Sequence[str], name: str, tuned: bool, confidence: float | None
+) -> dict[str, Decided]:
     """The decisions of each model by itself and of all together, each fold's by the other folds' choice."""
     ways: dict[str, tuple[Sequence[str], bool]] = {}
     if "network_ce" in held.proba:
@@ -203,10 +237,12 @@ def _decided(held: HeldOut, metric: Metric, shipped: Sequence[str], name: str, t
     if len(shipped) > 1:
         ways |= {model: ([model], True) for model in shipped}
     ways[name] = shipped, tuned
-    weight, found = None if (held.weight == 1).all() else held.weight, {}
+    weight, found = held.weight * _stand_for(held, metric), dict[str, Decided]()
     for way, (models, tunes) in ways.items():
-        proba, decided = decided_by_others(held.of(*models), partial(choose_ensemble, metric=metric, tuned=tunes))
-        found[way] = Decided(held.codes, decided, held.labels, proba.astype(np.float32), weight)
+        choose = partial(choose_ensemble, metric=metric, tuned=tunes, confidence=confidence if tunes else None)
+        proba, decided = decided_by_others(held.of(*models), choose)
+        parts = held.codes, decided, held.labels, proba.astype(np.float32)
+        found[way] = Decided(*parts, None if (weight == 1).all() else weight, held.columns)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -316,3 +316,33 @@ def _column_order(names: list[Any] | None, classes: list[Any]) -> list[int]:
 def repeated(names: Iterable[Any]) -> list[Any]:
     """The names that occur more than once, in their order."""
     return [name for name, count in Counter(names).items() if count > 1]
+
+
+def column_of(columns: Mapping[str, Any] | None, name: str, rows: int) -> NDArray[Any]:
+    """A column that a metric names, one value for each of the rows."""
+    if columns is None or name not in columns:
+        known = ", ".join(map(repr, [*(() if columns is None else columns)][:20]))
+        got = f"got {known}" if known else "none were given"
+        raise ValueError(f"columns: the metric needs {name!r}, {got}; give columns={{{name!r}: values}}, or a table.")
+    values = np.asarray(as_numpy(columns[name]))
+    if values.shape != (rows,):
+        raise ValueError(f"columns[{name!r}]: expected shape ({rows},), got {values.shape}.")
+    return values
+
+
+def group_names(columns: Mapping[str, Any] | None, name: str, rows: int) -> NDArray[Any]:
+    """The group of each row: dates are taken day by day, and gaps are a group of their own."""
+    from pandas import isna
+
+    values = column_of(columns, name, rows)
+    gap = isna(values)
+    values = values.astype("datetime64[D]") if values.dtype.kind == "M" else values
+    return np.where(gap, "missing", values.astype(str)) if gap.any() or values.dtype.kind in "OM" else values
+
+
+def rows_columns(names: Iterable[str], X: Any, columns: Mapping[str, Any] | None, rows: int) -> dict[str, NDArray[Any]]:
+    """The columns that a metric names, as they were given or else as a table has them."""
+    table = X if hasattr(X, "columns") else {}
+    return {
+        name: column_of(columns if columns is not None and name in columns else table, name, rows) for name in names
+    }

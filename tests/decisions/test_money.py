@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from metricfit.decisions import InfeasibleError, TunedRuleClassifier, best_rule, best_threshold, expected_gain
+from metricfit.decisions import InfeasibleError, TunedRuleClassifier, best_rule, best_threshold
 
 
 def total(y, called, gain, weight=None):
@@ -70,25 +70,13 @@ def test_the_positive_class_can_be_the_first():
     assert best_threshold(names, score, gain=gain, pos_label="a").value == best_threshold(y, score, gain=gain).value
 
 
-def test_expected_gain_is_the_difference_of_both_decisions():
-    _, _, gain, p = rows(4, 50)
-    p = p / 2
-    tp, fp, fn, tn = gain
-    np.testing.assert_allclose(expected_gain(p, gain), (p * tp + (1 - p) * fp) - (p * fn + (1 - p) * tn))
-    drawn = (np.random.default_rng(0).random((4000, 50)) < p).astype(int)
-    means = {t: np.mean([total(one, expected_gain(p, gain) >= t, gain) for one in drawn[:300]]) for t in (-20, 0, 20)}
-    assert max(means, key=means.get) == 0
-
-
 def test_the_tuned_classifier_earns_more_than_f1s_rule():
     rng = np.random.default_rng(0)
     y = (rng.random(3000) < 0.1).astype(int)
     X = rng.normal(size=(3000, 3)) + 1.2 * y[:, None]
     amount = rng.lognormal(3, 1, 3000)
-    gain = (amount - 5, -5, -amount, 0)
-    money = TunedRuleClassifier(LogisticRegression()).fit(
-        X[:1500], y[:1500], gain=[g if np.ndim(g) == 0 else g[:1500] for g in gain]
-    )
+    gain, spec = (amount - 5, -5, -amount, 0), "money:tp=amount-5,fp=-5,fn=-amount"
+    money = TunedRuleClassifier(LogisticRegression(), spec).fit(X[:1500], y[:1500], columns={"amount": amount[:1500]})
     plain = TunedRuleClassifier(LogisticRegression(), metric="f1").fit(X[:1500], y[:1500])
     half = [g if np.ndim(g) == 0 else g[1500:] for g in gain]
     assert total(y[1500:], money.predict(X[1500:]), half) > total(y[1500:], plain.predict(X[1500:]), half)
@@ -122,9 +110,7 @@ def test_either_a_metric_or_a_gain():
     for either in ({}, {"metric": "f1", "gain": (1, -1, 0, 0)}):
         with pytest.raises(TypeError, match="either a metric or gain"):
             best_threshold([0, 1, 1], [0.1, 0.4, 0.5], **either)
-    with pytest.raises(TypeError, match="gain, groups: are for two classes"):
+    with pytest.raises(TypeError, match="gain, columns: are for two classes"):
         best_rule([0, 1, 2], np.eye(3) * 0.7 + 0.1, gain=(1, -1, 0, 0))
     with pytest.raises(TypeError, match="expected numbers for fp"):
         best_threshold([0, 1, 1], [0.1, 0.4, 0.5], gain=(1, "cheap", 0, 0))
-    with pytest.raises(ValueError, match="proba: expected probabilities"):
-        expected_gain([1.5], (1, -1, 0, 0))

@@ -113,6 +113,16 @@ def test_early_stopping_ends_the_run():
     assert frame["active"].iloc[-1] == 0
 
 
+def test_a_small_network_trains_on_one_thread():
+    seen, before = set(), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        train(problem(), Recipe(**QUICK).complete(), seed=0, callbacks=[lambda _: seen.add(torch.get_num_threads())])
+        assert (seen, torch.get_num_threads()) == ({1}, 2)
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_callback_can_end_the_run():
     def stop(event: EpochEnd) -> bool:
         return event.record.epoch == 3

@@ -14,6 +14,7 @@ from metricfit.assess.intervals import Decided, added, difference, estimate
 from metricfit.assess.scores import scores_of
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import computed
+from metricfit.labels import rows_columns
 from metricfit.metrics import Metric, MetricLike, resolve
 
 __all__ = ["partial_dependence", "permutation_importance", "segments", "worst_errors"]
@@ -45,9 +46,10 @@ def permutation_importance(
     """
     if repeats < 1:
         raise ValueError(f"repeats: expected at least 1, got {repeats}.")
-    scores, labels = scores_of(classifier, X, y, sample_weight), tuple(classifier.classes_.tolist())
+    labels = tuple(classifier.classes_.tolist())
     judged = classifier.metric_ if metric is None else resolve(metric, labels, classifier.task_)[0]
-    ours = scores.judged(labels)
+    columns = rows_columns(judged.columns, X, None, len(X))  # as they are: only what the model sees is shuffled
+    ours = scores_of(classifier, X, y, sample_weight, columns=columns).judged(labels)
     random = np.random.default_rng(random_state)
     orders = [random.permutation(len(X)) for _ in range(repeats)]
     rows = []
@@ -56,7 +58,8 @@ def permutation_importance(
         for order in orders:
             shuffled = X.copy()
             shuffled[column] = X[column].iloc[order].set_axis(X.index)
-            drops.append(difference(judged, ours, scores_of(classifier, shuffled, y, sample_weight).judged(labels)))
+            other = scores_of(classifier, shuffled, y, sample_weight, columns=columns)
+            drops.append(difference(judged, ours, other.judged(labels)))
         rows.append((str(column), *np.mean([(d.value, d.low, d.high) for d in drops], axis=0).tolist()))
     frame = pd.DataFrame(rows, columns=["column", "drop", "low", "high"])
     return frame.sort_values("drop", ascending=False, kind="stable", ignore_index=True)
@@ -103,7 +106,7 @@ def segments(
     >>> found.loc[found["worse"], "value"].tolist()
     ['gold']
     """
-    judged, random = getattr(metric, "objective", metric), np.random.default_rng(random_state)
+    judged, random = getattr(metric, "objective", metric).of_counts, np.random.default_rng(random_state)
     if judged.judges_scores:
         raise ValueError(f"metric: {judged} judges the order of scores; give one of decisions, such as f1.")
     names, members = _segments(X, rows, fewest)

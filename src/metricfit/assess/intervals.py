@@ -10,8 +10,8 @@ another training (:func:`over_splits`); docs/reference/assess.md says more and s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,9 @@ from scipy import sparse, stats
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import computed
 from metricfit.inputs import Task
-from metricfit.metrics import Metric
+from metricfit.labels import group_names
+from metricfit.metrics import Constraint, Metric
+from metricfit.metrics.money import Money
 
 LEVEL = 0.95
 _PRIOR = 2.0  # its weight in rows: one half for each cell of a 2 x 2 matrix
@@ -65,6 +67,13 @@ class Decided:
     labels: tuple[Any, ...]
     proba: NDArray[Any] | None = None
     weight: Array | None = None
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # those that the metric names
+
+    def take(self, rows: NDArray[Any]) -> Decided:
+        """Some of the rows."""
+        proba, weight = (None if part is None else part[rows] for part in (self.proba, self.weight))
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return Decided(self.truth[rows], self.decided[rows], self.labels, proba, weight, columns)
 
     @property
     def task(self) -> Task:
@@ -91,6 +100,17 @@ def estimate(metric: Metric, rows: Decided, *, level: float | None = None, seed:
     """
     (values,) = drawn(getattr(metric, "objective", metric), [rows], seed)
     return interval(values, level)
+
+
+def reached(constraint: Constraint, rows: Decided, *, seed: int = 0) -> Estimate:
+    """What decisions reach of a constraint: of one in groups the worst group's value, or the difference."""
+    if constraint.within is None:
+        return estimate(constraint.metric, rows, seed=seed)
+    names = group_names(rows.columns, constraint.within, len(rows.truth))
+    groups = [rows.take(names == name) for name in np.unique(names)]
+    found = [drawn(constraint.strict, [group], seed + k)[0] for k, group in enumerate(groups)]
+    least = min(map(len, found))
+    return interval(constraint.of_groups(torch.from_numpy(np.stack([values[:least] for values in found]))).numpy())
 
 
 def estimate_classes(metric: Metric, rows: Decided, *, seed: int = 0) -> list[Estimate]:
@@ -160,9 +180,11 @@ def interval(values: Array, level: float | None = None) -> Estimate:
 def drawn(metric: Metric, several: Sequence[Decided], seed: int) -> list[Array]:
     """For each of them the value of the rows themselves, then those of draws, the same draws for all."""
     random = np.random.default_rng(seed)
+    rows = several[0]
+    if isinstance(metric, Money):
+        return _of_money(metric, several, random)
     if metric.judges_scores:
         return _of_scores(metric, several, random)
-    rows = several[0]
     first = [computed(metric, r.confusion).numpy() for r in several]
     shape = rows.confusion.matrix.shape
     counts, tables = _cells(several)
@@ -216,6 +238,19 @@ def added(truth: NDArray[Any], decided: NDArray[Any], weight: Array, size: int) 
         return sparse.csr_array((weight, (rows, truth * size + decided)), shape=(len(rows), size * size))
     columns = (np.arange(size) * 4 + truth * 2 + decided).ravel()
     return sparse.csr_array((np.repeat(weight, size), (np.repeat(rows, size), columns)), shape=(len(rows), size * 4))
+
+
+def _of_money(metric: Money, several: Sequence[Decided], random: np.random.Generator) -> list[Array]:
+    """The same for money: what each row earned is added up, and a draw weighs the rows."""
+    rows, n = several[0], len(several[0].truth)
+    table = metric.table(rows.columns, rows.labels, n) * (1 if rows.weight is None else rows.weight[:, None, None])
+    earned = np.stack([table[np.arange(n), rows.truth, r.decided] for r in several], axis=1)
+    found, left = [earned.sum(axis=0)[None]], int(np.clip(2 * _NUMBERS // n, _FEWEST_DRAWS, _DRAWS))
+    while left > 0:
+        drawn = random.standard_gamma(1.0, (min(left, max(1, _NUMBERS // n)), n))
+        left -= len(drawn)
+        found.append((drawn * (n / drawn.sum(axis=1, keepdims=True))) @ earned)
+    return list(np.concatenate(found).T)
 
 
 def _of_scores(metric: Metric, several: Sequence[Decided], random: np.random.Generator) -> list[Array]:

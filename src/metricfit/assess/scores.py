@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +14,8 @@ from metricfit.assess.intervals import Decided
 from metricfit.decisions.calibration import Calibration, calibrate
 from metricfit.decisions.problem import UntunableError
 from metricfit.decisions.rules import DecisionRule, argmax_rule
-from metricfit.labels import as_label_array, encode_labels
+from metricfit.labels import as_label_array, encode_labels, rows_columns
+from metricfit.metrics import Metric
 
 _MOST_CALIBRATED = 200_000  # rows; more change nothing that can be seen
 
@@ -36,14 +38,16 @@ class HeldOutScores:
     single_decided: NDArray[np.int64] | None = None
     single_name: str = ""
     fold: NDArray[np.int64] | None = None  # which one held each row out
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # those that the metric names
 
     def __post_init__(self) -> None:
         n = len(self.truth)
         shapes = dict.fromkeys(("decided", "baseline_tuned", "single_decided"), self.truth.shape)
         shapes |= dict.fromkeys(("baseline", "single"), self.proba.shape)
         shapes |= dict.fromkeys(("weight", "rows", "fold"), (n,))
+        shapes |= dict.fromkeys(self.columns, (n,))
         for name, shape in shapes.items():
-            part = getattr(self, name)
+            part = self.columns[name] if name in self.columns else getattr(self, name)
             if part is not None and part.shape != shape:
                 raise ValueError(f"{name}: expected the shape {shape}, got {part.shape}.")
         fits = self.truth.ndim == 1 or self.truth.shape == self.proba.shape
@@ -73,15 +77,19 @@ class HeldOutScores:
         except UntunableError:  # one class, or the same probabilities for all
             return Calibration("none", (), self.truth.ndim == 2)
 
+    def holds(self, metric: Metric) -> bool:
+        """Whether the columns that a metric names are there."""
+        return set(metric.columns) <= set(self.columns)
+
     def judged(self, labels: tuple[Any, ...], decided: Any = None, proba: Any = None) -> Decided:
         """The model's decisions, or others about the same rows, to be judged."""
         decided, proba = (self.decided, self.proba) if decided is None else (decided, proba)
-        return Decided(self.truth, decided, labels, proba, self.weight)
+        return Decided(self.truth, decided, labels, proba, self.weight, self.columns)
 
     def take(self, rows: NDArray[Any]) -> HeldOutScores:
         """Some of the rows."""
         parts: dict[str, Any] = {n: part[rows] for n, part in vars(self).items() if isinstance(part, np.ndarray)}
-        return replace(self, **parts)
+        return replace(self, **parts, columns={name: values[rows] for name, values in self.columns.items()})
 
     def with_rule(self, rule: DecisionRule) -> HeldOutScores:
         """The same rows decided by another rule, chosen elsewhere."""
@@ -118,9 +126,12 @@ class HeldOutScores:
 
 def scores_of(
     classifier: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, source: str = "rows",
-    baseline: Any = None,
+    baseline: Any = None, columns: Mapping[str, NDArray[Any]] | None = None,
 ) -> HeldOutScores:  # fmt: skip
-    """What a fitted classifier, and a ``baseline`` trained with cross-entropy, say about labelled rows."""
+    """What a fitted classifier, and a ``baseline`` trained with cross-entropy, say about labelled rows.
+
+    The ``columns`` that metrics name are those of X that the classifier's metric does, unless they are given.
+    """
     classes, several = tuple(classifier.classes_.tolist()), classifier.task_ == "multilabel"
     truth = y if several else encode_labels(as_label_array(y, "y"), classes, "y")
     proba = np.asarray(classifier.predict_proba(X, raw=True))
@@ -133,4 +144,5 @@ def scores_of(
         baseline_tuned=None if raw is None else baseline.decision_rule_.decide(raw),
         weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
         source=source,
+        columns=rows_columns(classifier.metric_.columns, X, None, len(X)) if columns is None else columns,
     )

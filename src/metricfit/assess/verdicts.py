@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from metricfit.assess.intervals import Decided, Estimate, difference, estimate, over_splits
+from metricfit.assess.intervals import Decided, Estimate, difference, estimate, over_splits, reached
 from metricfit.assess.scores import HeldOutScores
 from metricfit.decisions.threshold import tuned_rule
 from metricfit.metrics import Constrained, Metric
@@ -106,9 +106,9 @@ def assess(name: str, metric: Metric, rows: Decided) -> Assessment:
     """
     limits = []
     for c in metric.constraints if isinstance(metric, Constrained) else ():
-        reached = estimate(c.metric, rows)
-        met = not float(c.violation(torch.tensor(reached.value))) > 0
-        limits.append(Reached(str(c), str(c.metric), reached, met))
+        found = reached(c, rows)
+        met = not float(c.violation(torch.tensor(found.value, dtype=torch.float64))) > 0
+        limits.append(Reached(str(c), c.what + c.where, found, met))
     return Assessment(name, estimate(metric, rows), tuple(limits), len(rows.truth))
 
 
@@ -140,7 +140,7 @@ def _held_to(metric: Constrained, rows: Decided) -> Decided:
     proba = np.asarray(rows.proba, dtype=np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # where no rule meets them, arg max
-        rule = tuned_rule(truth, proba, metric, rows.labels, rows.weight)
+        rule = tuned_rule(truth, proba, metric, rows.labels, rows.weight, columns=rows.columns)
     return replace(rows, decided=rule.decide(proba))
 
 

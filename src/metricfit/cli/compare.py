@@ -41,7 +41,7 @@ class Compare(opt.Training):
         from metricfit.data import read_labelled
 
         spec, file = opt.checked_metric(self.metric), self.open(self.data)
-        table = read_labelled(file, self.roles(file), max_rows=self.max_rows, seed=self.seed, note=self.note)
+        table = read_labelled(file, self.roles(file, spec), max_rows=self.max_rows, seed=self.seed, note=self.note)
         judged = self.judged_by(spec, table)
         self.show_choices(table.choices)
         path = self.out or Path(f"{'stdin' if self.data == '-' else Path(self.data).name.split('.')[0]}.compare.jsonl")
@@ -49,6 +49,7 @@ class Compare(opt.Training):
         comparison = Comparison(
             table.X, table.target, judged, methods=names or None, splits=self.splits, sample_weight=table.weight,
             groups=table.groups, max_epochs=self.max_epochs, out=path, overwrite=self.overwrite, random_state=self.seed,
+            columns=table.columns,
         )  # fmt: skip
         count, wanted = len(comparison.todo), self.splits * len(comparison.methods)
         if count < wanted:

@@ -32,20 +32,22 @@ class Evaluate(opt.Labels):
     seed: int = opt.a_seed()
 
     def run(self) -> None:
-        from metricfit.assess import Decided, estimate, scores_of
+        from metricfit.assess import estimate, scores_of
+        from metricfit.assess.intervals import reached
         from metricfit.metrics import Constrained
         from metricfit.store import open_model
 
         wanted = [opt.checked_metric(spec) for spec in self.metric or [] if spec != "all"]
         loaded = open_model(self.model)
-        table, classifier = self.rows(loaded, self.data), loaded.classifier
-        scores = scores_of(classifier, table.X, table.y, table.weight)
-        rows = Decided(scores.truth, scores.decided, tuple(classifier.classes_.tolist()), scores.proba, scores.weight)
+        table, classifier = self.rows(loaded, self.data, wanted), loaded.classifier
+        scores = scores_of(classifier, table.X, table.y, table.weight, columns=table.columns)
+        rows = scores.judged(tuple(classifier.classes_.tolist()))
         judged = [opt.resolved(each, classifier) for each in wanted]
         if not wanted:
             judged = [classifier.metric_, *_metrics(classifier, every="all" in (self.metric or []))]
-        limits = [c.metric for each in judged if isinstance(each, Constrained) for c in each.constraints]
-        found = {str(each): estimate(each, rows, seed=self.seed) for each in [*judged, *limits]}
+        found = {str(each): estimate(each, rows, seed=self.seed) for each in judged}
+        limits = [c for each in judged if isinstance(each, Constrained) for c in each.constraints]
+        found |= {c.what + c.where: reached(c, rows, seed=self.seed) for c in limits}
         self.table(
             f"{len(table.y):,} rows of {self.data}",
             ["metric", "value", "95 % interval"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -138,10 +139,12 @@ class Labels(Reading):
     target: list[str] | None = option("The column of true labels, or columns.", "COL…", shown="as in training")
     weight: str | None = option("Weight of each row.", "COL", COLUMNS)
 
-    def rows(self, model: SavedModel, data: str | TableFile) -> LabelledTable:
-        """The labelled rows of a file, read as in training; the choices are reported."""
+    def rows(self, model: SavedModel, data: str | TableFile, judged: Sequence[Metric] = ()) -> LabelledTable:
+        """The labelled rows of a file, with the columns that metrics (the model's own, if none) name; says choices."""
         file = self.open(data) if isinstance(data, str) else data
-        table = model.labelled_rows(file, target=columns_of(self.target, file.columns), weight=self.weight)
+        named = dict.fromkeys(name for metric in judged or [model.classifier.metric_] for name in metric.columns)
+        target = columns_of(self.target, file.columns)
+        table = model.labelled_rows(file, target=target, weight=self.weight, named=[*named])
         self.show_choices(table.choices)
         return table
 
@@ -163,13 +166,14 @@ class Training(Reading):
     seed: int = a_seed()
     config: Path | None = option(_CONFIG, "FILE", RUN, is_eager=True, callback=from_file)
 
-    def roles(self, file: TableFile, time: str | None = None) -> Roles:
-        """Which column of the file is what."""
+    def roles(self, file: TableFile, metric: Metric, time: str | None = None) -> Roles:
+        """Which column of the file is what, also for the metric."""
         from metricfit.data import Roles
 
         several = ("target", "ignore", "use", "categorical")
         lists: dict[str, Any] = {name: columns_of(getattr(self, name), file.columns) for name in several}
-        return Roles(**lists, group=self.group, time=time, weight=self.weight, missing=self.missing or [])
+        special: dict[str, Any] = {"group": self.group, "time": time, "weight": self.weight}
+        return Roles(**lists, **special, missing=self.missing or [], named=metric.columns)
 
     def judged_by(self, spec: Metric, table: LabelledTable) -> Metric:
         """The metric with its class or average written out; the table's choices say which was taken."""

@@ -51,7 +51,7 @@ class Report(opt.Labels):
                     "and curves are left out, and the page shows only what the model says about these rows."
                 )
                 self.warn(notices[-1])
-                proba, scores = loaded.probabilities(file), None
+                proba, scores = classifier.predict_proba(loaded.features(file), raw=True), None
                 unlabelled = Unlabelled(proba, classifier.decision_rule_.decide(proba), f"rows of {name}")
             else:
                 notices.append(
@@ -59,7 +59,8 @@ class Report(opt.Labels):
                     "nothing to compare with here; the report of the held-out rows (without DATA) has the comparison."
                 )
                 table = self.rows(loaded, file)
-                scores = scores_of(classifier, table.X, table.y, table.weight, source=f"rows of {name}")
+                rows = table.X, table.y, table.weight
+                scores = scores_of(classifier, *rows, source=f"rows of {name}", columns=table.columns)
                 found = findings(classifier.metric_, scores.judged(tuple(classifier.classes_.tolist())), table.X)
                 if self.importance:
                     found |= dependence(classifier, table.X, table.y, table.weight)

@@ -280,22 +280,13 @@ class CategoryEncoder:
 
 @dataclass
 class FittedColumn:
-    """A column of the training table: what it holds and what became of it.
+    """A column of the training table: what it holds and what became of it."""
 
-    Attributes:
-        name: Its name, or ``x0``, ``x1``, … in a table without names.
-        format: What it holds and how its text is read.
-        gaps: Missing values in the training rows.
-        levels: Distinct values of a category in the training rows, else None.
-        dropped: Why nothing (or only the indicator of gaps) was made from it, else empty.
-        encoder: Of its features.
-    """
-
-    name: str
-    format: ColumnFormat
-    gaps: int = 0
-    levels: int | None = None
-    dropped: str = ""
+    name: str  # x0, x1, … in a table without names
+    format: ColumnFormat  # what it holds and how its text is read
+    gaps: int = 0  # missing values in the training rows
+    levels: int | None = None  # distinct values of a category there
+    dropped: str = ""  # why nothing (or only the indicator of gaps) was made from it
     encoder: Any = field(default_factory=NumberEncoder)
 
     @property

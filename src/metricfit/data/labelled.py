@@ -35,40 +35,32 @@ _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Roles:
-    """Which column is what.
+    """Which column is what."""
 
-    Attributes:
-        target: To be predicted: one column of classes, or several 0/1 columns.
-        group: Rows with the same value stay together in splits.
-        time: The latest rows are held out.
-        weight: Weight of each row.
-        ignore: Not used.
-        use: Used though they look like identifiers.
-        categorical: Taken as categories though they may hold numbers.
-        missing: Further texts that stand for a missing value.
-    """
-
-    target: list[str]
-    group: str | None = None
-    time: str | None = None
-    weight: str | None = None
-    ignore: list[str] = field(default_factory=list)
-    use: list[str] = field(default_factory=list)
-    categorical: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    target: list[str]  # to be predicted: one column of classes, or several 0/1 columns
+    group: str | None = None  # rows with the same value stay together in splits
+    time: str | None = None  # the latest rows are held out
+    weight: str | None = None  # of each row
+    ignore: list[str] = field(default_factory=list)  # not used
+    use: list[str] = field(default_factory=list)  # used though they look like identifiers
+    categorical: list[str] = field(default_factory=list)  # taken as categories though they may hold numbers
+    missing: list[str] = field(default_factory=list)  # further texts that stand for a missing value
+    named: Sequence[str] = ()  # read for the metric, which names them, whether they are features or ignored
 
     def check(self, file: TableFile) -> None:
         """Raise an error unless every name is a column of the file and the target has no second role."""
         for argument in ("target", "ignore", "use", "categorical", "group", "time", "weight"):
             names = getattr(self, argument) or []
             file.check_columns([names] if isinstance(names, str) else names, argument)
+        file.check_columns(self.named, "metric")
         others = {self.group, self.time, self.weight, *self.ignore, *self.use, *self.categorical}
         for name in [name for name in self.target if name in others] or repeated(self.target):
             raise BadArgumentError("target", f"the column {name!r} cannot have a second role.")
 
     def columns(self, features: Iterable[str]) -> list[str]:
         """The features and all columns that have a role, each once."""
-        return list(dict.fromkeys([*features, *self.target, *filter(None, (self.group, self.time, self.weight))]))
+        special = filter(None, (self.group, self.time, self.weight))
+        return list(dict.fromkeys([*features, *self.target, *special, *self.named]))
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -81,7 +73,8 @@ class LabelledTable:
     """A table ready for a classifier: the columns used, and the classes (rows,) or 0/1 labels (rows, labels).
 
     ``groups``, ``time`` (numbers that sort) and ``weight`` have a value for each row, or are None. ``formats`` says how
-    each column was read, ``choices`` what was decided without asking; ``labels`` are the names of several labels.
+    each column was read, ``choices`` what was decided without asking; ``labels`` are the names of several labels, and
+    ``columns`` those that the metric names.
     """
 
     X: pd.DataFrame
@@ -92,6 +85,7 @@ class LabelledTable:
     formats: Formats
     choices: list[Choice]
     labels: tuple[str, ...] = ()
+    columns: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def task(self) -> Task:
@@ -111,7 +105,8 @@ class LabelledTable:
     def take(self, keep: NDArray[np.bool_]) -> LabelledTable:
         """Some of the rows."""
         groups, time, weight = (None if v is None else v[keep] for v in (self.groups, self.time, self.weight))
-        return replace(self, X=self.X[keep], y=self.y[keep], groups=groups, time=time, weight=weight)
+        columns = {name: values[keep] for name, values in self.columns.items()}
+        return replace(self, X=self.X[keep], y=self.y[keep], groups=groups, time=time, weight=weight, columns=columns)
 
     def split_latest(self) -> tuple[LabelledTable, LabelledTable]:
         """The earlier four fifths of the rows by time, and the later fifth without the groups of the earlier rows."""
@@ -208,13 +203,15 @@ def read_labelled(
             choices.append(Choice("columns", f"column {name!r}: {how.reason}", arguments))
     X = _without_identifiers(rows.frame(formats, roles.gaps), roles, choices)
     formats = {name: formats[name] for name in X.columns}
-    return LabelledTable(X, y, *_special(rows, roles), formats, choices, tuple(roles.target) if several else ())
+    names = tuple(roles.target) if several else ()
+    return LabelledTable(X, y, *_special(rows, roles), formats, choices, names, _named(rows, roles))
 
 
 def read_labelled_like(file: TableFile, roles: Roles, formats: Formats, classes: NDArray[Any]) -> LabelledTable:
     """Read a table with the columns, types and classes (or labels) of a model; group, time, weight may be missing."""
     file.check_columns(formats)
     file.check_columns(roles.target, "target")
+    file.check_columns(roles.named, "metric")
     absent: dict[str, Any] = {n: None for n in ("group", "time", "weight") if getattr(roles, n) not in file.columns}
     roles = replace(roles, **absent)
     rows = file.read(roles.columns(formats))
@@ -223,7 +220,8 @@ def read_labelled_like(file: TableFile, roles: Roles, formats: Formats, classes:
     choices: list[Choice] = []
     rows = _labelled(rows, present, roles, choices)
     X = rows.frame(formats, roles.gaps)
-    return LabelledTable(X, y, *_special(rows, roles), formats, choices, tuple(classes.tolist()) if several else ())
+    labels = tuple(classes.tolist()) if several else ()
+    return LabelledTable(X, y, *_special(rows, roles), formats, choices, labels, _named(rows, roles))
 
 
 def _special(rows: Rows, roles: Roles) -> tuple[Any, Any, Any]:
@@ -239,6 +237,12 @@ def _special(rows: Rows, roles: Roles) -> tuple[Any, Any, Any]:
         weight = np.asarray(rows.read(roles.weight, ColumnFormat("number", style)), dtype=np.float64)
         rows.refuse(roles.weight, ~(weight >= 0), "a weight >= 0")
     return groups, time, weight
+
+
+def _named(rows: Rows, roles: Roles) -> dict[str, NDArray[Any]]:
+    """The columns that the metric names."""
+    frame = rows.frame(rows.formats(roles.named, gaps=roles.gaps), roles.gaps)
+    return {name: frame[name].to_numpy() for name in roles.named}
 
 
 def _times(rows: Rows, name: str) -> NDArray[np.float64]:

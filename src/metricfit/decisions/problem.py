@@ -16,7 +16,7 @@ from torch import Tensor
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.labels import as_label_array, as_numpy, checked_weights, class_labels, encode_labels, score_array
-from metricfit.metrics import ClassMetric, Constrained, Constraint, Metric, MetricLike
+from metricfit.metrics import Constrained, Constraint, Metric, MetricLike
 
 Array = NDArray[np.float64]
 ConstraintLike = Constraint | str
@@ -212,39 +212,27 @@ def reached(constraint: Constraint, cm: ConfusionMatrix, groups: Groups | None =
     """The value of a constraint's metric; of one in groups the worst group's that has one, or the groups' spread."""
     if constraint.within is None or groups is None:
         return values_of(constraint.metric, cm)
-    values = of_groups(constraint, groups)
-    low, high = (torch.where(values.isnan(), end, values) for end in (torch.inf, -torch.inf))
-    if constraint.spread:
-        return (high.amax(dim=0) - low.amin(dim=0)).clamp_min(0)
-    return low.amin(dim=0) if constraint.operator == ">=" else high.amax(dim=0)
+    return constraint.of_groups(values_of(constraint.strict, groups(constraint.within)))
 
 
-def of_groups(constraint: Constraint, groups: Groups) -> Tensor:
-    """The constraint's metric in each group, (groups, …); NaN where it is undefined."""
-    metric = constraint.metric
-    strict = replace(metric, zero_division=math.nan) if isinstance(metric, ClassMetric) else metric
-    return values_of(strict, groups(str(constraint.within)))
-
-
-def goal_of(metric: MetricLike, subject_to: ConstraintLike | Sequence[ConstraintLike] = (), groups: Any = None) -> Goal:
-    """Read a metric, a spec with ``subject to``, and further constraints into one goal."""
+def goal_of(
+    metric: MetricLike, subject_to: ConstraintLike | Sequence[ConstraintLike] = (), *, rows: bool = False
+) -> Goal:
+    """Read a metric, a spec with ``subject to``, and further constraints into one goal; it may need ``rows``."""
     found = metrics.get(metric)
     objective, constraints = (found.objective, found.constraints) if isinstance(found, Constrained) else (found, ())
     for item in [subject_to] if isinstance(subject_to, (str, Constraint)) else subject_to:
         if isinstance(item, str):
-            constraints += goal_of(f"accuracy subject to {item}", groups=groups).constraints
+            constraints += goal_of(f"accuracy subject to {item}", rows=rows).constraints
         elif isinstance(item, Constraint):
             constraints += (item,)
         else:
             raise TypeError(f"subject_to: expected constraints such as 'recall[1] >= 0.9', got {type(item).__name__}.")
     for part in (objective, *(c.metric for c in constraints)):
         check_decides(part)
-    if lacking := [c for c in constraints if c.within is not None and (groups is None or c.within not in groups)]:
-        given = "none were given" if groups is None else f"got {list(groups)}"
-        raise ValueError(
-            f"groups: {lacking[0]} needs the column, groups={{{lacking[0].within!r}: values}}, {given}; best_threshold "
-            "and TunedRuleClassifier.fit take it for two classes."
-        )
+    if not rows and (objective.needs_rows or any(c.within for c in constraints)):
+        told = "looks at columns of the rows, which is for two classes; best_threshold and TunedRuleClassifier do"
+        raise ValueError(f"metric: {Goal(objective, constraints).spec} {told}.")
     return Goal(objective, constraints)
 
 
@@ -283,9 +271,11 @@ def check_decides(metric: Metric) -> None:
         raise ValueError(f"metric: {metric} is a constant; there is nothing to search for.")
 
 
+@dataclass(frozen=True)
 class TotalGain(Metric):
-    """The sum of a matrix whose cells hold money instead of counts."""
+    """The sum of a matrix whose cells hold money instead of counts; ``name`` says which money."""
 
+    name: str = "total gain"
     range = (-math.inf, math.inf)
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
@@ -293,44 +283,4 @@ class TotalGain(Metric):
         return cm.matrix.sum(dim=(-2, -1))
 
     def __str__(self) -> str:
-        return "total gain"
-
-
-def gain_table(gain: Sequence[ArrayLike], n: int) -> Array:
-    """Gains (tp, fp, fn, tn) as an array (n, 2, 2): what row i is worth, by its truth and by its decision."""
-    if isinstance(gain, str) or len(gain) != 4:
-        raise ValueError(f"gain: expected four numbers or arrays (tp, fp, fn, tn), got {len(gain)} of them.")
-    table = np.empty((n, 4))
-    for column, (name, worth) in enumerate(zip(("tp", "fp", "fn", "tn"), gain, strict=True)):
-        try:
-            values = np.asarray(worth, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise TypeError(f"gain: expected numbers for {name}, got {worth!r}.") from None
-        if values.shape not in ((), (n,)):
-            raise ValueError(f"gain: expected one number or shape ({n},) for {name}, got {values.shape}.")
-        if not np.isfinite(values).all():
-            raise ValueError(f"gain: expected finite numbers for {name}; fill the gaps first.")
-        table[:, column] = values
-    tp, fp, fn, tn = table.T
-    if (tp <= fn).all() and (fp <= tn).all():
-        raise ValueError(
-            "gain: a positive decision never pays (tp <= fn, fp <= tn on every row); costs are negative, as fp=-5."
-        )
-    return np.stack([tn, fp, fn, tp], axis=1).reshape(n, 2, 2)
-
-
-def expected_gain(proba: ArrayLike, gain: Sequence[ArrayLike]) -> Array:
-    """What calling a row positive is expected to bring more than not: the score to cut where amounts are known.
-
-    Where the amount of a row is known before its truth, p (tp - fn) + (1 - p) (fp - tn) ranks rows by money, for
-    probabilities (n,) of the positive class and a ``gain`` as of :func:`best_threshold`. With probabilities that can be
-    trusted, call all rows above 0; :func:`best_threshold` finds the cut-off for others.
-
-    >>> expected_gain([0.1, 0.1], (np.array([95, 20]), -5, 0, 0))
-    array([ 5. , -2.5])
-    """
-    p = np.asarray(proba, dtype=np.float64)
-    if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
-        raise ValueError(f"proba: expected probabilities of the positive class, shape (n,), got shape {p.shape}.")
-    (tn, fp), (fn, tp) = gain_table(gain, len(p)).transpose(1, 2, 0)
-    return np.asarray(p * (tp - fn) + (1 - p) * (fp - tn))
+        return self.name

@@ -288,8 +288,7 @@ class BestRule:
         lines = [shown, f"{(self.metric or 'metric').split(' subject to ')[0]} = {self.value:.4g}"]
         for c in self.constraints:
             asked = c.constraint
-            name = f"spread({asked.metric})" if asked.spread else str(asked.metric)
-            lines.append(f"{name} = {c.value:.4g} (asked for {asked.operator} {asked.bound:g})")
+            lines.append(f"{asked.what} = {c.value:.4g} (asked for {asked.operator} {asked.bound:g})")
             if c.promised is not None and self.confidence is not None:
                 word = "at least" if asked.operator == ">=" else "at most"
                 lines[-1] += f", on new data {word} {c.promised:.4g} with {100 * self.confidence:g} % confidence"

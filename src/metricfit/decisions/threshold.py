@@ -18,9 +18,10 @@ from metricfit.decisions import problem
 from metricfit.decisions.calibration import check_belief, mixed_labels
 from metricfit.decisions.problem import ConstraintLike, Goal, Groups, InfeasibleError, Samples, goal_of, values_of
 from metricfit.decisions.rules import BestRule, ConstraintValue, DecisionRule, argmax_rule, bayes_rule
-from metricfit.labels import as_label_array, as_numpy
+from metricfit.labels import as_numpy, group_names
 from metricfit.metrics import ExpectedCost, Metric, MetricLike
 from metricfit.metrics import get as get_metric
+from metricfit.metrics.money import Money, gain_table
 
 CHUNK = 8000
 """Cut-offs whose matrices exist at the same time: 256 kB of counts, whatever the number of samples. So small, they stay
@@ -81,21 +82,20 @@ class Sweep:
         seen = self.counts(start, stop)
         return seen[None] if self.seen is None else torch.stack([seen, self.seen[start:stop]])
 
-    def with_groups(self, samples: Samples, goal: Goal, groups: Mapping[str, ArrayLike] | None) -> Sweep:
+    def with_groups(self, samples: Samples, goal: Goal, columns: Mapping[str, ArrayLike] | None) -> Sweep:
         """The same with the sweeps of the groups that constraints name; each group must have what they are about."""
         parts: dict[str, dict[Any, Sweep]] = {}
         within = [c for c in goal.constraints if c.within is not None]
         for name in {str(c.within) for c in within}:
-            column = as_label_array(groups[name], f"groups[{name!r}]")  # type: ignore[index]
-            if column.shape != samples.target.shape:
-                raise ValueError(f"groups[{name!r}]: expected shape {samples.target.shape}, got {column.shape}.")
+            column = group_names(columns, name, len(samples.target))
             parts[name] = {value: Sweep.of(samples.take(column == value)) for value in np.unique(column).tolist()}
         found = replace(self, parts=parts)
         for c in within:
-            first, last = (problem.of_groups(c, found.groups(i, i + 1))[:, 0].isnan() for i in (0, len(self) - 1))
-            if undefined := [g for g, it in zip(parts[str(c.within)], (first & last).tolist(), strict=True) if it]:
-                raise ValueError(
-                    f"groups[{c.within!r}]: {c.metric} has no value in the group {undefined[0]!r}, which lacks one of "
+            groups, names = (found.groups(i, i + 1) for i in (0, len(self) - 1)), parts[str(c.within)]
+            first, last = (values_of(c.strict, matrices(str(c.within)))[:, 0].isnan() for matrices in groups)
+            if undefined := [group for group, it in zip(names, (first & last).tolist(), strict=True) if it]:
+                raise problem.UntunableError(
+                    f"columns[{c.within!r}]: {c.metric} has no value in the group {undefined[0]!r}, which lacks one of "
                     "the classes; join it with another group."
                 )
         return found
@@ -187,7 +187,7 @@ def best_cut(
 def best_threshold(
     y_true: ArrayLike, score: ArrayLike, metric: MetricLike | None = None, *,
     gain: Sequence[ArrayLike] | None = None, subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-    groups: Mapping[str, ArrayLike] | None = None, confidence: float | None = None,
+    columns: Mapping[str, ArrayLike] | None = None, confidence: float | None = None,
     sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
     pos_label: Hashable | None = None, belief: float = 0.0, prevalence: Any = None,
 ) -> BestRule:  # fmt: skip
@@ -205,7 +205,8 @@ def best_threshold(
         subject_to: Constraints, such as ``"recall[1] >= 0.9"``; they add to those of ``metric``. ``"recall[1] >= 0.9 in
             region"`` holds in every group of a column, ``"spread(recall[1]) <= 0.05 in sex"`` limits the difference
             between its groups, ``"predicted_count[1] <= 200 per day"`` the alerts of a day.
-        groups: The columns that constraints name, each (n,); a frame will do.
+        columns: The columns that metric and constraints name, each (n,); a frame will do. Dates are days, and gaps are
+            a group of their own.
         confidence: If given, the constraints hold on new data from the same source with this probability. It
             speaks of recall, specificity, precision, npv, fpr, fnr and predicted_share of a class.
         sample_weight: Weights, shape (n,).
@@ -225,27 +226,32 @@ def best_threshold(
     >>> amount = np.array([10, 20, 30, 40, 50, 60])
     >>> best_threshold(y, score, gain=(amount - 5, -5, -amount, 0)).value
     120.0
+    >>> best_threshold(y, score, "money:tp=amount-5,fp=-5,fn=-amount", columns={"amount": amount}).value
+    120.0
     """
     if (metric is None) == (gain is None):
         raise TypeError("metric: expected either a metric or gain=(tp, fp, fn, tn), got both or neither.")
-    goal = goal_of(problem.TotalGain() if metric is None else metric, subject_to, groups)
+    goal = goal_of(problem.TotalGain() if metric is None else metric, subject_to, rows=True)
     check_belief(belief)
     samples = problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
-    worth = None if gain is None else problem.gain_table(gain, len(samples.target))
+    worth = None if gain is None else gain_table(gain, len(samples.target))
+    if isinstance(goal.metric, Money):
+        worth = goal.metric.table(columns, samples.classes or (), len(samples.target))
+        goal = replace(goal, metric=problem.TotalGain(str(goal.metric)))
     seen = samples if prevalence is None else samples.at_prevalence(prevalence)
-    sweep = Sweep.of(seen, mixed_labels(seen, belief), worth).with_groups(seen, goal, groups)
+    sweep = Sweep.of(seen, mixed_labels(seen, belief), worth).with_groups(seen, goal, columns)
     allowed, promise = None, None
     if confidence is not None:
         from metricfit.decisions.confidence import certify_cuts, check_confidence
 
         alpha = check_confidence(confidence, goal.constraints, samples.weight is not None, prevalence is not None)
-        plain = sweep if prevalence is None else Sweep.of(samples).with_groups(samples, goal, groups)
+        plain = sweep if prevalence is None else Sweep.of(samples).with_groups(samples, goal, columns)
         allowed, promise = certify_cuts(plain, goal.constraints, alpha)
     cut = feasible_cut(sweep, goal, allowed)
     threshold = sweep.threshold(cut.index, low=promise is not None)
     rule = DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec)
     again = partial(
-        best_threshold, y_true, score, metric, gain=gain, subject_to=subject_to, groups=groups, confidence=confidence,
+        best_threshold, y_true, score, metric, gain=gain, subject_to=subject_to, columns=columns, confidence=confidence,
         sample_weight=sample_weight, labels=samples.classes, belief=belief,
     )  # fmt: skip
     cm, promises = sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0]), promise(cut.index) if promise else ()
@@ -261,7 +267,7 @@ def _with_groups(found: ConstraintValue, sweep: Sweep, index: int) -> Constraint
         return found
     groups, names = sweep.groups(index, index + 1), sweep.parts[found.constraint.within]
     value = problem.reached(found.constraint, sweep.matrix(sweep.counts(index, index + 1)), groups)
-    each = problem.of_groups(found.constraint, groups)[:, 0].tolist()
+    each = values_of(found.constraint.strict, groups(found.constraint.within))[:, 0].tolist()
     return replace(found, value=float(value), groups=dict(zip(names, each, strict=True)))
 
 
@@ -346,9 +352,9 @@ def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = N
     if not several and (p.ndim == 1 or p.shape[1] == 2):
         own = {name: value for name, value in options.items() if name not in ("regularisation", "random_state")}
         return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, **own)
-    if metric is None or [options.pop(name, None) for name in ("gain", "groups")] != [None, None]:
+    if metric is None or [options.pop(name, None) for name in ("gain", "columns")] != [None, None]:
         raise TypeError(
-            "gain, groups: are for two classes; give a metric, such as 'cost:matrix=[[0,1,2],[5,0,1],[9,3,0]]'."
+            "gain, columns: are for two classes; give a metric, such as 'cost:matrix=[[0,1,2],[5,0,1],[9,3,0]]'."
         )
     from metricfit.decisions.coordinates import best_label_thresholds, best_offsets
 
@@ -368,17 +374,11 @@ def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = N
 
 
 def tuned_rule(
-    y: NDArray[Any],
-    proba: NDArray[Any],
-    metric: Metric,
-    labels: Sequence[Hashable],
-    weight: Any,
-    *,
-    belief: float = 0.0,
+    y: NDArray[Any], proba: NDArray[Any], metric: Metric, labels: Sequence[Hashable], weight: Any, **options: Any
 ) -> DecisionRule:
     """The best rule for the metric; arg max, with a warning, where none can be tuned or meets its constraints."""
     try:
-        return best_rule(y, proba, metric, labels=labels, sample_weight=weight, belief=belief).rule
+        return best_rule(y, proba, metric, labels=labels, sample_weight=weight, **options).rule
     except (InfeasibleError, problem.UntunableError) as error:
         why = "meets the constraints" if isinstance(error, InfeasibleError) else "can be tuned"
         warnings.warn(f"no decision rule {why}, arg max is used: {error}", UserWarning, stacklevel=2)

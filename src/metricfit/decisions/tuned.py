@@ -19,9 +19,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, has_fit_parameter
 
 from metricfit.decisions.calibration import Calibration, calibrate
-from metricfit.decisions.problem import ConstraintLike
+from metricfit.decisions.problem import ConstraintLike, goal_of
 from metricfit.decisions.threshold import best_rule
-from metricfit.labels import read_target
+from metricfit.labels import read_target, rows_columns
 from metricfit.metrics import MetricLike
 
 __all__ = ["TunedRuleClassifier"]
@@ -52,7 +52,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         regularisation: Caution towards arg max with several classes, see :func:`best_offsets`.
         n_jobs: Folds fitted at the same time.
         random_state: Seed of the folds' shuffling and of the search.
-        belief: The share of every label that calibrated probabilities replace, see :func:`best_threshold`.
+        belief: The share of every label that calibrated probabilities replace, see :func:`best_threshold`: all of it by
+            default, as a rule tuned on few labels over-fits. With ``gain``, which differs by row, labels alone count.
 
     After ``fit``, ``estimator_`` is the fitted estimator, ``rule_`` the decision rule, ``value_`` its metric on the
     out-of-fold probabilities it was chosen on, and ``search_`` the search's whole result, a :class:`BestRule`.
@@ -68,7 +69,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self, estimator: Any = None, metric: MetricLike = "f1", *,
         subject_to: ConstraintLike | Sequence[ConstraintLike] = (), cv: Any = None, confidence: float | None = None,
         pos_label: Hashable | None = None, regularisation: float | None = None, n_jobs: int | None = None,
-        random_state: int | None = 0, belief: float = 0.0,
+        random_state: int | None = 0, belief: float = 1.0,
     ) -> None:  # fmt: skip
         self.estimator = estimator
         self.metric = metric
@@ -81,14 +82,11 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.random_state = random_state
         self.belief = belief
 
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, gain: Any = None, groups: Any = None
-    ) -> TunedRuleClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, columns: Any = None) -> TunedRuleClassifier:
         """Choose the rule on out-of-fold probabilities, then fit the estimator on everything.
 
         ``X`` may have any form that the estimator takes; ``y`` are labels (n,) or a 0/1 array (n, labels). Weights are
-        for the estimator and for the rule. For two classes, ``gain`` takes the place of the metric and ``groups`` has
-        the columns that constraints name, such as ``{"region": X["region"]}``, both as in :func:`best_threshold`.
+        for the estimator and the rule. ``columns`` are those that metric and constraints name and ``X`` has not.
         """
         # Where this fit fails, the rule of an earlier one must not decide for the new estimator.
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -119,12 +117,15 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 raise ValueError(f"pos_label: expected one of two classes, got {self.pos_label!r} of {order}.")
             if self.pos_label == order[0]:
                 order, proba = order[::-1], proba[:, ::-1]
-        worth = None if gain is None else [g if np.ndim(g) == 0 else np.asarray(g)[rows] for g in gain]
-        columns = None if groups is None else {name: np.asarray(groups[name])[rows] for name in groups}
+        goal = goal_of(self.metric, self.subject_to, rows=True)
+        names = (*goal.metric.columns, *(c.within for c in goal.constraints if c.within))
+        found = rows_columns(names, X, columns, len(y))
+        own = {"columns": {name: values[rows] for name, values in found.items()}} if found else {}
         self.search_ = best_rule(
-            y[rows], proba, self.metric if gain is None else None, gain=worth, groups=columns,
-            subject_to=self.subject_to, confidence=self.confidence, sample_weight=self._held_out[2], labels=order,
-            regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
+            y[rows], proba, self.metric, **own, subject_to=self.subject_to, confidence=self.confidence,
+            sample_weight=self._held_out[2], labels=order,
+            regularisation=self.regularisation, random_state=self.random_state,
+            belief=0.0 if goal.metric.needs_rows else self.belief,
         )  # fmt: skip
         self.rule_, self.value_ = self.search_.rule, self.search_.value
         return self

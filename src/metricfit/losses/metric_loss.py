@@ -226,9 +226,9 @@ class MetricLoss(nn.Module):
 
     Args:
         metric: A name (``"mcc"``), a spec (``"fbeta:beta=2,average=macro"``), an expression
-            (``"0.7*recall[1] + 0.3*precision[1]"``), a :class:`metricfit.metrics.Metric`, or any function of a
-            :class:`metricfit.confusion.ConfusionMatrix` that returns a scalar tensor (taken to lie in [0, 1], more
-            is better).
+            (``"0.7*recall[1] + 0.3*precision[1]"``), ``"money:tp=amount-5,fn=-amount"``, a
+            :class:`metricfit.metrics.Metric`, or any function of a :class:`metricfit.confusion.ConfusionMatrix` that
+            returns a scalar tensor (taken to lie in [0, 1], more is better).
         average: Average over classes, for metrics given by a bare name: "macro", "micro", "weighted" or a class
             index. A bare ``f1``, ``precision``, … is macro for a multiclass task, the positive class's for a binary.
         task: ``"multiclass"``: logits (N, C, …), target (N, …) indices or (N, C, …) probabilities. ``"binary"``:
@@ -283,6 +283,11 @@ class MetricLoss(nn.Module):
         check_task(task, ignore_index)
         self.metric, self.task, self.members = with_average(get(metric), average), task, members
         self.labels = None if labels is None else tuple(labels)
+        self.money: Any = None
+        if self.metric.needs_rows:  # accuracy about what pays, weighted by what it pays, is the share of the money
+            if not hasattr(self.metric, "staked") or task == "multilabel":
+                raise ValueError(f"metric: {metric}: a batch shows no groups; money alone is for rows of two classes.")
+            self.money, self.metric = self.metric, self.metric.of_counts
         self.sync, self.validate = check_sync(sync), validate
         self.ignore_index, self.absent, self.from_probabilities = ignore_index, absent, from_probabilities
         self.cross_entropy, self.balance = float(cross_entropy), balance
@@ -338,8 +343,15 @@ class MetricLoss(nn.Module):
             raise ValueError(f"temperature: expected {wanted}, got shape {tuple(given.shape)}.")
         return cast("Tensor", given if self.members is None else given.expand(self.members))
 
-    def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """The loss of a batch, a scalar; with members one per member. Weights are (N,), or one per position."""
+    def forward(
+        self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None, columns: Any = None
+    ) -> Tensor:
+        """The loss of a batch, a scalar; with members one per member. Weights are (N,), or one per position.
+
+        ``columns``: those that money is made of, each (N,). Its loss is the share of the money at stake that is lost.
+        """
+        if self.money is not None:
+            target, sample_weight = self.money.staked(target, sample_weight, columns, self.labels)
         return self.batch(target, sample_weight).loss(input)
 
     def batch(self, target: Tensor, sample_weight: Tensor | None = None, *, remember: bool = True) -> Batch:

@@ -32,13 +32,14 @@ from metricfit.metrics.registry import available, describe, get, metric, metric_
 
 if TYPE_CHECKING:
     from metricfit.metrics.algebra import CallableMetric, Combination, Constant, Constrained, Constraint
+    from metricfit.metrics.money import Money
     from metricfit.metrics.ranking import AUPRC, AUROC, ThresholdMean
 
 __all__ = [
     "AUPRC", "AUROC", "AVERAGES", "F1", "MCC", "Accuracy", "BalancedAccuracy", "CallableMetric", "ClassMetric",
     "CohenKappa", "Combination", "Constant", "Constrained", "Constraint", "CriticalSuccessIndex", "ExpectedCost",
     "FBeta", "FalseNegativeRate", "FalsePositiveRate", "FormulaMetric", "FowlkesMallows", "GMean", "HeidkeSkillScore",
-    "Informedness", "Jaccard", "Markedness", "Metric", "MetricLike", "NegativePredictiveValue", "Precision",
+    "Informedness", "Jaccard", "Markedness", "Metric", "MetricLike", "Money", "NegativePredictiveValue", "Precision",
     "PredictedCount", "PredictedShare", "Recall", "Specificity", "Symbols", "Term", "ThresholdMean",
     "TrueSkillStatistic", "available", "describe", "get", "metric", "metric_class", "register", "resolve",
     "unregister",
@@ -49,7 +50,7 @@ def __getattr__(name: str) -> Any:
     """Import what a loss of one decision does without when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = "ranking" if name in ("AUPRC", "AUROC", "ThresholdMean") else "algebra"
+    room = {"Money": "money", **dict.fromkeys(("AUPRC", "AUROC", "ThresholdMean"), "ranking")}.get(name, "algebra")
     return getattr(import_module(f"{__name__}.{room}"), name)
 
 

@@ -60,6 +60,25 @@ class Constant(Metric):
 
 
 @dataclass(frozen=True)
+class Column(Metric):
+    """A column of the rows among numbers, in what an outcome is worth."""
+
+    name: str
+    range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+    greater_is_better: ClassVar[bool | None] = None
+    columns = property(lambda self: (self.name,), doc="Its own name.")
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        raise ValueError(f"{self}: is a column of the rows; money:tp={self} speaks of it.")
+
+    def evaluate(self, source: Any) -> Tensor:
+        return cast("Tensor", source(self.name))
+
+    def __str__(self) -> str:
+        return self.name if self.name.isidentifier() else quote(self.name)
+
+
+@dataclass(frozen=True)
 class Combination(Metric):
     """Two metrics joined by ``+``, ``-``, ``*`` or ``/``.
 
@@ -75,6 +94,8 @@ class Combination(Metric):
     def __post_init__(self) -> None:
         if any(isinstance(part, Constrained) for part in self._parts()):
             raise ValueError("metric: combine metrics first, then put the result under constraints with subject_to.")
+        if money := [part for part in self._parts() if part.needs_rows and part.greater_is_better]:
+            raise ValueError(f"metric: {money[0]} stands alone: its value adds up rows; take constraints beside it.")
         _ = self.greater_is_better
         if self.operator == "/" and self.right.perfect == 0:
             raise ValueError(f"metric: {self}: the best value of the denominator is 0; divide by what stays above 0.")
@@ -136,7 +157,9 @@ class Combination(Metric):
             f"({part})" if isinstance(part, Combination) and _LEVEL[part.operator] < least else str(part)
             for part, least in ((self.left, level), (self.right, level + 1))
         )
-        return f"{left}*{right}" if self.operator == "*" else f"{left} {self.operator} {right}"
+        if self.operator == "*":
+            return f"-{right}" if self.left == Constant(-1.0) else f"{left}*{right}"
+        return f"{left} {self.operator} {right}"
 
 
 class DerivedMetric(Metric):
@@ -176,6 +199,8 @@ class Constraint:
         object.__setattr__(self, "bound", float(self.bound))
         if isinstance(self.metric, Constrained):
             raise ValueError("subject_to: a constraint is on a metric of its own, not on one under constraints.")
+        if self.metric.needs_rows:
+            raise ValueError(f"subject_to: {self.metric} is what to earn, not a constraint; put it first.")
         if isinstance(self.metric, ClassMetric) and self.metric.average == "none":
             raise ValueError(f"{self.metric}: gives one value per class; a constraint needs one, such as recall[1].")
         lowest, highest = self.metric.range
@@ -186,9 +211,22 @@ class Constraint:
         """The same in every group of a column, or for the difference between its groups (``spread``)."""
         return replace(self, within=column, spread=spread)
 
+    def of_groups(self, values: Tensor) -> Tensor:
+        """What counts of the values of all groups (groups, …): the worst one or, of a spread, the difference."""
+        low, high = (torch.where(values.isnan(), end, values) for end in (torch.inf, -torch.inf))
+        if self.spread:
+            return (high.amax(dim=0) - low.amin(dim=0)).clamp_min(0)
+        return low.amin(dim=0) if self.operator == ">=" else high.amax(dim=0)
+
+    @property
+    def strict(self) -> Metric:
+        """Its metric, undefined (NaN) in groups without what it is about."""
+        return replace(self.metric, zero_division=math.nan) if isinstance(self.metric, ClassMetric) else self.metric
+
     def violation(self, value: Tensor) -> Tensor:
-        """By how much a value misses the bound; 0 where the constraint holds."""
-        return (self.bound - value if self.operator == ">=" else value - self.bound).clamp_min(0)
+        """By how much a value misses the bound; 0 where the constraint holds, but for rounding of a difference."""
+        missed = (self.bound - value if self.operator == ">=" else value - self.bound).clamp_min(0)
+        return missed.masked_fill(missed < 1e-12, 0.0) if self.spread else missed
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -196,10 +234,19 @@ class Constraint:
             "them one by one: subject_to(Recall(1) >= 0.9, Precision(1) >= 0.5)."
         )
 
-    def __str__(self) -> str:
-        metric = f"spread({self.metric})" if self.spread else str(self.metric)
+    @property
+    def what(self) -> str:
+        """What is compared with the bound."""
+        return f"spread({self.metric})" if self.spread else str(self.metric)
+
+    @property
+    def where(self) -> str:
+        """The groups that it is about."""
         column = self.within if self.within is None or self.within.isidentifier() else quote(self.within)
-        return f"{metric} {self.operator} {spell(self.bound)}" + (f" in {column}" if column else "")
+        return f" in {column}" if column else ""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.operator} {spell(self.bound)}{self.where}"
 
     def __repr__(self) -> str:
         return f"Constraint({self})"
@@ -230,12 +277,21 @@ class Constrained(DerivedMetric):
             raise ValueError("subject_to: the objective is constrained already; give all constraints at once.")
         expect(self.penalty > 0, "penalty", "a number > 0", self.penalty)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        within = [str(c.within) for c in self.constraints if c.within is not None]
+        return tuple(dict.fromkeys([*self.objective.columns, *within]))
+
+    @property
+    def of_counts(self) -> Metric:  # of constraints shares stay, as those of all rows
+        kept = tuple(replace(c, within=None) for c in self.constraints if not c.spread and c.metric.range[1] < math.inf)
+        objective = self.objective.of_counts
+        return replace(self, objective=objective, constraints=kept) if kept else objective
+
     def violations(self, source: MatrixSource) -> list[Tensor]:
         """The violation of each constraint."""
-        for c in self.constraints:
-            if c.within is not None:
-                give = f"train without it, then decisions.best_threshold(y, score, …, groups={{{c.within!r}: values}})"
-                raise ValueError(f"{c}: is about groups of rows, which only a search for a decision rule sees; {give}.")
+        if grouped := [c for c in self.constraints if c.within is not None]:
+            raise ValueError(f"{grouped[0]}: a matrix holds no groups of rows; best_threshold and assess see them.")
         return [c.violation(c.metric.evaluate(source)) for c in self.constraints]
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:

@@ -145,14 +145,32 @@ class Metric(Operators, ABC):
         if len(self.grids()) > 1 and None in self.grids():
             mixed = "combines metrics of scores with metrics of decisions, and no prediction is judged by both"
             raise ValueError(f"metric: {self} {mixed}; choose one of them.")
+        if self.needs_rows and task != "binary":
+            advice = "cost:matrix=[[0,1,2],[5,0,1],[9,3,0]] has prices for several classes"
+            raise ValueError(f"metric: {self} is for two classes, got {len(labels)}; {advice}.")
         size = len(labels)
         cm = ConfusionMatrix(torch.ones((3, size, 2, 2) if task == "multilabel" else (3, size, size)), task, labels)
-        values = self.evaluate(lambda grid: cm)
+        values = self.of_counts.evaluate(lambda grid: cm)
         # A sweep takes the place of its first dimension.
         if tuple(values.shape) != ((3,) if self.grids() <= {None} else ()):
             raise ValueError(f"metric: {self} gives one value per class; training needs one number, choose an average.")
         if self.greater_is_better is None:
             raise ValueError(f"metric: {self} is a constant; there is nothing to train for.")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the rows that it names: for money, and for constraints in groups."""
+        return tuple(dict.fromkeys(name for part in self._parts() for name in part.columns))
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether the counts of a confusion matrix are not enough for it: it speaks of money or of groups of rows."""
+        return bool(self.columns) or any(part.needs_rows for part in self._parts())
+
+    @property
+    def of_counts(self) -> Metric:
+        """What a network is trained for in its place: the same without money and groups."""
+        return self
 
     @property
     def judges_scores(self) -> bool:
@@ -260,7 +278,7 @@ class ClassMetric(Metric):
         defaults = {f.name: f.default for f in fields(self)}
         given = self.parameters | {"average": self.average, "zero_division": self.zero_division}
         text = ",".join(f"{key}={spell(value)}" for key, value in given.items() if value != defaults[key])
-        label = "" if self.label is None else f"[{_spell_label(self.label)}]"
+        label = "" if self.label is None else f"[{spell_label(self.label)}]"
         return self.name + (f":{text}" if text else "") + label
 
 
@@ -277,7 +295,8 @@ def spell(value: Any) -> str:
     return str(value)
 
 
-def _spell_label(label: Hashable) -> str:
+def spell_label(label: Hashable) -> str:
+    """A label as the spec grammar writes it."""
     text = str(label)
     number = isinstance(label, str) and re.fullmatch(r"-?\d+", text)
     plain = text and text == text.strip() and not number and not set(text) & set("[]\"'")

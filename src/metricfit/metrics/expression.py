@@ -9,6 +9,7 @@
     product    = factor { ("*" | "/") factor }
     factor     = "-" factor | number | "(" sum ")" | metric
     metric     = name [ ":" key "=" value { "," key "=" value } ] [ "[" label "]" ]
+               | "money" [ "[" label "]" ] ":" outcome "=" sum { "," outcome "=" sum }, of numbers and columns
     value      = number | word | "[" value { "," value } "]" | quoted text
 
 Quoted text stands in '…' or "…", with a backslash before a quote; a label needs quotes only for brackets and quotes
@@ -22,8 +23,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, cast
 
-from metricfit.metrics.algebra import Constant, Constraint, combine
+from metricfit.metrics.algebra import Column, Constant, Constraint, combine
 from metricfit.metrics.base import Metric
+from metricfit.metrics.money import OUTCOMES, Money
 from metricfit.metrics.registry import build
 
 
@@ -48,16 +50,16 @@ _LABEL = re.compile(rf"\[\s*(?:(?P<quoted>{_QUOTED})|(?P<bare>[^\[\]]*?))\s*\]",
 _MAX_LENGTH, _MAX_DEPTH, _MAX_PARTS = 2000, 50, 200
 
 
-def parse(text: str) -> Metric:
-    """The metric of a spec."""
+def parse(text: str, *, of_columns: bool = False) -> Metric:
+    """The metric of a spec, or what an outcome is worth: an expression of numbers and columns."""
     if len(text) > _MAX_LENGTH:
         raise ValueError(f"metric: the expression has {len(text)} characters, at most {_MAX_LENGTH} are read.")
-    return _Parser(text).spec()
+    return _Parser(text, of_columns=of_columns).spec()
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, *, of_columns: bool) -> None:
+        self.text, self.of_columns = text, of_columns
         self.position = self.depth = self.parts = 0
 
     def spec(self) -> Metric:
@@ -72,7 +74,7 @@ class _Parser:
             metric = metric.subject_to(*constraints)
         if self.peek().kind != "end":
             self.fail("an operator or the end")
-        if isinstance(metric, Constant):
+        if isinstance(metric, Constant) and not self.of_columns:
             raise ValueError(f"metric: {self.text!r} is a number, not a metric.")
         return metric
 
@@ -120,6 +122,9 @@ class _Parser:
                 inner = self.sum()
                 self.need("')'", "symbol", ")")
                 return inner
+            if self.of_columns:
+                quoted = self.take("quoted")
+                return Column(_unquoted(quoted) if quoted else self.need("a column, a number or '('", "word"))
             return self.metric(self.need("a metric, a number or '('", "word"))
 
     def metric(self, name: str) -> Metric:
@@ -129,11 +134,13 @@ class _Parser:
         parameters: dict[str, Any] = {}
         self.label(parameters)
         if self.take("symbol", ":"):
+            self.of_columns = name == "money"
             self.parameter(parameters)
             while self.take("symbol", ","):
                 self.parameter(parameters)
+            self.of_columns = False
             self.label(parameters)
-        return build(name, parameters)
+        return Money(**parameters) if name == "money" else build(name, parameters)
 
     def label(self, parameters: dict[str, Any]) -> None:
         if self.peek().text != "[":
@@ -153,7 +160,9 @@ class _Parser:
         self.need(f"'=' after {key!r}", "symbol", "=")
         if key in parameters:
             raise ValueError(f"metric: parameter {key!r} is given twice in {self.text!r}.")
-        parameters[key] = self.value()
+        if self.of_columns and key not in OUTCOMES:
+            raise ValueError(f"metric: money has no outcome {key!r}; it takes {', '.join(OUTCOMES)}.")
+        parameters[key] = self.sum() if self.of_columns else self.value()
 
     def value(self) -> Any:
         with self.nested():

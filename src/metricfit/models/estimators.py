@@ -72,10 +72,12 @@ def _named_estimator(name: str, folds: Folds, rows: int) -> Any:
         kind = RandomForestClassifier if name == "forest" else ExtraTreesClassifier
         return kind(TREES, min_samples_leaf=max(2, rows // 10_000))  # where rows are many, trees stay small
     if name == "boosting":
-        how: dict[str, Any] = {"max_iter": ROUNDS if stops else 100, "early_stopping": stops}
-        how |= {"n_iter_no_change": PATIENCE, "categorical_features": categories if categories.any() else None}
+        how: dict[str, Any] = {"max_iter": ROUNDS * 2, "learning_rate": 0.05} if stops else {}
+        how |= {"early_stopping": stops, "n_iter_no_change": 2 * PATIENCE, "max_leaf_nodes": 15, "max_features": 0.5}
+        how["categorical_features"] = categories if categories.any() else None
         how["max_bins"] = FEW_BINS if len(categories) > WIDE and not categories.any() else 255
-        return HistGradientBoostingClassifier(min_samples_leaf=leaf, **how)
+        # Without a penalty, leaves of a rare class take steps that diverge.
+        return HistGradientBoostingClassifier(min_samples_leaf=leaf, l2_regularization=1.0, **how)
     library, threads = importlib.import_module(name), 1 if len(folds.splits) > 1 else -1  # folds run in parallel
     if name == "catboost":
         rounds, columns = ROUNDS * 2 if stops else 300, np.flatnonzero(categories).tolist()
@@ -134,12 +136,8 @@ TRUSTED = [
 class EstimatorModel(Model):
     """One estimator per fold.
 
-    Args:
-        name: What to call it; without an estimator one of the built-in models.
-        estimator: A scikit-learn classifier. A pipeline gets the table as given, others get numbers without gaps.
-            Or the parameters of a built-in model that are not as usual.
-        n_jobs: Folds fitted at the same time, in threads.
-        checkpoint: Where to keep the finished model, for a run that is started again.
+    ``estimator`` is a scikit-learn classifier (a pipeline gets the table as given, others numbers without gaps), or has
+    the parameters of the built-in model of this ``name`` that are not as usual. ``n_jobs`` folds run in threads.
     """
 
     def __init__(
@@ -202,7 +200,7 @@ class EstimatorModel(Model):
 
     def to_bytes(self) -> bytes:
         """The fitted estimators as a skops file, which holds no code; a ValueError where that cannot be."""
-        plain = [[e.to_plain() if isinstance(e, _LibraryFit) else e for e in fold] for fold in self.fits]
+        plain = [[e.to_plain() if isinstance(e, LibraryFit) else e for e in fold] for fold in self.fits]
         return objects.to_bytes(plain, TRUSTED, f"models: {self.name}")
 
     def described(self) -> dict[str, Any]:
@@ -224,7 +222,7 @@ class EstimatorModel(Model):
 
     def _read(self, content: bytes) -> None:
         plain = objects.from_bytes(content, TRUSTED, self.name)
-        self.fits = [[_LibraryFit.of_plain(e) if isinstance(e, dict) else e for e in fold] for fold in plain]
+        self.fits = [[LibraryFit.of_plain(e) if isinstance(e, dict) else e for e in fold] for fold in plain]
 
     def _parallel(self, work: int) -> Parallel:
         jobs = 1 if work < SMALL_WORK else effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)
@@ -270,11 +268,13 @@ class EstimatorModel(Model):
         if self.name in BOOSTING_LIBRARIES:  # xgboost takes no other classes than 0, 1, …
             y, y_held = np.searchsorted(seen, y), np.searchsorted(seen, y_held)
         estimator.fit(X, y, **fit_options, **self._stopping(estimator, folds, held, y_held))
-        if self.name == "boosting" and not folds.table.categories.any():
-            estimator._bin_mapper.bin_thresholds_ = []  # for categories alone; one array per column takes long to save
         if self.name == "boosting":
+            if estimator.do_early_stopping_:  # the first score is that of no trees
+                del estimator._predictors[max(1, int(np.argmax(estimator.validation_score_))) :]
+            if not folds.table.categories.any():
+                estimator._bin_mapper.bin_thresholds_ = []  # for categories alone; one array per column is slow to save
             return estimator
-        return _LibraryFit(self.name, estimator.booster_ if self.name == "lightgbm" else estimator, seen)
+        return LibraryFit(self.name, estimator.booster_ if self.name == "lightgbm" else estimator, seen)
 
     def _stopping(self, estimator: Any, folds: Folds, rows: NDArray[np.intp], y: NDArray[Any]) -> dict[str, Any]:
         """What a boosting model needs to stop on validation rows."""
@@ -313,7 +313,7 @@ class EstimatorModel(Model):
         return np.stack([_all_classes(*one, 2)[:, 1] for one in found], axis=1)
 
 
-class _LibraryFit(NamedTuple):
+class LibraryFit(NamedTuple):
     """A fit of a boosting library, kept in the library's own format, and the classes of its rows."""
 
     library: str
@@ -339,7 +339,7 @@ class _LibraryFit(NamedTuple):
         return {"library": self.library, "model": content, "classes": self.classes_}
 
     @classmethod
-    def of_plain(cls, kept: dict[str, Any]) -> _LibraryFit:
+    def of_plain(cls, kept: dict[str, Any]) -> LibraryFit:
         name, content = kept["library"], kept["model"]
         if name not in BOOSTING_LIBRARIES:
             raise ValueError(f"a fit of the library {name!r}")

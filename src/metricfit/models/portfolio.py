@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -87,42 +87,33 @@ class Model(ABC):
 
 @dataclass(eq=False)
 class NetworkModel(Model):
-    """Networks, one or several per fold; all folds are trained as one network.
-
-    Attributes:
-        name, recipe: What to call it, and how it is trained; complete.
-        members: Networks per fold, started from different weights.
-        checkpoint, callbacks: Where the state of training is saved and resumed; what is called after every epoch.
-        device, plain: Where to train, and whether on the sample weights alone, without class weights.
-    """
+    """Networks, one or several per fold; all folds are trained as one network."""
 
     name: str
-    recipe: Recipe
+    recipe: Recipe  # how it is trained; complete
     _: KW_ONLY
-    members: int = 1
+    members: int = 1  # per fold, started from different weights
     device: torch.device | str = "cpu"
     checkpoint: CheckpointFile | None = None
     callbacks: Sequence[Callback] = ()
-    plain: bool = False
+    plain: bool = False  # whether it trains on the sample weights alone, without class weights
+    trainer: Callable[..., Trainer] = Trainer
     result: TrainingResult = field(init=False)  # what training gave
     task: Task = field(init=False)
     stops_early = True
 
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Train the networks of all folds together."""
-        trainer = Trainer(folds, self.recipe, members=self.members, device=self.device, plain=self.plain)
-        return self.train(trainer, progress, folds.task, until)
-
-    def train(self, trainer: Trainer, progress: Progress, task: Task, until: float = math.inf) -> list[Array]:
-        """Run a trainer and keep its networks; the mean probabilities of those that share a fold."""
+        folds = folds.of_counts(plain=self.plain) if folds.metric.needs_rows else folds
+        trainer = self.trainer(folds, self.recipe, members=self.members, device=self.device, plain=self.plain)
 
         def epoch_ended(event: EpochEnd) -> None:
             value = event.record.hard_metric
             progress(event.record.epoch, event.epochs, "" if value != value else f"{value:.3f}")
 
         self.result = trainer.run([epoch_ended, *self.callbacks], self.name, self.checkpoint, until)
-        self.task, self.seconds, self.complete = task, self.result.seconds, not self.result.interrupted
-        self.several = task == "multilabel"
+        self.task, self.seconds, self.complete = folds.task, self.result.seconds, not self.result.interrupted
+        self.several = folds.task == "multilabel"
         found = self.result.validation
         return [np.mean(found[k : k + self.members], axis=0) for k in range(0, len(found), self.members)]
 

@@ -227,6 +227,8 @@ def in_words(metric: Metric) -> str:
     """A short name to read; an expression stays as it is."""
     if isinstance(metric, Constrained):
         return in_words(metric.objective)
+    if isinstance(metric, metrics.Money):
+        return "money"
     if isinstance(metric, metrics.ThresholdMean):
         return f"mean {in_words(metrics.get(metric.metric))} over thresholds"
     if not isinstance(metric, ClassMetric) or metric.zero_division != 0:
@@ -247,6 +249,7 @@ def tree(metric: Metric, labels: tuple[Any, ...], task: Task, fixed: Fixed) -> d
         limits = [
             {"metric": tree(c.metric, labels, task, fixed), "operator": c.operator, "bound": c.bound, "text": str(c)}
             for c in metric.constraints
+            if c.within is None  # counts do not tell groups apart
         ]
         return {"kind": "limited", "objective": tree(metric.objective, labels, task, fixed), "limits": limits}
     if metric.judges_scores:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from metricfit.assess import Assessment, Estimate, HeldOutScores, assess_held_out
 from metricfit.assess.intervals import Decided
 from metricfit.assess.verdicts import MODEL, PLAIN, TUNED, cautions
-from metricfit.metrics import Metric
+from metricfit.metrics import Metric, Money
 from metricfit.metrics.algebra import named_class
 from metricfit.report import tables
 from metricfit.report.explorer import explorer, formulas, histogram, in_words
@@ -33,15 +33,11 @@ _CAPITALS = {name: name[0].upper() + name[1:] for name in (MODEL, PLAIN, TUNED)}
 
 
 class Unlabelled(NamedTuple):
-    """Predictions about rows whose labels are not known.
+    """Predictions about rows whose labels are not known."""
 
-    Probabilities are (n, classes) or (n, labels), decisions codes (n,) or 0/1 (n, labels); the source says in words
-    which rows these are.
-    """
-
-    proba: NDArray[Any]
-    decided: NDArray[np.int64]
-    source: str
+    proba: NDArray[Any]  # (n, classes) or (n, labels)
+    decided: NDArray[np.int64]  # codes (n,) or 0/1 (n, labels)
+    source: str  # in words, which rows these are
 
 
 def render(
@@ -56,14 +52,9 @@ def render(
 ) -> str:
     """The report of a fitted classifier as one HTML page that loads nothing.
 
-    Args:
-        classifier: The fitted :class:`metricfit.MetricClassifier`.
-        description: As :func:`metricfit.store.describe` gives it.
-        settings: The options of the training command as TOML, if it was one.
-        scores: What to draw instead of the classifier's own held-out scores, ``classifier.held_out_``.
-        unlabelled: Predictions about rows without labels, to be shown instead of scores.
-        notices: Sentences to put on top.
-        findings: Segments, errors and columns of these scores; those of the description for the classifier's own.
+    ``description`` is that of :func:`metricfit.store.describe`, ``settings`` the training command's options as TOML.
+    ``scores`` or predictions of ``unlabelled`` rows take the place of the classifier's own held-out scores.
+    ``findings`` are the segments, errors and columns of these; those of the description for the classifier's own.
     """
     labels, task = tuple(classifier.classes_.tolist()), description["task"]
     metric, rule, noted = classifier.metric_, classifier.decision_rule_, description["notes"]
@@ -73,7 +64,9 @@ def render(
         findings = noted.get("findings")
     found: dict[str, Any] = dict.fromkeys(("answer", "explorer", "matrices", "classes", "pairs", "scores"))
     given, lost = (None, 0) if scores is None else scores.finite()
-    if given is not None and len(given):
+    if given is not None and not given.holds(metric):
+        notices = [*notices, f"The held-out rows lack a column that the metric names: {', '.join(metric.columns)}."]
+    elif given is not None and len(given):
         found = {
             "answer": answer(metric, given, labels),
             "explorer": explorer(given, labels, task, metric, rule),
@@ -133,6 +126,11 @@ def answer(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]) -> di
     name = name[0].upper() + name[1:]
     between = "" if math.isnan(ours.low) else f" (95 % interval {ours.low:.3f} to {ours.high:.3f})"
     sentence = f"{name} is {ours.value:.3f}{between} on {count} held-out rows."
+    if isinstance(getattr(metric, "objective", metric), Money):
+        per = 1000 / (scores.total or len(scores))
+        value, low, high = (f"{end:,.0f}" for end in (ours.value, ours.low, ours.high))
+        sentence = f"{name} is {value} (95 % interval {low} to {high}) on {count} held-out rows: "
+        sentence += f"{ours.value * per:,.0f} per 1,000 rows."
     if math.isnan(ours.value):
         sentence = f"{name} has no value on these {count} held-out rows."
     said, warned = "" if scores.baseline is None else str(verdicts[-1]), cautions(model, verdicts)
@@ -190,7 +188,7 @@ def _predictions(unlabelled: Unlabelled, labels: tuple[Any, ...], named: int | N
 
 def warnings_of(classifier: Any) -> list[str]:
     """What to know before a fitted classifier is used: a missed constraint, a better rival, a fold that collapsed."""
-    if classifier.held_out_ is None:
+    if classifier.held_out_ is None or not classifier.held_out_.holds(classifier.metric_):
         return []
     return cautions(*assess_held_out(classifier.metric_, classifier.held_out_, tuple(classifier.classes_.tolist())))
 
@@ -236,6 +234,8 @@ def _plain(value: float | None, form: str = "", missing: str = "") -> str:
 
 
 def _num(value: float | None, form: str) -> str:
+    if value is not None and abs(value) >= 1000:  # money
+        form = ("+" if form.startswith("+") else "") + ",.0f"
     return _plain(value, form, "–").replace("-", "\u2212")
 
 

@@ -89,7 +89,7 @@ def _report_in_words(classifier: Any) -> list[str]:
     for row in report.itertuples():
         measured = f"{row.value:.4f} ({row.low:.4f} to {row.high:.4f}){', ' if row.note else ''}{row.note}"
         lines.append(f"  {row.model}: {f'not measured; {row.note}.' if math.isnan(row.value) else measured}")
-    if classifier.held_out_ is not None:
+    if classifier.held_out_ is not None and classifier.held_out_.holds(classifier.metric_):
         _, verdicts = assess_held_out(classifier.metric_, classifier.held_out_, classifier.classes_.tolist())
         lines += [str(verdict) for verdict in verdicts[-1:]]
     return lines

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from rich import progress as bars
 from rich.console import Console
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from metricfit.annealing import TemperatureAnnealer
@@ -27,25 +28,19 @@ from metricfit.training.objective import MemberObjective, Scores, Validation
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import BatchOrder, Folds, TrainingData, strata, take_rows
 
+SMALL_STEP = 1 << 20  # numbers in a batch of all members up to which a second thread only waits
+
 
 class EpochRecord(NamedTuple):
-    """One epoch, averaged over the members of the ensemble.
+    """One epoch, averaged over the members of the ensemble."""
 
-    Attributes:
-        epoch, loss: Its number, from 1 on, and the mean training loss.
-        soft_metric, hard_metric: On the validation rows, at the selection temperature and exact.
-        log_loss, validation_loss: Cross-entropy with the recipe's class weights, and the loss as trained, there.
-        temperature, learning_rate: T of the step, and the rate at the end of the epoch.
-        active, seconds: Members still training, and the time that the epoch took, validation included.
-    """
-
-    epoch: int
-    loss: float
-    soft_metric: float
-    hard_metric: float
-    log_loss: float
+    epoch: int  # from 1 on
+    loss: float  # mean training loss
+    soft_metric: float  # on the validation rows, at the selection temperature
+    hard_metric: float  # exact, there
+    log_loss: float  # cross-entropy with the recipe's class weights, there
     temperature: float
-    learning_rate: float
+    learning_rate: float  # at the end of the epoch
     active: int
     seconds: float
     validation_loss: float = math.nan
@@ -74,33 +69,18 @@ def callback_list(callbacks: Any) -> list[Callback]:
 
 
 class TrainingResult(NamedTuple):
-    """A trained ensemble.
+    """A trained ensemble."""
 
-    Attributes:
-        network: With the best weights of each member, in evaluation mode.
-        history, best_epoch: Every epoch, and the one each member's weights are from.
-        validation: Each member's probabilities of its validation rows, from weights picked without them.
-        seconds, interrupted: Training time, over all starts of a resumed run, and whether Ctrl-C ended it.
-    """
-
-    network: nn.Module
+    network: nn.Module  # with the best weights of each member, in evaluation mode
     history: list[EpochRecord]
-    best_epoch: list[int]
-    validation: list[NDArray[np.float64]]
+    best_epoch: list[int]  # that each member's weights are from
+    validation: list[NDArray[np.float64]]  # of each member's validation rows, from weights picked without them
     seconds: float
     interrupted: bool
 
 
 class Trainer:
-    """Networks in training, with everything that the next epoch depends on.
-
-    Args:
-        folds: What to learn.
-        recipe: How; complete.
-        members: Networks per fold, started from different weights.
-        device: Where to train.
-        plain: Whether to train on the sample weights alone, without class weights.
-    """
+    """Networks in training, with everything that the next epoch depends on; arguments as of ``NetworkModel``."""
 
     RESUMED = ("average", "optimiser", "objective", "best", "stopping", "validation")
 
@@ -129,6 +109,8 @@ class Trainer:
         self.precision = torch.bfloat16 if lower else torch.float32
         self.group = self.objective.group
         self.part = share_of_batch(self.batches.batch_size, self.group)
+        width = max(self.data.features.shape[1], *recipe.hidden_sizes, 1)
+        self.small = len(splits) * self.batches.batch_size * width <= SMALL_STEP
 
     def average_over(self, steps: float) -> None:
         """Average the weights over so many steps, from now on."""
@@ -150,13 +132,14 @@ class Trainer:
             self.load_state_dict(state)
         interrupted = late = False
         try:
-            while not self.finished and not late:
-                event = EpochEnd(name, self.epoch(), self.epochs)
-                answers = [callback(event) for callback in callbacks]
-                self.stopped = bool(agreed(torch.tensor(any(answers)), self.group))
-                late = bool(agreed(torch.tensor(time.monotonic() >= until), self.group))
-                if checkpoint is not None and is_first_process():
-                    checkpoint.save(self.state_dict(), last=self.finished or late)
+            with threadpool_limits(1 if self.small else None):
+                while not self.finished and not late:
+                    event = EpochEnd(name, self.epoch(), self.epochs)
+                    answers = [callback(event) for callback in callbacks]
+                    self.stopped = bool(agreed(torch.tensor(any(answers)), self.group))
+                    late = bool(agreed(torch.tensor(time.monotonic() >= until), self.group))
+                    if checkpoint is not None and is_first_process():
+                        checkpoint.save(self.state_dict(), last=self.finished or late)
         except KeyboardInterrupt:
             interrupted, after = True, f"after {len(self.history)} of up to {self.epochs} epochs"
             told = f"training was interrupted {after}; the best weights so far are kept."

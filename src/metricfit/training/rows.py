@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from metricfit.inputs import Task
 from metricfit.metrics import Metric
+from metricfit.metrics.money import Money
 
 Rows = NDArray[np.intp]
 
@@ -181,18 +182,12 @@ def _grouped_folds(stratum: Rows, folds: int, groups: Rows, random: np.random.Ge
 
 @dataclass(frozen=True)
 class Table:
-    """Rows in the forms that models like.
+    """Rows in the forms that models like."""
 
-    Attributes:
-        dense: Scaled numbers without gaps, categories as indicators (n, features): networks, linear models.
-        trees, categories: Numbers as they are, gaps as NaN, categories as codes (n, columns); which columns are codes.
-        given: The table as it was given: pipelines that prepare it themselves.
-    """
-
-    dense: NDArray[np.float32]
-    trees: NDArray[np.float32]
-    categories: NDArray[np.bool_]
-    given: Any
+    dense: NDArray[np.float32]  # scaled numbers without gaps, categories as indicators: networks, linear models
+    trees: NDArray[np.float32]  # numbers as they are, gaps as NaN, categories as codes (n, columns)
+    categories: NDArray[np.bool_]  # which columns are codes
+    given: Any  # the table as it was given: pipelines that prepare it themselves
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -210,27 +205,28 @@ class Table:
 
 @dataclass(frozen=True)
 class Folds:
-    """What every model of a portfolio is fitted on: the same rows, held out in the same folds.
-
-    Attributes:
-        table, codes: The rows, and their class codes (n,), or 0/1 (n, labels).
-        weight, plain_weight: Weights for training (n,), sample weights times class weights, and the former alone.
-        splits: Training and validation rows of each fold; without validation rows nothing is held out.
-        metric, task, labels: What the models are judged by, the kind of target, and class (or label) names.
-        seed: Seed of everything random; no global seed is changed.
-        shares: Class shares (d,), where they are not those of the rows at hand.
-    """
+    """What every model of a portfolio is fitted on: the same rows, held out in the same folds."""
 
     table: Table
-    codes: NDArray[np.int64]
-    weight: NDArray[np.float32]
-    plain_weight: NDArray[np.float32]
-    splits: Sequence[Split]
-    metric: Metric
+    codes: NDArray[np.int64]  # class codes (n,), or 0/1 (n, labels)
+    weight: NDArray[np.float32]  # for training (n,): sample weights times class weights
+    plain_weight: NDArray[np.float32]  # the former alone
+    splits: Sequence[Split]  # of each fold; without validation rows nothing is held out
+    metric: Metric  # what the models are judged by
     task: Task
-    labels: tuple[Hashable, ...]
-    seed: int
-    shares: Tensor | None = None
+    labels: tuple[Hashable, ...]  # names of classes or labels
+    seed: int  # of everything random; no global seed is changed
+    shares: Tensor | None = None  # class shares (d,), where they are not those of the rows at hand
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # those that the metric names
+
+    def of_counts(self, *, plain: bool) -> Folds:
+        """The same for what trains on counts alone: without groups, money as the weight of the rows (not if plain)."""
+        money, found = getattr(self.metric, "objective", self.metric), replace(self, metric=self.metric.of_counts)
+        if plain or not isinstance(money, Money):
+            return found
+        codes, stakes = money.stakes(self.columns, self.labels, self.codes)
+        weight = (self.weight * stakes / (self.weight * stakes).mean()).astype(np.float32)
+        return replace(found, codes=codes, weight=weight)
 
     @property
     def held_out(self) -> bool:
@@ -263,15 +259,16 @@ def take_rows(rows: Tensor, index: Tensor) -> Tensor:
 class BatchOrder:
     """Row indices of the batches of every member, given its training rows.
 
-    All members get batches of one size, so that they can be stacked. An epoch has ``ceil(n / batch_size)`` steps of
-    equal size, n the most rows of a member: no short last batch; a member with fewer rows starts over from its first.
-    With the class of every row of the data, the rows of each class are spread evenly over the epoch.
+    All members get batches of one size, also the last; one with fewer rows starts over. With the class of every row,
+    each class is spread evenly over the epoch. Where the steps are given, batches are of just the size given.
     """
 
-    def __init__(self, rows: Sequence[Rows], batch_size: float, *, stratum: Rows | None = None) -> None:
+    def __init__(
+        self, rows: Sequence[Rows], batch_size: float, *, stratum: Rows | None = None, steps: int | None = None
+    ) -> None:
         longest = max(len(r) for r in rows)
-        self.steps = math.ceil(1 / batch_size if batch_size < 1 else longest / batch_size)
-        self.batch_size = -(-longest // self.steps)
+        self.steps = steps or math.ceil(1 / batch_size if batch_size < 1 else longest / batch_size)
+        self.batch_size = int(batch_size) if steps else -(-longest // self.steps)
         self._stratified = stratum is not None
         self._members = [_interleaved(r, np.zeros_like(r) if stratum is None else stratum[r]) for r in rows]
 

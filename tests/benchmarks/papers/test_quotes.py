@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 import pytest
 
-from benchmarks.papers.checks import btg_facts, btg_lookup, btg_search
+from benchmarks.papers.checks import btg_facts, btg_lookup, btg_search, cocktail_order, east_adult
 from benchmarks.papers.published import PUBLISHED
 from benchmarks.papers.results import RESULTS, read
 from tests.benchmarks.papers.page import NUMBER, PAGE, paragraphs
@@ -25,6 +25,7 @@ METRICS = {
     "acc": "accuracy", "pre": "precision", "rec": "recall", "bal": "balanced_accuracy", "gm": "gmean",
     "mf1": "macro_f1", "auc": "auroc",
 }  # fmt: skip
+MODELS = {"rf": "random forest", "ce": "cross-entropy", "lr": "logistic regression"}
 RULES = {"mt": "mean_tau", "dec": "decision", "tun": "tuned", "raw": "mean_tau_raw", "sco": "scores"}
 
 
@@ -99,6 +100,16 @@ def possible(section: str, item: str) -> list[Value]:
     if word in ("low", "high"):
         every = [value for one in rest.split(" | ") for value in possible(section, one)]
         return [(min if word == "low" else max)(every, key=lambda value: value.mean)]
+    if word == "gain":
+        limit, metric = rest.split()
+        return [Value(pd.read_csv(east_adult.LIMITS_FILE).set_index("capital gain").loc[int(limit), metric])]
+    if word == "order":
+        kind, _, of = rest.rpartition(", ")
+        model, metric = of.split()
+        rows = pd.read_csv(cocktail_order.FILE)
+        here = rows[(rows["data"] == kind) & (rows["model"] == MODELS[model])][metric]
+        assert len(here) == cocktail_order.TRIALS
+        return [Value(here.mean(), here.std())]
     if word == "p" or word.startswith("p:"):
         return in_print(section, item)
     if " - " in item:
