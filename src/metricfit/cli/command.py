@@ -168,10 +168,7 @@ class Interrupted(BaseException):
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], None]]:
-    """Ctrl-C raises :class:`Interrupted` at once; the function does so again.
-
-    NumPy makes a ValueError of what is raised while it reads a buffer of scikit-learn's boosting; Cython may lose it.
-    """
+    """Ctrl-C raises :class:`Interrupted` at once; the function does so again, as NumPy and Cython may lose it."""
     pressed: list[bool] = []
 
     def stop(*_: Any) -> None:
