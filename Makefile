@@ -149,7 +149,7 @@ $(VENV)/.installed-rivals: $(VENV)/.installed-dev
 	@touch $@
 
 $(VENV)/.installed-integrations: $(VENV)/.installed-dev
-	@$(INSTALL) -e '.[dev,boost,lightning,huggingface,shap,skorch,torchmetrics,ray,spark]' tensorboard mlflow-skinny wandb fastapi uvicorn
+	@$(INSTALL) -e '.[dev,dask,boost,lightning,huggingface,shap,skorch,torchmetrics,ray,spark]' tensorboard mlflow-skinny wandb fastapi uvicorn
 	@touch $@
 
 # The suite's rivals likewise, and the packages that carry its tables; AutoGluon needs other versions, and all of its own.
