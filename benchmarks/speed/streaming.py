@@ -3,6 +3,7 @@
     python benchmarks/speed/streaming.py run --rows 1 5 20 50 --folder rows    # millions; writes streaming.csv
     python benchmarks/speed/streaming.py search --scores 1 10 100                   # millions; writes search.csv
     python benchmarks/speed/streaming.py areas --scores 1 10 100                    # millions; writes areas.csv
+    python benchmarks/speed/streaming.py ranks --rows 3.5 --folder rows    # 1, 2, killed processes; writes ranks.csv
     python benchmarks/speed/streaming.py plots
 
 Every size runs in a process of its own; memory is the kernel's record of its largest resident size, seconds are of
@@ -14,6 +15,8 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
+STARTED = time.time()
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 IMAGES = HERE.parents[1] / "docs" / "images"
@@ -68,9 +72,18 @@ def one_training(folder: Path, millions: float) -> dict[str, object]:
     torch.set_num_threads(1)
     files = sorted(folder.glob("*.parquet"))[: round(millions * MILLION / ROWS_OF_FILE)]
     started = time.process_time()
-    classifier = fit_shards(MetricClassifier("f1", random_state=0, verbose=False), files, "y")
+    rank, kept = int(os.environ.get("RANK", 0)), os.environ.get("KEPT")
+    options = {"models": "network", "baseline": False, "checkpoint_dir": kept, "callbacks": [deaths] if kept else ()}
+    classifier = fit_shards(MetricClassifier("f1", random_state=0, verbose=False, **options), files, "y")
     trained = time.process_time() - started
     training_peak = peak_megabytes()
+    if "RANK" in os.environ:
+        return {
+            "rank": rank, "restarts": int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)),
+            "training_seconds": round(trained, 1),
+            "wall_seconds": round(time.time() - STARTED, 1), "megabytes": round(training_peak),
+            "loss": float(classifier.history_["loss"].iloc[-1]), "buffers": len(classifier.history_),
+        }  # fmt: skip
     matrix = confusion_of_shards(classifier, files, "y")
     return {
         "rows": round(millions * MILLION), "training_seconds": round(trained, 1),
@@ -79,6 +92,36 @@ def one_training(folder: Path, millions: float) -> dict[str, object]:
         "megabytes_of_files": round(sum(file.stat().st_size for file in files) / MILLION),
         "f1_of_all_rows": round(float(classifier.metric_.compute(matrix)), 4),
     }  # fmt: skip
+
+
+def deaths(event) -> None:
+    """Kill one process in turn in the middle of its training, as often as KILLS says."""
+    restart = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+    mine = int(os.environ["RANK"]) == restart % int(os.environ["WORLD_SIZE"])
+    if mine and restart < int(os.environ.get("KILLS", 0)) and event.record.epoch > restart + 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def of_ranks(folder: Path, millions: float, processes: int, kills: int) -> list[dict[str, object]]:
+    """One training by so many processes, one of which is killed so many times."""
+    with tempfile.TemporaryDirectory() as kept:
+        setting = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "KILLS": str(kills)}
+        setting |= {"KEPT": kept} if kills else {}
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+        command += [
+            f"--max-restarts={kills}",
+            __file__,
+            "one-training",
+            "--rows",
+            str(millions),
+            "--folder",
+            str(folder),
+        ]
+        started = time.time()
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=setting)
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    whole = {"rows": round(millions * MILLION), "processes": processes, "kills": kills}
+    return [{**whole, **one, "job_seconds": round(time.time() - started, 1)} for one in found]
 
 
 def scores_in_chunks(millions: float):
@@ -174,9 +217,12 @@ def plots() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "search", "areas", "plots", "one-training", "one-search", "one-area"])
+    parser.add_argument(
+        "what", choices=["run", "ranks", "search", "areas", "plots", "one-training", "one-search", "one-area"]
+    )
     parser.add_argument("--rows", type=float, nargs="+", default=[1, 5, 20], help="millions")
     parser.add_argument("--scores", type=float, nargs="+", default=[1, 10, 100], help="millions")
+    parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "metricfit-rows")
     parser.add_argument("--how", choices=["chunks", "memory"], default="chunks")
     arguments = parser.parse_args()
@@ -187,6 +233,14 @@ def main() -> None:
             rows.append(in_process("one-training", "--folder", arguments.folder, "--rows", millions))
             print(rows[-1], flush=True)
             write("streaming.csv", rows)
+    elif arguments.what == "ranks":
+        generate(arguments.folder, max(arguments.rows))
+        rows = []
+        for millions in arguments.rows:
+            for processes, kills in ((1, 0), (2, 0), (2, arguments.kills)):
+                rows += of_ranks(arguments.folder, millions, processes, kills)
+                print(*rows[-processes:], sep="\n", flush=True)
+                write("ranks.csv", rows)
     elif arguments.what in ("search", "areas"):
         rows, one = [], {"search": "one-search", "areas": "one-area"}[arguments.what]
         for how, largest in (("chunks", 1e9), ("memory", 10)):

@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,9 @@ from metricfit.training.explanation import explain
 from metricfit.training.loop import Callback, EpochRecord, as_device, callback_list, draw_seed
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, choose_cv, given_splits, group_codes, split_rows
+
+if TYPE_CHECKING:
+    from metricfit.scoring import Scorer
 
 __all__ = ["MetricClassifier"]
 
@@ -72,6 +75,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_members: Networks that share a fold, started from different weights.
         baseline: Whether to train networks with cross-entropy for ``validation_report_`` where they are not among the
             models; ``"auto"`` does so up to 20,000 rows.
+        confidence: If given, constraints hold on new rows with this probability: the rule is chosen so on held-out
+            rows, see :func:`metricfit.decisions.best_threshold`.
         class_weight: ``None``, ``"balanced"`` or ``{class: weight}``; takes the place of the recipe's ``balance``. As
             in scikit-learn a weight of the rows: of the loss, metric included, and of ``history_``. The validation
             report, its baseline and ``score`` go without it.
@@ -123,6 +128,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         cv: Any = "auto",
         n_members: int = 1,
         baseline: bool | str = "auto",
+        confidence: float | None = None,
         class_weight: dict[Any, float] | str | None = None,
         preprocess: Any = "auto",
         device: str | torch.device = "auto",
@@ -139,6 +145,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.cv = cv
         self.n_members = n_members
         self.baseline = baseline
+        self.confidence = confidence
         self.class_weight = class_weight
         self.preprocess = preprocess
         self.device = device
@@ -227,6 +234,12 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return (proba > 0.5).astype(np.int64)
         return np.asarray(self.classes_[proba.argmax(axis=1)])
 
+    def scorer(self, *, keep: Sequence[str] = (), raw: bool = False) -> Scorer:
+        """The classifier as a function of frames that can be pickled, for Ray Data, Spark and others."""
+        from metricfit.scoring import Scorer
+
+        return Scorer(self, keep=keep, raw=raw)
+
     def score(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, columns: Mapping[str, ArrayLike] | None = None
     ) -> float:
@@ -299,6 +312,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.baseline not in (True, False, "auto"):
             raise ValueError(f"baseline: expected True, False or 'auto', got {self.baseline!r}.")
         callback_list(self.callbacks)
+        if self.confidence is not None:
+            from metricfit.decisions.confidence import check_confidence
+
+            check_confidence(self.confidence, getattr(self.metric_, "constraints", ()), weighted=False)
         complete = recipe.complete()
         if complete.rule == "tuned" and self.metric_.judges_scores:
             why = f"{self.metric_} judges scores, so there is no decision to tune for it"
@@ -397,7 +414,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_network_inputs_ = folds.table.dense.shape[1]
         self.fit_seconds_ = sum(model.seconds for model in models.values())
         name = self._network_in_words(tuned) if shipped == ["network"] else PORTFOLIO
-        found = judge(folds, fitted, shipped, tuned=tuned, name=name)
+        found = judge(folds, fitted, shipped, tuned=tuned, name=name, confidence=self.confidence)
         if constrained and found.scores is None:
             told = "X: too few rows to hold any out, so arg max is used, and no rule was tuned for the constraints."
             warnings.warn(told, UserWarning, stacklevel=3)

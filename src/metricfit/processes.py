@@ -13,7 +13,9 @@ from torch import Tensor, distributed, nn
 
 from metricfit.distributed import add_up, group_of
 
-__all__ = ["agreed", "average_gradients", "is_first_process", "join_processes", "share_of_batch", "wait_for_all"]
+__all__ = [
+    "agreed", "average_gradients", "gathered", "is_first_process", "join_processes", "share_of_batch", "wait_for_all",
+]  # fmt: skip
 
 
 def join_processes() -> Any:
@@ -21,8 +23,13 @@ def join_processes() -> Any:
     started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
     if started and distributed.is_available() and not distributed.is_initialized():
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        # After this time a silent process is taken for lost; one that ended is noticed at once.
-        distributed.init_process_group(backend, timeout=timedelta(minutes=10))
+        # After this time a silent process is taken for lost; one that ended is noticed at once. The store may outlive
+        # the processes, with the addresses of those that torchrun has started anew.
+        c10d: Any = distributed  # not all of whose names are declared
+        store, rank, processes = next(c10d.rendezvous("env://"))
+        store = c10d.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+        how: dict[str, Any] = {"store": store, "rank": rank, "world_size": processes}
+        distributed.init_process_group(backend, timeout=timedelta(minutes=10), **how)
         atexit.register(lambda: distributed.is_initialized() and distributed.destroy_process_group())
     return group_of("auto", training=True)
 
@@ -45,6 +52,14 @@ def agreed(value: Tensor, group: Any) -> Tensor:
     shared = value.detach().clone()
     distributed.broadcast(shared, src=0, group=group)
     return shared
+
+
+def gathered(value: Any, group: Any) -> list[Any]:
+    """The values of all processes, in their order."""
+    found = [value] * (1 if group is None else distributed.get_world_size(group))
+    if group is not None:
+        distributed.all_gather_object(found, value, group=group)
+    return found
 
 
 def share_of_batch(size: int, group: Any) -> slice:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from metricfit.data import BadArgumentError, Roles, TablePreprocessor, open_table, read_labelled
-from metricfit.data.shards import Shards, share_of_rows
+from metricfit.data.shards import Shards, deal, random_numbers
 
 
 @pytest.fixture
@@ -40,16 +40,12 @@ def test_every_row_comes_once_in_order(tmp_path: Path, table: pd.DataFrame, kind
     assert shards.values("y") == {"no": 45_000, "yes": 5_000}
 
 
-def test_pieces_are_read_in_turn_and_in_the_order_given(tmp_path: Path, table: pd.DataFrame) -> None:
+def test_pieces_are_read_in_the_order_given(tmp_path: Path, table: pd.DataFrame) -> None:
     shards = Shards(files(tmp_path, "parquet"))
-    pieces = [chunk.piece for chunk in shards.chunks(columns=["number"], order=[5, 2, 0], open_pieces=2)]
-    assert pieces == [5, 2, 0]  # row groups come whole here
-    few = shards.chunks(columns=["number"], order=[5, 2, 0], open_pieces=2, rows=2000)
-    assert [(chunk.piece, chunk.start) for chunk in few] == [
-        (5, 0), (2, 0), (5, 2000), (2, 2000), (0, 0), (0, 2000), (0, 4000),
-    ]  # fmt: skip
-    numbers = [c.rows["number"] for c in shards.chunks(columns=["number"], order=[11, 3], open_pieces=2)]
-    assert sorted(pd.concat(numbers)) == [*range(12_500, 17_500), *range(47_500, 50_000)]
+    few = shards.chunks(columns=["number"], order=[5, 2], rows=2000)
+    assert [(chunk.piece, chunk.start) for chunk in few] == [(5, 0), (5, 2000), (2, 0), (2, 2000)]
+    numbers = [c.rows["number"] for c in shards.chunks(columns=["number"], order=[11, 3])]
+    assert pd.concat(numbers).tolist() == [*range(47_500, 50_000), *range(12_500, 17_500)]
 
 
 def test_a_random_share_of_rows_is_the_same_in_any_order(tmp_path: Path, table: pd.DataFrame) -> None:
@@ -58,11 +54,11 @@ def test_a_random_share_of_rows_is_the_same_in_any_order(tmp_path: Path, table: 
     def chosen(**how) -> Counter:
         taken: Counter = Counter()
         for chunk in shards.chunks(**how):
-            taken.update(chunk.rows["number"][share_of_rows(chunk, 0.1, 7)].tolist())
+            taken.update(chunk.rows["number"][random_numbers(chunk, 7) < 0.1].tolist())
         return taken
 
     first = chosen()
-    assert first == chosen(order=list(range(12))[::-1], open_pieces=5)
+    assert first == chosen(order=list(range(12))[::-1], rows=999)
     assert max(first.values()) == 1
     assert len(first) == pytest.approx(5000, abs=300)
     # Neither a run of rows nor a class is preferred.
@@ -78,7 +74,7 @@ def test_errors(tmp_path: Path, table: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match=r"no \.parquet, \.pq or \.csv file in"):
         Shards(tmp_path / "empty")
     pd.DataFrame({"y": [1.0, None]}).to_parquet(tmp_path / "gaps.parquet")
-    with pytest.raises(ValueError, match="y: 1 rows have no value"):
+    with pytest.raises(ValueError, match="column 'y': 1 rows have no value"):
         Shards(tmp_path / "gaps.parquet").values("y")
 
 
@@ -91,7 +87,7 @@ def test_csv_files_are_typed_as_the_reader_types_them(tmp_path: Path) -> None:
     assert frame["code"].tolist() == ["007", "012", "100"]
     (tmp_path / "1.csv").write_text("size;on;code;y\n2;03.02.2025;100;no\nmuch;03.02.2025;100;no\n")
     shards = Shards(tmp_path)
-    shards._formats["size"] = Shards(tmp_path / "0.csv")._formats["size"]  # as if the word came after the first rows
+    shards.formats["size"] = Shards(tmp_path / "0.csv").formats["size"]  # as if the word came after the first rows
     with pytest.raises(ValueError, match=r"1\.csv, line 3, column 'size': expected a number, got 'much'"):
         list(shards.chunks())
     (tmp_path / "1.csv").write_text("size;y\n2;no\n")
@@ -108,7 +104,7 @@ def test_names_of_classes_that_look_like_gaps_are_classes(tmp_path: Path) -> Non
     assert chunk.rows["y"].tolist() == whole.y.tolist() == ["NA", "None", "yes"]
     np.testing.assert_array_equal(chunk.rows["x"], whole.X["x"])
     (tmp_path / "1.csv").write_text("x,y\n3,\n4,NA\n")
-    with pytest.raises(ValueError, match="y: 1 rows have no value"):
+    with pytest.raises(ValueError, match="column 'y': 1 rows have no value"):
         Shards(tmp_path).values("y")
     (tmp_path / "labels.csv").write_text("x,y\n1,0\n2,1\n")
     numbers = Shards(tmp_path / "labels.csv")
@@ -142,3 +138,10 @@ def test_the_same_table_in_any_kind_of_file_is_typed_alike(tmp_path: Path) -> No
         expected = TablePreprocessor().fit(whole.X)
         assert features.get_feature_names_out().tolist() == expected.get_feature_names_out().tolist()
         np.testing.assert_array_equal(features.transform(found), expected.transform(whole.X))
+
+
+def test_lanes_are_of_about_equal_numbers_of_rows() -> None:
+    assert deal([5, 1, 4, 3, 1], 8) == [[0], [2], [3], [1, 4]]
+    assert deal([7, 7], 8) == [[0], [1]]
+    assert deal([90, 3], 8) == [[0, 1]]
+    assert deal([1] * 20, 8) == [[k, k + 8, k + 16][: 3 if k < 4 else 2] for k in range(8)]

@@ -14,7 +14,7 @@ from sklearn.datasets import make_classification
 
 from metricfit import MetricClassifier
 from metricfit.training import Recipe
-from metricfit.training.streaming import fit_shards
+from metricfit.training.streaming import ShardedRows, fit_shards
 
 QUICK = Recipe(max_epochs=3, min_updates=30, hidden_sizes=(16,))
 CASES = {
@@ -56,11 +56,15 @@ def main(out: Path, how: str) -> None:
         fitted = MetricClassifier(**{**COMMON, **options}, checkpoint_dir=folder).fit(X, y)
         found[name] = fitted.predict_proba(X).tolist()
     X, y = data(2)
-    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(8)]).assign(y=y)
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(8)]).assign(y=y, w=1.0 + (np.arange(len(y)) % 3))
     table = out.parent / f"rows-{os.environ.get('WORLD_SIZE', 1)}-{rank}.parquet"
-    frame.to_parquet(table, index=False)
-    fitted = fit_shards(MetricClassifier("f1", **COMMON), table, "y", passes=3, buffer_rows=100, validation_rows=60)
-    found["streamed"] = fitted.predict_proba(frame.drop(columns="y")).tolist()
+    for name, groups in (("streamed", 30), ("streamed from one piece", 301)):  # which one of the processes reads
+        frame.to_parquet(table, index=False, row_group_size=groups)
+        how = {"passes": 3, "buffer_rows": 100, "validation_rows": 60, "sample_rows": 90}
+        options = {**COMMON, "cv": 2 if groups == 30 else None}
+        fitted = fit_shards(MetricClassifier("f1", **options), ShardedRows(table, "y", weight="w"), "y", **how)
+        found[name] = fitted.predict_proba(frame.drop(columns="y")).tolist()
+        found[f"{name}: losses"] = fitted.history_["loss"].tolist()
     unseeded = MetricClassifier("f1", **{**COMMON, "random_state": None}).fit(X, y)
     found["seed"] = unseeded.seed_
     out.with_name(f"{out.name}-{rank}.json").write_text(json.dumps(found))

@@ -78,12 +78,14 @@ def monitor(
         usual, now = (share(*pair) for pair in counts.tolist())
         counts[:, 1] -= counts[:, 0]
         found.append(Watched("predicted share", labels[k], usual, now, float(stats.fisher_exact(counts)[1])))
+    objective = metric.objective if isinstance(metric, Constrained) else metric
     limits = [c for c in getattr(metric, "constraints", ()) if c.within is None]
-    judged = [metric.objective if isinstance(metric, Constrained) else metric, *(c.metric for c in limits)]
+    topics = [] if objective.needs_rows else [metric, *limits]  # money and groups need columns: see report and evaluate
+    judged = [objective if about is metric else about.metric for about in topics]
     then: list[Array] = [drawn(each, [held.judged(labels)], random_state)[0] for each in judged]
 
     def add(kind: Any, values_now: list[Array]) -> None:
-        for about, usual, values in zip([metric, *limits], then, values_now, strict=True):
+        for about, usual, values in zip(topics, then, values_now, strict=True):
             # How probable it is to be no worse than then, or within its bound; the draws of both are independent.
             old, new = torch.from_numpy(usual[1:]), torch.from_numpy(values[1:])
             old, new = old[: len(new)], new[: len(old)]
@@ -93,7 +95,7 @@ def monitor(
                 fine = (about.violation(new) <= 0) | (about.violation(new) <= about.violation(old))
                 missed = float(about.violation(torch.tensor(values[0]))) > 0
             chance = float(fine.double().mean()) if kind == "measured" or about is not metric else math.nan
-            name = str(judged[0] if about is metric else about)
+            name = str(objective if about is metric else about)
             found.append(Watched(kind, name, interval(usual), interval(values), chance, missed))
 
     if not several and not metric.judges_scores and len(np.unique(held.truth)) == len(labels):

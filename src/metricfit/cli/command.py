@@ -51,7 +51,8 @@ def options_of(command: Any) -> dict[str, Field[Any]]:
 
 def _existing(value: Any) -> Any:
     """Fail at once, before anything heavy is imported, if a file or folder is not there."""
-    if value is not None and str(value) != "-" and not Path(value).exists():
+    open_ended = isinstance(value, str) and ("://" in value or any(sign in value for sign in "*?["))
+    if value is not None and str(value) != "-" and not open_ended and not Path(value).exists():
         raise UsageError(f"{value}: no such {'model folder' if isinstance(value, Path) else 'file'}.")
     return value
 

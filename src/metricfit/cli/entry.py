@@ -160,7 +160,7 @@ def _explained(error: Exception) -> tuple[int, str]:
     if isinstance(error, BusyError):
         return 2, f"--out: {error}; wait until it is done, or choose another folder."
     if isinstance(error, BadArgumentError):
-        option = "" if error.argument == "path" else f"--{error.argument.replace('_', '-')}: "
+        option = "" if error.argument in ("path", "source") else f"--{error.argument.replace('_', '-')}: "
         return 2, f"{option}{error.problem}"
     if isinstance(error, BadDataError):
         return 3, str(error)

@@ -26,10 +26,7 @@ class Monitor(opt.Reading):
     out: Path | None = opt.an_out("Write a page here too.", "FILE")
 
     def run(self) -> None:
-        import pandas as pd
-
         from metricfit.assess import monitor, scores_of
-        from metricfit.data import GAPS
         from metricfit.files import written_whole
         from metricfit.report.page import render_watched
         from metricfit.store import open_model
@@ -37,8 +34,7 @@ class Monitor(opt.Reading):
         loaded, file = open_model(self.model), self.open(self.data)
         if loaded.classifier.held_out_ is None:
             raise UsageError(f"{self.model}: no rows were held out in training, so there is nothing to compare with.")
-        frames = file.frames(loaded.formats, gaps=(*GAPS, *loaded.missing))
-        X, labelled = pd.concat([X for X, _ in frames]), None
+        X, labelled = loaded.features(file), None
         if self.labels is not None:
             table = loaded.labelled_rows(file, target=opt.columns_of(self.labels, file.columns))
             labelled = scores_of(loaded.classifier, table.X, table.y)

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import importlib
 import io
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from metricfit.cli import options as opt
-from metricfit.cli.command import UsageError, option, switch
+from metricfit.cli.command import UsageError, argument, option, switch
+
+_MANY = "Many files"
+_ENGINES = {"local": "joblib", "ray": "ray", "spark": "pyspark"}
+_NOTE = "metricfit.toml"  # in a folder of predictions: of which model, and with which of these options
+_SHAPING = ("keep", "raw", "escape")
 
 
 @dataclass(kw_only=True)
 class Predict(opt.Reading):
-    """Predict labels and probabilities for the rows of a table.
+    """Predict labels and probabilities for the rows of a table, or of a folder of tables.
 
     The column prediction has the decision, by the model's rule. The columns probability_… are calibrated on the rows
     that were held out in training: of the rows with 0.2, about a fifth are positive, and a rule may call them so.
@@ -26,30 +35,127 @@ class Predict(opt.Reading):
     The columns are found by name, in any order; further columns are ignored. The file is read, and the result
     written, some ten thousand rows at a time: it may be larger than memory. With --json each row is a JSON object.
 
+    For a folder or a pattern, --out is a folder that gets one file per file, of the same kind. The same command again
+    goes on where it stopped. --engine says who shares out the files; workers need the same paths.
+
     Example: metricfit predict model new.csv --keep customer_id --out predictions.csv
+
+    Example: metricfit predict model 'in/*.parquet' --out out --engine ray --workers 8
     """
 
     model: Path = opt.a_model()
-    data: str = opt.a_table()
-    out: Path | None = opt.an_out("Write to this .csv, .csv.gz, .parquet or .jsonl.", "FILE", shown="standard output")
+    data: str = argument(
+        "DATA", "A CSV, JSON Lines, Parquet or Excel file, a folder, a pattern or an address; - for standard input."
+    )
+    out: Path | None = opt.an_out(
+        "Write to this .csv, .csv.gz, .parquet or .jsonl, or for several files to this folder.", "FILE",
+        shown="standard output",
+    )  # fmt: skip
     keep: list[str] | None = option("Columns to pass through: --keep id name, or --keep id,name.", "COL…")
     raw: bool = switch("--raw", "The models' mean probabilities as they are, not calibrated.")
     escape: bool = switch("--escape", "Put ' before CSV text that a spreadsheet takes for a formula.")
     overwrite: bool = opt.to_overwrite()
+    engine: str | None = option("For several files: local, ray or spark.", "NAME", _MANY, shown="local")
+    workers: int | None = option("Files at a time.", "N", _MANY, shown="1, or what the engine has", min=1)
 
     def run(self) -> None:
+        if self.data != "-" and not Path(self.data).is_file():
+            from metricfit.data.shards import files_of
+
+            if (files := files_of(self.data)) != [self.data]:
+                return self._many(files)
+        self.refuse("for one file", "engine", "workers")
         if self.out is not None and self.out.exists() and not self.overwrite:
             raise UsageError(f"--out: {self.out} exists; --overwrite replaces it.")
-        from metricfit.store import open_model
+        count = self._one(self.data, self.out)
+        if self.out is not None:
+            self.note(f"{count:,} rows predicted: {self.out}")
 
-        loaded, file = open_model(self.model), self.open(self.data)
+    def _one(self, data: str, out: Path | None) -> int:
+        """Predict the rows of a file; how many there were."""
+        loaded, file = _model(self.model), self.open(data)
         count = 0
-        with _writer(self.out, lines=self.json, escape=self.escape) as write:
+        with _writer(out, lines=self.json, escape=self.escape) as write:
             for frame in loaded.predictions(file, keep=opt.columns_of(self.keep, file.columns), raw=self.raw):
                 count += len(frame)
                 write(frame)
-        if self.out is not None:
-            self.note(f"{count:,} rows predicted: {self.out}")
+        return count
+
+    def _many(self, files: list[str]) -> None:
+        """Predict the rows of each file into a file of its own, those that are not there yet."""
+        from metricfit.data import BadDataError
+        from metricfit.labels import repeated
+        from metricfit.store.folder import DESCRIPTION
+
+        out, engine = self.out, self.engine or "local"
+        if out is None or out.is_file() or engine not in _ENGINES:
+            wrong = "--out: name a folder for the results" if engine in _ENGINES else f"--engine: no {engine!r}"
+            raise UsageError(f"{wrong}; for several files, --engine is one of {', '.join(_ENGINES)}.")
+        places = {f: out / f"{Path(f).stem}{'.csv' if f.lower().endswith('.csv') else '.parquet'}" for f in files}
+        if not files or (twice := repeated(places.values())):
+            wrong = (
+                f"two files would become {twice[0]}; predict their folders one by one" if files else "no table there"
+            )
+            raise UsageError(f"{self.data}: {wrong}.")
+        _model(self.model)  # a model that cannot be read is found here, not by every worker
+        out.mkdir(parents=True, exist_ok=True)
+        content = hashlib.sha256((self.model / DESCRIPTION).read_bytes()).hexdigest()
+        note, said = out / _NOTE, opt.to_toml({"model": content, **{n: getattr(self, n) for n in _SHAPING}})
+        if not self.overwrite and note.exists() and note.read_text(encoding="utf-8") != said:
+            raise UsageError(f"--out: {out} holds predictions of another model, or with other options; --overwrite.")
+        note.write_text(said, encoding="utf-8")
+        left = [file for file in files if self.overwrite or not places[file].exists()]
+        if len(left) < len(files):
+            self.note(f"{len(files) - len(left)} of {len(files)} files are there already.")
+        plain = {name: getattr(self, name) for name in (*_SHAPING, "separator", "encoding")}
+        work = partial(_predict_file, {"model": self.model.absolute(), "quiet": True, **plain})
+        count, failed = 0, list[str]()
+        found = _shared_out(engine, work, [(file, places[file].absolute()) for file in left], self.workers)
+        for done, (rows, problem) in enumerate(found, start=1):
+            count += rows
+            failed += [problem] if problem else []
+            self.note(f"{done} of {len(left)} files, {count:,} rows")
+        if failed:
+            again = f"{len(left) - len(failed)} files are predicted and kept; correct the rest and run this again."
+            raise BadDataError(f"{failed[0]} ({len(failed)} of {len(left)} files could not be used.) {again}")
+        self.note(f"{count:,} rows of {len(left)} files predicted: {out}")
+
+
+@cache
+def _model(folder: Path) -> Any:
+    from metricfit.store import open_model
+
+    return open_model(folder)
+
+
+def _predict_file(options: dict[str, Any], file: tuple[str, Path]) -> tuple[int, str]:
+    """Run by a worker: the rows of a file that were predicted, or what is wrong with it."""
+    try:
+        return Predict(data=file[0], **options)._one(*file), ""
+    except (ValueError, OSError) as error:
+        return 0, str(error)
+
+
+def _shared_out(engine: str, work: Any, files: list[Any], workers: int | None) -> Iterator[tuple[int, str]]:
+    """What the work gives for each file, in any order, done by the workers of an engine."""
+    try:
+        library: Any = importlib.import_module(_ENGINES[engine])
+    except ImportError:
+        raise UsageError(f"--engine: {engine} is not installed; pip install 'metricfit[{engine}]'.") from None
+    if engine == "local":
+        yield from library.Parallel(workers or 1, return_as="generator_unordered")(
+            library.delayed(work)(file) for file in files
+        )
+    elif engine == "ray":
+        if not library.is_initialized():  # where RAY_ADDRESS names a cluster, that one
+            library.init(**({} if "RAY_ADDRESS" in os.environ else {"num_cpus": workers, "include_dashboard": False}))
+        with importlib.import_module("ray.util.multiprocessing").Pool(workers) as pool:
+            yield from pool.imap_unordered(work, files, chunksize=1)
+    elif files:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        known = library.SparkConf().setIfMissing("spark.master", f"local[{workers or '*'}]")  # or that of spark-submit
+        with library.SparkContext.getOrCreate(known.setIfMissing("spark.app.name", "metricfit")) as context:
+            yield from context.parallelize(files, len(files)).map(work).collect()
 
 
 @contextmanager

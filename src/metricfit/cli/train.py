@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 import shlex
 import shutil
@@ -13,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from metricfit.cli import command
 from metricfit.cli import options as opt
@@ -43,7 +45,11 @@ class Train(opt.Training):
     Example: metricfit train churn.csv --target churn --metric "f1[yes]" --out model
     """
 
-    data: str = opt.a_table()
+    data: str = command.argument(
+        "DATA",
+        "A CSV, JSON Lines, Parquet or Excel file; - for standard input. A folder, a pattern or an address, such as "
+        "'s3://bucket/*.parquet', is read piece by piece and may be larger than memory.",
+    )
     metric: str = option(
         "What the model is judged by: a name, 'f1\\[yes]', an expression, also 'precision\\[yes] subject to "
         "recall\\[yes] >= 0.9'; see 'metricfit metrics'.", "M", default=REQUIRED,
@@ -52,6 +58,7 @@ class Train(opt.Training):
     validation: str | None = option("Measure on this file's rows.", "FILE", opt.SPLITS)
     time: str | None = option("Hold out the latest fifth of the rows; validate on spans of time.", "COL", opt.SPLITS)
     folds: int | None = option("Members of the ensemble.", "N", opt.SPLITS, shown="by size", min=2)
+    confidence: float | None = option("Keep constraints on new rows with this probability.", "P", opt.SPLITS)
     baseline: bool = switch("--baseline/--no-baseline", "Train with cross-entropy too, to compare.", opt.SPLITS, True)
     task: str = option("auto, binary, multiclass or multilabel.", "TASK", opt.COLUMNS, "auto")
     recipe: str = option("btg, multiclass_fbeta, east, log_loss, …; east:patience=5.", "NAME", opt.RUN, "default")
@@ -97,15 +104,16 @@ class Train(opt.Training):
         checkpoint = self.out.absolute().parent / f"{self.out.name}.checkpoint"
         going_on = self._goes_on(checkpoint, settings)
 
-        table, held, roles = self._tables(spec)
+        streamed = self._streamed()
+        table, held, roles = cast(Any, (streamed, None, None)) if streamed else self._tables(spec)
         judged = self.judged_by(spec, table)
-        groups, folds = table.fold_groups(self.folds)
+        groups, folds = (None, self.folds) if streamed else table.fold_groups(self.folds)
         choices = self.show_choices(table.choices)
-        expected = ""
-        if names == "auto" and baseline and table.X.size <= 200_000:  # fitted to tables of 2,000 to 50,000 cells
-            seconds = 12 + 2.2e-4 * table.X.size * (1 + len(table.classes) / 15)
+        expected, shape = "", (streamed.rows, len(streamed.columns)) if streamed else table.X.shape
+        if names == "auto" and baseline and math.prod(shape) <= 200_000:  # fitted to tables of 2,000 to 50,000 cells
+            seconds = 12 + 2.2e-4 * math.prod(shape) * (1 + len(table.classes) / 15)
             expected = f" Expect about {seconds:.0f} s of CPU time."
-        self.note(f"Training on {len(table.y):,} rows and {table.X.shape[1]} columns for {judged}.{expected}")
+        self.note(f"Training on {shape[0]:,} rows and {shape[1]} columns for {judged}.{expected}")
 
         # Measured on other rows, cross-entropy is a run of its own.
         share = None if limit is None else limit / (2 if baseline and held is not None else 1)
@@ -113,7 +121,13 @@ class Train(opt.Training):
             "cv": folds or "auto", "verbose": not self.quiet, "random_state": self.seed, "time_limit": share,
         }  # fmt: skip
         classifier = MetricClassifier(
-            judged, models=names, recipe=recipe, baseline=baseline and held is None, checkpoint_dir=checkpoint, **common
+            judged,
+            models=names,
+            recipe=recipe,
+            baseline=baseline and held is None,
+            checkpoint_dir=checkpoint,
+            confidence=self.confidence,
+            **common,
         )
         usual = None
         wait_for_all()  # until every process has seen that no other run is in the way
@@ -123,7 +137,12 @@ class Train(opt.Training):
             (checkpoint / _SETTINGS).write_text(settings, encoding="utf-8")
         with _stoppable(checkpoint, first), _shown_warnings(self.warn):
             try:
-                classifier.fit(table.X, table.target, table.weight, groups, table.columns)
+                if streamed:
+                    from metricfit.training.streaming import fit_shards
+
+                    fit_shards(classifier, streamed, streamed.target, passes=self.max_epochs or 1)
+                else:
+                    classifier.fit(table.X, table.target, table.weight, groups, table.columns)
                 if held is not None and baseline:
                     self.note("Training the same network with cross-entropy, for comparison.")
                     usual = MetricClassifier(
@@ -141,11 +160,16 @@ class Train(opt.Training):
         if not first:
             return
         verdict = self._judge(classifier, anew=held is not None)
+        if streamed:
+            named, frame = streamed.target, streamed.sample
+            formats = {name: streamed.shards.formats[name] for name in streamed.columns}
+        else:
+            named, formats, frame = roles.target if table.labels else roles.target[0], table.formats, table.X
         notes: dict[str, Any] = {
             "choices": choices,
-            "target": roles.target if table.labels else roles.target[0],
-            "input": {"formats": {name: asdict(how) for name, how in table.formats.items()}, "missing": roles.missing},
-            "data": describe_table(table.X),
+            "target": named,
+            "input": {"formats": {n: asdict(how) for n, how in formats.items()}, "missing": self.missing or []},
+            "data": {**describe_table(frame), "rows": shape[0]},
         }
         if (scores := classifier.held_out_) is not None:
             X = (held or table).X if scores.rows is None else table.X.iloc[scores.rows]
@@ -156,6 +180,7 @@ class Train(opt.Training):
 
     def _goes_on(self, path: Path, settings: str) -> bool:
         """Whether there is a stopped run to go on with; an error if it is another one, or in the way."""
+        self.resume |= int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0  # torchrun starts it anew after a death
         if path.exists() and not self.overwrite and not self.resume:
             raise UsageError(
                 f"--out: {path} holds a run that was stopped; --resume goes on with it, --overwrite starts anew."
@@ -173,6 +198,28 @@ class Train(opt.Training):
                 )
         self.note(f"Going on with the run in {path}.")
         return True
+
+    def _streamed(self) -> Any:
+        """The rows of a folder, a pattern or an address, read piece by piece; None for a file."""
+        if self.data == "-" or Path(self.data).is_file():
+            return None
+        from metricfit.data import Shards
+        from metricfit.data.columns import ColumnFormat
+        from metricfit.training.streaming import ShardedRows
+
+        why = "on files that are read piece by piece"
+        self.refuse(why, "validation", "time", "use", "missing", "max_rows", "separator", "encoding")
+        shards = Shards(self.data)
+        target, ignored, codes = (
+            opt.columns_of(g, shards.columns) for g in (self.target, self.ignore, self.categorical)
+        )
+        for role, given in (("target", target), ("ignore", ignored), ("categorical", codes)):
+            shards.pieces[0][0].check_columns(given, role)
+        if len(target) > 1 or self.task == "multilabel":
+            raise UsageError(f"--target: {why} one column of classes can be predicted, got {', '.join(target)}.")
+        shards.formats |= dict.fromkeys(codes, ColumnFormat("category", reason="named as a category"))
+        columns = [name for name in shards.columns if name not in ignored]
+        return ShardedRows(shards, target[0], columns=columns, weight=self.weight, groups=self.group)
 
     def _tables(self, spec: Metric) -> tuple[LabelledTable, LabelledTable | None, Roles]:
         """The rows to train on, the rows to measure on if the options set some apart, and which column is what."""

@@ -60,13 +60,13 @@ class BadArgumentError(ValueError):
 class TableFile:
     """A file that holds a table: CSV, JSON Lines, Parquet or Excel."""
 
-    path: Path  # where its bytes are; a temporary copy for standard input
+    path: Path  # where its bytes are; a temporary copy for standard input, and of a URL that is not Parquet
     name: str  # what to call it in messages
     kind: Literal["csv", "parquet", "whole"]  # "whole": JSON Lines and Excel are read at once
     columns: list[str] = field(default_factory=list)  # in the file's order
     separator: str = ","  # between the fields of a CSV file
     encoding: str = "utf-8"  # of a CSV file
-    groups: int = 0  # row groups of a Parquet file
+    groups: list[int] = field(default_factory=list)  # rows of each row group of a Parquet file
     rows: int = 0  # estimated from the size and the first lines for CSV, else exact; 0 only if there are none
     size: int = 0  # bytes of the rows when they are not compressed, estimated likewise
     table: pa.Table | None = None  # all rows, if they were read at once
@@ -142,7 +142,7 @@ class TableFile:
 
     def _parquet_batches(self, columns: list[str], group: int | None) -> Iterator[pa.RecordBatch]:
         try:
-            with pq.ParquetFile(self.path) as file:
+            with _parquet(self.path, self.name) as file:
                 groups = None if group is None else [group]
                 yield from file.iter_batches(_BATCH_ROWS, groups, columns=columns, use_threads=False)
         except _DAMAGED as error:
@@ -332,21 +332,24 @@ def describe_table(table: pd.DataFrame) -> dict[str, Any]:
 def open_table(path: str | os.PathLike[str], *, separator: str | None = None, encoding: str | None = None) -> TableFile:
     """Look at a file: its kind, columns, separator and encoding; arguments as for :func:`read_table`."""
     name = "standard input" if path == "-" else os.fspath(path)
-    file = Path(path) if path != "-" else _spooled(sys.stdin.buffer)
-    if file.is_dir():
+    file, remote = _spooled(sys.stdin.buffer) if path == "-" else Path(name), is_url(name)
+    if not remote and file.is_dir():
         raise BadArgumentError("path", f"{name} is a folder, expected a file that holds a table.")
-    if not file.exists():
+    if not remote and not file.exists():
         raise BadArgumentError("path", f"{name}: no such file.")
-    with file.open("rb") as start:
+    with _open_url(name) if remote else file.open("rb") as start:
         magic = start.read(4)
+        if remote and magic not in (b"", b"PAR1"):
+            start.seek(0)
+            file = _spooled(start)
     if not magic:
         raise BadDataError(f"{name}: the file is empty.")
     try:
         if magic == b"PAR1":
-            with pq.ParquetFile(file) as content:
+            with _parquet(file, name) as content:
                 groups = [content.metadata.row_group(i) for i in range(content.metadata.num_row_groups)]
                 table = TableFile(file, name, "parquet", _checked_names(list(content.schema_arrow.names), name))
-                table.groups, table.rows = len(groups), int(content.metadata.num_rows)
+                table.groups, table.rows = [g.num_rows for g in groups], int(content.metadata.num_rows)
                 table.size = sum(group.total_byte_size for group in groups)
                 return table
         if magic == b"PK\3\4" and "xl/workbook.xml" in zipfile.ZipFile(file).namelist():
@@ -364,6 +367,34 @@ def open_table(path: str | os.PathLike[str], *, separator: str | None = None, en
         raise BadDataError(f"{name}: damaged {kind} ({str(error).strip()[:200]}).") from error
     csv.field_size_limit(1 << 30)
     return _open_csv(file, name, sample, whole, magic.startswith((*_PACKED, b"PK")), separator, encoding)
+
+
+def is_url(name: str) -> bool:
+    """Whether a name is an address such as ``s3://bucket/rows.parquet``, not a path."""
+    return "://" in name
+
+
+@contextmanager
+def reaching(url: str) -> Iterator[tuple[Any, str]]:
+    """The file system of an address, through fsspec, and the place in it; a failure names the address."""
+    import fsspec
+
+    try:
+        yield fsspec.url_to_fs(url)
+    except Exception as error:  # each store has its own kinds of errors
+        advice = "check the address, the network and the credentials"
+        raise BadDataError(f"{url}: cannot be reached ({type(error).__name__}: {error}); {advice}.") from error
+
+
+def _open_url(url: str) -> Any:
+    with reaching(url) as (files, place):
+        return files.open(place, "rb")
+
+
+@contextmanager
+def _parquet(path: Path, name: str) -> Iterator[pq.ParquetFile]:
+    with _open_url(name) if is_url(name) else path.open("rb") as raw, pq.ParquetFile(raw) as content:
+        yield content
 
 
 def _whole(path: Path, name: str, table: pa.Table) -> TableFile:

@@ -136,12 +136,8 @@ TRUSTED = [
 class EstimatorModel(Model):
     """One estimator per fold.
 
-    Args:
-        name: What to call it; without an estimator one of the built-in models.
-        estimator: A scikit-learn classifier. A pipeline gets the table as given, others get numbers without gaps.
-            Or the parameters of a built-in model that are not as usual.
-        n_jobs: Folds fitted at the same time, in threads.
-        checkpoint: Where to keep the finished model, for a run that is started again.
+    ``estimator`` is a scikit-learn classifier (a pipeline gets the table as given, others numbers without gaps), or has
+    the parameters of the built-in model of this ``name`` that are not as usual. ``n_jobs`` folds run in threads.
     """
 
     def __init__(
@@ -204,7 +200,7 @@ class EstimatorModel(Model):
 
     def to_bytes(self) -> bytes:
         """The fitted estimators as a skops file, which holds no code; a ValueError where that cannot be."""
-        plain = [[e.to_plain() if isinstance(e, _LibraryFit) else e for e in fold] for fold in self.fits]
+        plain = [[e.to_plain() if isinstance(e, LibraryFit) else e for e in fold] for fold in self.fits]
         return objects.to_bytes(plain, TRUSTED, f"models: {self.name}")
 
     def described(self) -> dict[str, Any]:
@@ -226,7 +222,7 @@ class EstimatorModel(Model):
 
     def _read(self, content: bytes) -> None:
         plain = objects.from_bytes(content, TRUSTED, self.name)
-        self.fits = [[_LibraryFit.of_plain(e) if isinstance(e, dict) else e for e in fold] for fold in plain]
+        self.fits = [[LibraryFit.of_plain(e) if isinstance(e, dict) else e for e in fold] for fold in plain]
 
     def _parallel(self, work: int) -> Parallel:
         jobs = 1 if work < SMALL_WORK else effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs)
@@ -278,7 +274,7 @@ class EstimatorModel(Model):
             if not folds.table.categories.any():
                 estimator._bin_mapper.bin_thresholds_ = []  # for categories alone; one array per column is slow to save
             return estimator
-        return _LibraryFit(self.name, estimator.booster_ if self.name == "lightgbm" else estimator, seen)
+        return LibraryFit(self.name, estimator.booster_ if self.name == "lightgbm" else estimator, seen)
 
     def _stopping(self, estimator: Any, folds: Folds, rows: NDArray[np.intp], y: NDArray[Any]) -> dict[str, Any]:
         """What a boosting model needs to stop on validation rows."""
@@ -317,7 +313,7 @@ class EstimatorModel(Model):
         return np.stack([_all_classes(*one, 2)[:, 1] for one in found], axis=1)
 
 
-class _LibraryFit(NamedTuple):
+class LibraryFit(NamedTuple):
     """A fit of a boosting library, kept in the library's own format, and the classes of its rows."""
 
     library: str
@@ -343,7 +339,7 @@ class _LibraryFit(NamedTuple):
         return {"library": self.library, "model": content, "classes": self.classes_}
 
     @classmethod
-    def of_plain(cls, kept: dict[str, Any]) -> _LibraryFit:
+    def of_plain(cls, kept: dict[str, Any]) -> LibraryFit:
         name, content = kept["library"], kept["model"]
         if name not in BOOSTING_LIBRARIES:
             raise ValueError(f"a fit of the library {name!r}")

@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -97,6 +97,7 @@ class NetworkModel(Model):
     checkpoint: CheckpointFile | None = None
     callbacks: Sequence[Callback] = ()
     plain: bool = False  # whether it trains on the sample weights alone, without class weights
+    trainer: Callable[..., Trainer] = Trainer
     result: TrainingResult = field(init=False)  # what training gave
     task: Task = field(init=False)
     stops_early = True
@@ -104,19 +105,15 @@ class NetworkModel(Model):
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Train the networks of all folds together."""
         folds = folds.of_counts(plain=self.plain) if folds.metric.needs_rows else folds
-        trainer = Trainer(folds, self.recipe, members=self.members, device=self.device, plain=self.plain)
-        return self.train(trainer, progress, folds.task, until)
-
-    def train(self, trainer: Trainer, progress: Progress, task: Task, until: float = math.inf) -> list[Array]:
-        """Run a trainer and keep its networks; the mean probabilities of those that share a fold."""
+        trainer = self.trainer(folds, self.recipe, members=self.members, device=self.device, plain=self.plain)
 
         def epoch_ended(event: EpochEnd) -> None:
             value = event.record.hard_metric
             progress(event.record.epoch, event.epochs, "" if value != value else f"{value:.3f}")
 
         self.result = trainer.run([epoch_ended, *self.callbacks], self.name, self.checkpoint, until)
-        self.task, self.seconds, self.complete = task, self.result.seconds, not self.result.interrupted
-        self.several = task == "multilabel"
+        self.task, self.seconds, self.complete = folds.task, self.result.seconds, not self.result.interrupted
+        self.several = folds.task == "multilabel"
         found = self.result.validation
         return [np.mean(found[k : k + self.members], axis=0) for k in range(0, len(found), self.members)]
 

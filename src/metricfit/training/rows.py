@@ -259,15 +259,16 @@ def take_rows(rows: Tensor, index: Tensor) -> Tensor:
 class BatchOrder:
     """Row indices of the batches of every member, given its training rows.
 
-    All members get batches of one size, so that they can be stacked. An epoch has ``ceil(n / batch_size)`` steps of
-    equal size, n the most rows of a member: no short last batch; a member with fewer rows starts over from its first.
-    With the class of every row of the data, the rows of each class are spread evenly over the epoch.
+    All members get batches of one size, also the last; one with fewer rows starts over. With the class of every row,
+    each class is spread evenly over the epoch. Where the steps are given, batches are of just the size given.
     """
 
-    def __init__(self, rows: Sequence[Rows], batch_size: float, *, stratum: Rows | None = None) -> None:
+    def __init__(
+        self, rows: Sequence[Rows], batch_size: float, *, stratum: Rows | None = None, steps: int | None = None
+    ) -> None:
         longest = max(len(r) for r in rows)
-        self.steps = math.ceil(1 / batch_size if batch_size < 1 else longest / batch_size)
-        self.batch_size = -(-longest // self.steps)
+        self.steps = steps or math.ceil(1 / batch_size if batch_size < 1 else longest / batch_size)
+        self.batch_size = int(batch_size) if steps else -(-longest // self.steps)
         self._stratified = stratum is not None
         self._members = [_interleaved(r, np.zeros_like(r) if stratum is None else stratum[r]) for r in rows]
 
