@@ -31,10 +31,8 @@ class Watched:
     changed, NaN where nothing is tested; of the metric and of constraints, how probable it is that they are no worse
     than then (or the bound is kept). ``missed``: now is beyond the bound; ``alarm``: the chance is too small.
 
-    * scores: the largest distance between both distributions of a class's probability, from 0 to 1;
-    * predicted share: the share of the rows that are called so;
-    * true share and expected (metric or constraint): estimated without labels, see :func:`expected_metric`;
-    * measured: a metric or a constraint on the rows whose labels are known.
+    Scores are compared by the largest distance of both distributions of a class's probability. The true share and what
+    is expected are estimated without labels, see :func:`expected_metric`; what is measured is of the labelled rows.
     """
 
     kind: Literal["scores", "predicted share", "true share", "expected", "measured"]
@@ -65,10 +63,8 @@ def monitor(
     metric, labels, rule = classifier.metric_, tuple(classifier.classes_.tolist()), classifier.decision_rule_
     proba = np.asarray(classifier.predict_as_held_out(X))
     decided, before = rule.decide(proba), rule.decide(held.proba)
-    if several := held.truth.ndim == 2:
-        called = [before, decided]
-    else:
-        called = [np.eye(len(labels))[each] for each in (before, decided)]
+    several, one_of = held.truth.ndim == 2, np.eye(len(labels))
+    called = [before, decided] if several else [one_of[before], one_of[decided]]
     binary, found = len(labels) == 2 and not several, list[Watched]()
     columns = [0 if named_class(metric, labels) == 0 else 1] if binary else range(len(labels))
     for k in columns:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from metricfit.cli import options as opt
-from metricfit.cli.command import UsageError, interval, number, option
+from metricfit.cli.command import interval, number, option
 
 
 @dataclass(kw_only=True)
@@ -32,8 +32,6 @@ class Monitor(opt.Reading):
         from metricfit.store import open_model
 
         loaded, file = open_model(self.model), self.open(self.data)
-        if loaded.classifier.held_out_ is None:
-            raise UsageError(f"{self.model}: no rows were held out in training, so there is nothing to compare with.")
         X, labelled = loaded.features(file), None
         if self.labels is not None:
             table = loaded.labelled_rows(file, target=opt.columns_of(self.labels, file.columns))
