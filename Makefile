@@ -79,7 +79,7 @@ bench-scale: $(VENV)/.installed-dev  ## Training on 1 to 50 million rows, a sear
 	@$(BIN)/python benchmarks/speed/streaming.py run --rows 1 5 20 50
 	@$(BIN)/python benchmarks/speed/streaming.py search
 	@$(BIN)/python benchmarks/speed/streaming.py areas
-	@$(BIN)/python benchmarks/speed/streaming.py ranks --rows 3.5
+	@$(BIN)/python benchmarks/speed/streaming.py ranks --rows 1
 	@$(BIN)/python benchmarks/speed/streaming.py plots
 	@$(BIN)/python benchmarks/speed/communication.py
 
