@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_iris, make_classification
 from sklearn.model_selection import RepeatedStratifiedKFold
 
 from metricfit import MetricClassifier, metrics
+from metricfit.decisions import best_threshold
 from metricfit.ensemble import LEAST, HeldOut, choose_ensemble, decided_by_others, log_loss_weights, mean_of
 
 
@@ -120,3 +123,17 @@ def test_a_single_model_has_all_the_weight_and_arg_max_can_be_asked_for() -> Non
 def test_a_class_that_no_row_shows_is_not_tuned_for() -> None:
     held = made(0)
     assert choose_ensemble(held.take(held.codes != 2), metrics.get("mcc")).rule.kind == "argmax"
+
+
+def test_a_confidence_is_that_of_the_rule_that_ships() -> None:
+    X, y = make_classification(1500, weights=[0.7], flip_y=0.1, random_state=0)
+    spec = "precision[1] subject to recall[1] >= 0.7"
+    how: dict[str, Any] = {"models": ["forest"], "baseline": False, "verbose": False, "random_state": 0}
+    clf = MetricClassifier(spec, confidence=0.95, **how).fit(X, y)
+    held = clf.held_out_
+    assert held is not None
+    found = best_threshold(held.truth, held.proba[:, 1].astype(float), spec, confidence=0.95, belief=1.0)
+    assert clf.decision_rule_.parameter == pytest.approx(found.threshold, abs=1e-6)
+    assert found.threshold < best_threshold(held.truth, held.proba[:, 1], spec, belief=1.0).threshold
+    with pytest.raises(ValueError, match="confidence: has no effect without a constraint"):
+        MetricClassifier("f1", confidence=0.95, **how).fit(X, y)

@@ -75,6 +75,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_members: Networks that share a fold, started from different weights.
         baseline: Whether to train networks with cross-entropy for ``validation_report_`` where they are not among the
             models; ``"auto"`` does so up to 20,000 rows.
+        confidence: If given, constraints hold on new rows with this probability: the rule is chosen so on held-out
+            rows, see :func:`metricfit.decisions.best_threshold`.
         class_weight: ``None``, ``"balanced"`` or ``{class: weight}``; takes the place of the recipe's ``balance``. As
             in scikit-learn a weight of the rows: of the loss, metric included, and of ``history_``. The validation
             report, its baseline and ``score`` go without it.
@@ -126,6 +128,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         cv: Any = "auto",
         n_members: int = 1,
         baseline: bool | str = "auto",
+        confidence: float | None = None,
         class_weight: dict[Any, float] | str | None = None,
         preprocess: Any = "auto",
         device: str | torch.device = "auto",
@@ -142,6 +145,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.cv = cv
         self.n_members = n_members
         self.baseline = baseline
+        self.confidence = confidence
         self.class_weight = class_weight
         self.preprocess = preprocess
         self.device = device
@@ -308,6 +312,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.baseline not in (True, False, "auto"):
             raise ValueError(f"baseline: expected True, False or 'auto', got {self.baseline!r}.")
         callback_list(self.callbacks)
+        if self.confidence is not None:
+            from metricfit.decisions.confidence import check_confidence
+
+            check_confidence(self.confidence, getattr(self.metric_, "constraints", ()), weighted=False)
         complete = recipe.complete()
         if complete.rule == "tuned" and self.metric_.judges_scores:
             why = f"{self.metric_} judges scores, so there is no decision to tune for it"
@@ -406,7 +414,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_network_inputs_ = folds.table.dense.shape[1]
         self.fit_seconds_ = sum(model.seconds for model in models.values())
         name = self._network_in_words(tuned) if shipped == ["network"] else PORTFOLIO
-        found = judge(folds, fitted, shipped, tuned=tuned, name=name)
+        found = judge(folds, fitted, shipped, tuned=tuned, name=name, confidence=self.confidence)
         if constrained and found.scores is None:
             told = "X: too few rows to hold any out, so arg max is used, and no rule was tuned for the constraints."
             warnings.warn(told, UserWarning, stacklevel=3)

@@ -124,15 +124,10 @@ class Comparison:
     def run(
         self, *, jobs: int = 1, backend: str | None = None, progress: Callable[[dict[str, Any]], None] | None = None
     ) -> list[dict[str, Any]]:
-        """Compute what is missing.
+        """Compute what is missing, ``jobs`` fits at a time (-1 for one per core), and give the leaderboard.
 
-        Args:
-            jobs: Fits at the same time; -1 for one per core.
-            backend: A joblib backend: ``"loky"``, ``"threading"``, or one for several machines: ``"dask"``, ``"ray"``.
-            progress: Called with each result.
-
-        Returns:
-            The leaderboard; see :meth:`leaderboard`.
+        ``backend`` is one of joblib's: ``"loky"``, ``"threading"``, or for several machines ``"dask"``, ``"ray"``;
+        ``progress`` is called with each result.
         """
         with _joblib_backend(backend):
             for row in _run_all(self._result, list(self.todo), jobs):

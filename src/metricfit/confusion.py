@@ -161,16 +161,10 @@ class ConfusionMatrix:
         weight: Tensor | ArrayLike | None = None, *, task: Task | None = None,
         labels: tuple[Hashable, ...] | None = None, absent: Absent = "count",
     ) -> ConfusionMatrix:  # fmt: skip
-        """Count predicted against true class codes, exactly, in float64.
+        """Count predicted against true class codes (…, n) from 0 to ``classes`` - 1, exactly, in float64.
 
-        Args:
-            true: Codes from 0 to classes - 1, shape (…, n); 0 and 1, shape (…, n, labels), for a multi-label task.
-            predicted: The same of the predictions; leading dimensions broadcast.
-            classes: The number of classes, or of labels.
-            weight: Weights (…, n).
-            task: By default binary for two classes, else multiclass; by the shape alone multi-label is never assumed.
-            labels: Class names, passed on.
-            absent: Passed on.
+        For a multi-label ``task`` they are 0 and 1, (…, n, labels); by default it is binary for two classes, else
+        multiclass. ``weight`` is (…, n); leading dimensions broadcast.
         """
         task = task or ("binary" if classes == 2 else "multiclass")
         several = task == "multilabel"

@@ -112,7 +112,7 @@ def _of_truth(codes: NDArray[np.int64], proba: Array) -> Array:
     return np.asarray(proba[np.arange(len(codes)), codes])
 
 
-def choose_ensemble(held: HeldOut, metric: Metric, *, tuned: bool = True) -> Ensemble:
+def choose_ensemble(held: HeldOut, metric: Metric, *, tuned: bool = True, confidence: float | None = None) -> Ensemble:
     """Weights and rule from held-out probabilities alone; without ``tuned`` the rule is arg max."""
     weights = log_loss_weights(held) if len(held.proba) > 1 else dict.fromkeys(held.proba, 1.0)
     plain = argmax_rule(held.truth, held.labels)
@@ -121,8 +121,10 @@ def choose_ensemble(held: HeldOut, metric: Metric, *, tuned: bool = True) -> Ens
     if not tuned or metric.judges_scores or not whole:
         return Ensemble(weights, plain)
     mean, weight = mean_of(held.proba, weights), held.weight * _stand_for(held, metric)
-    own: dict[str, Any] = {"belief": BELIEF, "columns": held.columns}
-    return Ensemble(weights, tuned_rule(held.truth, mean, metric, held.labels, weight, **own))
+    own: dict[str, Any] = {"belief": BELIEF, "confidence": confidence}
+    own |= {"columns": held.columns} if held.columns else {}
+    weights_of_rows = None if (weight == 1).all() else weight
+    return Ensemble(weights, tuned_rule(held.truth, mean, metric, held.labels, weights_of_rows, **own))
 
 
 def _stand_for(held: HeldOut, metric: Metric) -> float:
@@ -182,7 +184,10 @@ def check_columns(folds: Folds) -> None:
         decided_by_others(replace(held, proba={"": np.eye(len(folds.labels))[held.codes] * 0.98 + 0.01}), sure)
 
 
-def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tuned: bool, name: str) -> Judged:
+def judge(
+    folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tuned: bool, name: str,
+    confidence: float | None = None,
+) -> Judged:  # fmt: skip
     """Choose weights and a rule, which may be ``tuned``, for the models that are ``shipped``, and measure them.
 
     The other models are there to compare with; ``name`` is what the shipped ones are called together.
@@ -193,8 +198,8 @@ def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tune
         ensemble = Ensemble(dict.fromkeys(shipped, 1 / len(shipped)), argmax_rule(truth, folds.labels))
         return Judged(ensemble, validation_report(metric, {}), _leaderboard(folds, models, ensemble, {}, name), None)
     held = _held_out(folds, {model.name: np.concatenate(model.held_out) for model in models})
-    ensemble = choose_ensemble(held.of(*shipped), metric, tuned=tuned)
-    decided = _decided(held, metric, shipped, name, tuned)
+    ensemble = choose_ensemble(held.of(*shipped), metric, tuned=tuned, confidence=confidence)
+    decided = _decided(held, metric, shipped, name, tuned, confidence)
     measured = len(metric.grids()) == 1 and held.weight.sum() > 0
     found = {way: assess(way, metric, rows) for way, rows in decided.items()} if measured else {}
     single, sign = "", 1 if metric.greater_is_better else -1
@@ -220,7 +225,9 @@ def judge(folds: Folds, models: Sequence[Model], shipped: Sequence[str], *, tune
     return Judged(ensemble, report, _leaderboard(folds, models, ensemble, found, name), scores)
 
 
-def _decided(held: HeldOut, metric: Metric, shipped: Sequence[str], name: str, tuned: bool) -> dict[str, Decided]:
+def _decided(
+    held: HeldOut, metric: Metric, shipped: Sequence[str], name: str, tuned: bool, confidence: float | None
+) -> dict[str, Decided]:
     """The decisions of each model by itself and of all together, each fold's by the other folds' choice."""
     ways: dict[str, tuple[Sequence[str], bool]] = {}
     if "network_ce" in held.proba:
@@ -232,7 +239,8 @@ def _decided(held: HeldOut, metric: Metric, shipped: Sequence[str], name: str, t
     ways[name] = shipped, tuned
     weight, found = held.weight * _stand_for(held, metric), dict[str, Decided]()
     for way, (models, tunes) in ways.items():
-        proba, decided = decided_by_others(held.of(*models), partial(choose_ensemble, metric=metric, tuned=tunes))
+        choose = partial(choose_ensemble, metric=metric, tuned=tunes, confidence=confidence if tunes else None)
+        proba, decided = decided_by_others(held.of(*models), choose)
         parts = held.codes, decided, held.labels, proba.astype(np.float32)
         found[way] = Decided(*parts, None if (weight == 1).all() else weight, held.columns)
     return found

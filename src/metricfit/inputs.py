@@ -72,20 +72,12 @@ class InputOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Samples:
-    """Flattened samples; with ensemble members their dimension leads everywhere.
+    """Flattened samples; with ensemble members their dimension leads everywhere."""
 
-    Attributes:
-        scores: Logits (or probabilities), shape (…, n, d); d = 1 for a binary task.
-        target: Multiclass: class indices (…, n) or class probabilities (…, n, d). Binary and multi-label:
-            the share of positive, shape (…, n, d).
-        weight: Weight of each sample, shape (…, n), or of each label decision, shape (…, n, d).
-        ignored: Whether positions were (or may have been) ignored; their scores are 0 and weights 0.
-    """
-
-    scores: Tensor
-    target: Tensor
-    weight: Tensor
-    ignored: bool
+    scores: Tensor  # logits (or probabilities), shape (…, n, d); d = 1 for a binary task
+    target: Tensor  # class indices (…, n) or probabilities (…, n, d); else the share of positive, (…, n, d)
+    weight: Tensor  # of each sample, (…, n), or of each label decision, (…, n, d)
+    ignored: bool  # whether positions were (or may have been) ignored; their scores are 0 and weights 0
     task: Task = "multiclass"
     from_probabilities: bool = False
 

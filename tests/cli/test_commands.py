@@ -14,6 +14,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef, recall_score
 import metricfit
 from metricfit import metrics, save
 from metricfit.data import reader
+from metricfit.decisions import best_rule
 from metricfit.models import estimators
 from tests.cli.helper import customers, write_csv
 from tests.helper import make_classifier
@@ -310,3 +311,25 @@ def test_monitor_ends_with_exit_code_4_at_an_alarm_and_writes_a_page(program, mo
     text = page.read_text(encoding="utf-8")
     assert "Something has changed." in text
     assert "<script" not in text
+
+
+def test_tune_moves_the_rule_to_another_share_of_the_positive_class(program, model, tmp_path):
+    before = metricfit.load(model)
+    held, labels = before.held_out_, before.classes_[before.held_out_.truth]
+    content = json.loads(program("tune", model, "--prevalence", "0.05", "--out", tmp_path / "rare", "--json"))
+    proba = held.proba.astype(float)
+    found = best_rule(labels, proba, before.metric_, labels=("no", "yes"), belief=1.0, prevalence=0.05)
+    after = metricfit.load(tmp_path / "rare")
+    assert after.decision_rule_ == found.rule
+    assert after.decision_rule_.parameter > before.decision_rule_.parameter
+    assert content["rows"][0]["after"] == pytest.approx(found.value)
+    new = [row for row in customers(600, seed=3) if row["churn"] == "no" or row["age"] % 5 == 0]
+    for row in new:
+        del row["churn"]
+    program("tune", model, write_csv(tmp_path / "new.csv", new), "--prevalence", "auto", "--out", tmp_path / "auto")
+    assert "Shares of the classes" in program.out
+    assert metricfit.load(tmp_path / "auto").decision_rule_ != before.decision_rule_
+    for wrong in ("2", "some"):
+        program("tune", model, "--prevalence", wrong, code=2)
+    program("tune", model, "--prevalence", "auto", code=2)
+    assert "give DATA" in program.err

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from metricfit.cli.command import Interrupted, stoppable
 from metricfit.files import BusyError, locked
 
 
@@ -62,6 +63,21 @@ def test_a_lock_is_held_once_and_again_after_it_was_let_go(tmp_path):
     with locked(tmp_path / "model"):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_that_a_library_makes_of_ctrl_c_is_ctrl_c():
+    """As NumPy does where it is pressed while the boosting hands over a buffer."""
+
+    def library():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except BaseException as error:
+            raise ValueError("not a valid PEP 3118 buffer format string") from error
+
+    with pytest.raises(Interrupted), stoppable():
+        library()
+    with pytest.raises(ValueError, match="own"), stoppable():
+        raise ValueError("own")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -26,7 +26,7 @@ from metricfit.store import folder as format_
 from metricfit.store import open_model
 from metricfit.training.checkpoint import CheckpointFile
 
-SECONDS = 60
+SECONDS = 600
 """A command that takes longer hangs."""
 EVENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.truncate", "shutil.rmtree")
 """What a command does to files; half of the kills happen at one of them."""

@@ -61,12 +61,6 @@ def expected_metric(
     The unknown labels are drawn by the probabilities that calibration and the estimated shares of the classes give,
     under the assumption of :func:`estimate_prevalence`, whose arguments these are. ``decided`` (n,) are the decisions
     about the new rows as positions of the classes: 0 or 1 where there are two.
-
-    >>> rng = np.random.default_rng(0)
-    >>> p, new = rng.random(4000), rng.random(4000)
-    >>> found = expected_metric("accuracy", new, new > 0.5, rng.random(4000) < p, p)
-    >>> abs(found.value - 0.75) < 0.02  # as p can be trusted
-    True
     """
     _, _, cm = without_labels(new_proba, decided, y_true, proba, labels, random_state)
     return interval(computed(resolve(metric, cm.labels or (), cm.task or "binary")[0], cm).numpy(), level)

@@ -31,10 +31,8 @@ class Watched:
     changed, NaN where nothing is tested; of the metric and of constraints, how probable it is that they are no worse
     than then (or the bound is kept). ``missed``: now is beyond the bound; ``alarm``: the chance is too small.
 
-    * scores: the largest distance between both distributions of a class's probability, from 0 to 1;
-    * predicted share: the share of the rows that are called so;
-    * true share and expected (metric or constraint): estimated without labels, see :func:`expected_metric`;
-    * measured: a metric or a constraint on the rows whose labels are known.
+    Scores are compared by the largest distance of both distributions of a class's probability. The true share and what
+    is expected are estimated without labels, see :func:`expected_metric`; what is measured is of the labelled rows.
     """
 
     kind: Literal["scores", "predicted share", "true share", "expected", "measured"]
@@ -65,10 +63,8 @@ def monitor(
     metric, labels, rule = classifier.metric_, tuple(classifier.classes_.tolist()), classifier.decision_rule_
     proba = np.asarray(classifier.predict_as_held_out(X))
     decided, before = rule.decide(proba), rule.decide(held.proba)
-    if several := held.truth.ndim == 2:
-        called = [before, decided]
-    else:
-        called = [np.eye(len(labels))[each] for each in (before, decided)]
+    several, one_of = held.truth.ndim == 2, np.eye(len(labels))
+    called = [before, decided] if several else [one_of[before], one_of[decided]]
     binary, found = len(labels) == 2 and not several, list[Watched]()
     columns = [0 if named_class(metric, labels) == 0 else 1] if binary else range(len(labels))
     for k in columns:
@@ -78,12 +74,14 @@ def monitor(
         usual, now = (share(*pair) for pair in counts.tolist())
         counts[:, 1] -= counts[:, 0]
         found.append(Watched("predicted share", labels[k], usual, now, float(stats.fisher_exact(counts)[1])))
+    objective = metric.objective if isinstance(metric, Constrained) else metric
     limits = [c for c in getattr(metric, "constraints", ()) if c.within is None]
-    judged = [metric.objective if isinstance(metric, Constrained) else metric, *(c.metric for c in limits)]
+    topics = [] if objective.needs_rows else [metric, *limits]  # money and groups need columns: see report and evaluate
+    judged = [objective if about is metric else about.metric for about in topics]
     then: list[Array] = [drawn(each, [held.judged(labels)], random_state)[0] for each in judged]
 
     def add(kind: Any, values_now: list[Array]) -> None:
-        for about, usual, values in zip([metric, *limits], then, values_now, strict=True):
+        for about, usual, values in zip(topics, then, values_now, strict=True):
             # How probable it is to be no worse than then, or within its bound; the draws of both are independent.
             old, new = torch.from_numpy(usual[1:]), torch.from_numpy(values[1:])
             old, new = old[: len(new)], new[: len(old)]
@@ -93,7 +91,7 @@ def monitor(
                 fine = (about.violation(new) <= 0) | (about.violation(new) <= about.violation(old))
                 missed = float(about.violation(torch.tensor(values[0]))) > 0
             chance = float(fine.double().mean()) if kind == "measured" or about is not metric else math.nan
-            name = str(judged[0] if about is metric else about)
+            name = str(objective if about is metric else about)
             found.append(Watched(kind, name, interval(usual), interval(values), chance, missed))
 
     if not several and not metric.judges_scores and len(np.unique(held.truth)) == len(labels):

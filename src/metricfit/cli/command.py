@@ -168,7 +168,7 @@ class Interrupted(BaseException):
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], None]]:
-    """Ctrl-C raises :class:`Interrupted` at once; the function does so again, as some libraries swallow exceptions."""
+    """Ctrl-C raises :class:`Interrupted` at once; the function does so again, as NumPy and Cython may lose it."""
     pressed: list[bool] = []
 
     def stop(*_: Any) -> None:
@@ -182,6 +182,9 @@ def stoppable() -> Iterator[Callable[[], None]]:
     before = signal.signal(signal.SIGINT, stop)
     try:
         yield check
+    except Exception:
+        check()
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from metricfit.cli import options as opt
-from metricfit.cli.command import UsageError, interval, number, option
+from metricfit.cli.command import interval, number, option
 
 
 @dataclass(kw_only=True)
@@ -26,19 +26,13 @@ class Monitor(opt.Reading):
     out: Path | None = opt.an_out("Write a page here too.", "FILE")
 
     def run(self) -> None:
-        import pandas as pd
-
         from metricfit.assess import monitor, scores_of
-        from metricfit.data import GAPS
         from metricfit.files import written_whole
         from metricfit.report.page import render_watched
         from metricfit.store import open_model
 
         loaded, file = open_model(self.model), self.open(self.data)
-        if loaded.classifier.held_out_ is None:
-            raise UsageError(f"{self.model}: no rows were held out in training, so there is nothing to compare with.")
-        frames = file.frames(loaded.formats, gaps=(*GAPS, *loaded.missing))
-        X, labelled = pd.concat([X for X, _ in frames]), None
+        X, labelled = loaded.features(file), None
         if self.labels is not None:
             table = loaded.labelled_rows(file, target=opt.columns_of(self.labels, file.columns))
             labelled = scores_of(loaded.classifier, table.X, table.y)

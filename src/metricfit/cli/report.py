@@ -51,7 +51,7 @@ class Report(opt.Labels):
                     "and curves are left out, and the page shows only what the model says about these rows."
                 )
                 self.warn(notices[-1])
-                proba, scores = loaded.probabilities(file), None
+                proba, scores = classifier.predict_proba(loaded.features(file), raw=True), None
                 unlabelled = Unlabelled(proba, classifier.decision_rule_.decide(proba), f"rows of {name}")
             else:
                 notices.append(

@@ -58,6 +58,7 @@ class Train(opt.Training):
     validation: str | None = option("Measure on this file's rows.", "FILE", opt.SPLITS)
     time: str | None = option("Hold out the latest fifth of the rows; validate on spans of time.", "COL", opt.SPLITS)
     folds: int | None = option("Members of the ensemble.", "N", opt.SPLITS, shown="by size", min=2)
+    confidence: float | None = option("Keep constraints on new rows with this probability.", "P", opt.SPLITS)
     baseline: bool = switch("--baseline/--no-baseline", "Train with cross-entropy too, to compare.", opt.SPLITS, True)
     task: str = option("auto, binary, multiclass or multilabel.", "TASK", opt.COLUMNS, "auto")
     recipe: str = option("btg, multiclass_fbeta, east, log_loss, …; east:patience=5.", "NAME", opt.RUN, "default")
@@ -120,7 +121,13 @@ class Train(opt.Training):
             "cv": folds or "auto", "verbose": not self.quiet, "random_state": self.seed, "time_limit": share,
         }  # fmt: skip
         classifier = MetricClassifier(
-            judged, models=names, recipe=recipe, baseline=baseline and held is None, checkpoint_dir=checkpoint, **common
+            judged,
+            models=names,
+            recipe=recipe,
+            baseline=baseline and held is None,
+            checkpoint_dir=checkpoint,
+            confidence=self.confidence,
+            **common,
         )
         usual = None
         wait_for_all()  # until every process has seen that no other run is in the way

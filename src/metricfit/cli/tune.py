@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from metricfit.cli import options as opt
 from metricfit.cli.command import UsageError, argument, interval, number, option, wrong_use
 
 if TYPE_CHECKING:
+    from metricfit.assess import HeldOutScores
     from metricfit.decisions import DecisionRule
     from metricfit.store.model import SavedModel
 
@@ -22,6 +23,9 @@ class Tune(opt.Labels):
     Use rows that the model was not trained on. The network stays as it is; only the step from probabilities to
     labels changes.
 
+    With --prevalence the rule is chosen anew on the rows held out in training, for other shares of the classes: known
+    ones, or those among the rows of DATA, which need no labels then.
+
     With --threshold or --rule the model gets a rule that was chosen elsewhere, such as in the report's explorer.
 
     Example: metricfit tune model holdout.csv --metric "precision[yes] subject to recall[yes] >= 0.9"
@@ -30,6 +34,7 @@ class Tune(opt.Labels):
     model: Path = opt.a_model()
     data: str | None = argument("DATA", "Labelled rows, as CSV, CSV.gz or Parquet; - for standard input.", None)
     metric: str | None = option("What to decide for, e.g. 'precision\\[yes] subject to recall\\[yes] >= 0.9'.", "M")
+    prevalence: str | None = option("Share of the positive class where the model is used: 0.01, or auto.", "P")
     threshold: float | None = option("Take this threshold of the second class instead, without DATA.", "P")
     rule: str | None = option("Take this rule instead, without DATA: JSON text, or a file with it.", "JSON")
     out: Path | None = opt.an_out("Write the changed model here.", "DIR", shown="MODEL itself")
@@ -47,7 +52,9 @@ class Tune(opt.Labels):
             raise UsageError(f"--threshold: expected a probability from 0 to 1, got {self.threshold:g}.")
         given = self.rule is not None or self.threshold is not None
         if given:
-            self.refuse("with a rule that is given", "data", "metric", "confidence", "target", "weight")
+            self.refuse("with a rule that is given", "data", "metric", "confidence", "target", "weight", "prevalence")
+        elif self.prevalence is not None:
+            self.refuse("with --prevalence", "target", "weight")
         elif self.data is None or self.metric is None:
             raise UsageError("give DATA and --metric to choose a rule, or the rule itself with --threshold or --rule.")
         asked = None if self.metric is None else opt.checked_metric(self.metric)
@@ -63,33 +70,73 @@ class Tune(opt.Labels):
 
     def _choose(self, loaded: SavedModel, asked: Any) -> dict[str, Any]:
         """Choose the rule on the rows, and show what it changes there."""
+        import numpy as np
+
         from metricfit.assess import estimate, scores_of
         from metricfit.assess.intervals import reached
         from metricfit.choices import Choice
         from metricfit.decisions import best_rule
+        from metricfit.decisions.problem import Samples
         from metricfit.metrics import Constrained
 
-        table, classifier = self.rows(loaded, self.data or "-", [asked]), loaded.classifier
-        labels, count = tuple(classifier.classes_.tolist()), f"{len(table.y):,}"
-        metric = opt.resolved(asked, classifier)
+        classifier = loaded.classifier
+        labels = tuple(classifier.classes_.tolist())
+        metric = classifier.metric_ if asked is None else opt.resolved(asked, classifier)
         if metric.judges_scores:
             raise UsageError(f"--metric: {metric} judges the order of scores; no decision rule changes it.")
-        own: dict[str, Any] = {"columns": table.columns} if metric.needs_rows else {}
-        before = scores_of(classifier, table.X, table.y, table.weight, columns=table.columns)
-        best = best_rule(
-            table.y, classifier.predict_proba(table.X, raw=True), metric, labels=labels, sample_weight=table.weight,
-            confidence=self.confidence, **own,
-        )  # fmt: skip
-        choice = Choice("rule", f"the decision rule was tuned for {metric} on {count} rows")
+        options: dict[str, Any] = {"labels": labels, "confidence": self.confidence, "belief": 1.0}
+        if self.prevalence is not None:
+            held, shares = self._shares(loaded, metric, labels)
+            y, proba = np.array(labels)[held.truth], held.proba.astype(np.float64)
+            options["sample_weight"] = held.weight
+            options["prevalence"] = shares
+            moved = Samples(held.truth, proba, held.weight, labels).at_prevalence(shares)
+            before = replace(held.with_rule(classifier.decision_rule_), weight=moved.weight)
+            moved_to = ", ".join(f"{label} {share:.4g}" for label, share in zip(labels, shares, strict=True))
+            where = f"{len(y):,} rows held out in training, with the shares {moved_to}"
+        else:
+            table = self.rows(loaded, self.data or "-", [asked])
+            before, y = scores_of(classifier, table.X, table.y, table.weight, columns=table.columns), table.y
+            proba, options["sample_weight"] = classifier.predict_proba(table.X, raw=True), table.weight
+            where = f"{len(y):,} rows"
+        if metric.needs_rows:
+            options |= {"columns": before.columns, "belief": 0.0}  # with money, labels alone count
+        best = best_rule(y, proba, metric, **options)
+        choice = Choice("rule", f"the decision rule was tuned for {metric} on {where}")
         loaded.change_rule(best.rule, choice, metric=metric)
         both = [scores.judged(labels) for scores in (before, before.with_rule(best.rule))]
         limits = metric.constraints if isinstance(metric, Constrained) else ()
         name, (was, now) = str(getattr(metric, "objective", metric)), [estimate(metric, rows) for rows in both]
         shown = [(name, was, now), *((c.what + c.where, reached(c, both[0]), reached(c, both[1])) for c in limits)]
         cells = [[name, number(was.value), number(now.value), interval(now.low, now.high)] for name, was, now in shown]
-        self.table(f"On the {count} rows it was chosen on", ["metric", "before", "after", "95 % interval"], cells)
+        self.table(f"On the {where} it was chosen on", ["metric", "before", "after", "95 % interval"], cells)
         rows = [{"metric": name, "before": was.value, "after": now.value} for name, was, now in shown]
         return {"metric": str(metric), "rows": rows}
+
+    def _shares(self, loaded: SavedModel, metric: Any, labels: tuple[Any, ...]) -> tuple[HeldOutScores, list[float]]:
+        """The rows held out in training, and the shares of the classes: given, or estimated from DATA."""
+        from metricfit.assess import estimate_prevalence
+        from metricfit.metrics.algebra import named_class
+
+        held = loaded.classifier.held_out_
+        if held is None or held.truth.ndim == 2:
+            raise UsageError("--prevalence: needs classes, not labels, and rows that were held out in training.")
+        if self.prevalence == "auto":
+            if self.data is None:
+                raise UsageError("--prevalence auto: give DATA, rows (without labels) from where the model is used.")
+            new = loaded.classifier.predict_as_held_out(loaded.features(self.open(self.data)))
+            found = list(estimate_prevalence(new, held.truth, held.proba, labels=range(len(labels))).values())
+            cells = [[label, number(e.value), interval(e.low, e.high)] for label, e in zip(labels, found, strict=True)]
+            self.table(f"Shares of the classes in {self.data}, estimated", ["class", "share", "95 % interval"], cells)
+            least = [max(each.value, 1e-4) for each in found]
+            return held, [share / sum(least) for share in least]
+        try:
+            share = float(self.prevalence or "")
+        except ValueError:
+            share = -1.0
+        if not 0 < share < 1 or len(labels) != 2:
+            raise UsageError(f"--prevalence: expected auto, or of two classes a share as 0.01, got {self.prevalence}.")
+        return held, [share, 1 - share] if named_class(metric, labels) == 0 else [1 - share, share]
 
     def _given(self, loaded: SavedModel) -> DecisionRule:
         """The rule of --threshold or --rule, checked against the model."""

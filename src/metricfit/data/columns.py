@@ -101,21 +101,14 @@ def is_frame(X: Any) -> bool:
 
 @dataclass(frozen=True)
 class ColumnFormat:
-    """What a column holds and how its text is read.
+    """What a column holds and how its text is read."""
 
-    Attributes:
-        kind: ``"number"``, ``"flag"`` (true or false), ``"date"``, ``"category"`` or ``"empty"``.
-        style: Of numbers ``"decimal_comma"``, ``"thousands"`` (commas), ``"points"`` (1.234,5), ``"point"`` (35.000,
-            read as 35) or ``"lenient"`` (what is no number is a gap); of dates the format, if it is not ISO 8601; of
-            categories ``"code"`` for digits with leading zeros.
-        text: Whether it was text.
-        reason: Why it was taken for that, in words.
-    """
-
-    kind: Kind
+    kind: Kind  # "flag" is true or false
+    # Of numbers "decimal_comma", "thousands" (commas), "points" (1.234,5), "point" (35.000, read as 35) or "lenient"
+    # (what is no number is a gap); of dates the format, if not ISO 8601; of categories "code" (leading zeros).
     style: str = ""
-    text: bool = False
-    reason: str = ""
+    text: bool = False  # whether it was text
+    reason: str = ""  # why it was taken for that, in words
 
 
 def find_format(values: Any, gaps: Sequence[str] = GAPS) -> ColumnFormat:

@@ -101,11 +101,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self._write(X, None)
 
     def tree_features(self, X: Any) -> NDArray[np.float32]:
-        """The columns that are used as trees take them, shape (n, tree columns), float32: no scaling, no indicators.
+        """The columns that are used as trees take them, (n, tree columns): no scaling, no indicators, gaps as NaN.
 
-        Numbers, truth values (0 and 1) and the calendar parts of dates are numbers, categories are codes (the most
-        frequent is 0; at most 254 in a column, the rest share one). Gaps are NaN, and so are unknown categories, unless
-        rare ones shared a code in training: then they have it too.
+        Categories are codes by frequency, of which rare ones share one; an unknown one is rare, or else a gap.
         """
         rows, used = self.read(X)
         out = np.empty((rows, len(self.tree_categories_)), dtype=np.float32)

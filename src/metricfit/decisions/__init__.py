@@ -10,18 +10,21 @@ from metricfit.decisions.threshold import ThresholdCurve, best_rule, best_thresh
 if TYPE_CHECKING:
     from metricfit.decisions.calibration import Calibration, calibrate
     from metricfit.decisions.coordinates import best_label_thresholds, best_offsets
+    from metricfit.decisions.doubt import CautiousRule, cautious_rule, least_probabilities
+    from metricfit.decisions.groups import GroupThresholds, best_group_thresholds
     from metricfit.decisions.streaming import AreaBounds, area_of_chunks, best_threshold_of_chunks, confusion_of_chunks
     from metricfit.decisions.tuned import TunedRuleClassifier
 
 __all__ = [
-    "AreaBounds", "BestRule", "Calibration", "ConstraintValue", "DecisionRule", "InfeasibleError",
-    "ThresholdCurve", "TunedRuleClassifier", "UntunableError", "area_of_chunks", "bayes_rule", "best_label_thresholds",
-    "best_offsets", "best_rule", "best_threshold", "best_threshold_of_chunks", "calibrate", "confusion_of_chunks",
+    "AreaBounds", "BestRule", "Calibration", "CautiousRule", "ConstraintValue", "DecisionRule", "GroupThresholds",
+    "InfeasibleError", "ThresholdCurve", "TunedRuleClassifier", "UntunableError", "area_of_chunks", "bayes_rule",
+    "best_group_thresholds", "best_label_thresholds", "best_offsets", "best_rule", "best_threshold",
+    "best_threshold_of_chunks", "calibrate", "cautious_rule", "confusion_of_chunks", "least_probabilities",
     "score_sweep",
 ]  # fmt: skip
 
 # What a fit does not need is imported when it is first asked for.
-_ROOMS = ("calibration", "coordinates", "streaming", "tuned")
+_ROOMS = ("calibration", "coordinates", "doubt", "groups", "streaming", "tuned")
 
 
 def __getattr__(name: str) -> Any:

@@ -141,7 +141,7 @@ def best_label_thresholds(
     return BestRule(rule, float(values_of(goal.metric, cm)), cm)
 
 
-def _ascend(point: Point, key_of: KeyOf, move: Move, worthwhile: float = 0.0) -> tuple[Point, Key]:
+def ascend(point: Point, key_of: KeyOf, move: Move, worthwhile: float = 0.0) -> tuple[Point, Key]:
     """Move one coordinate after the other, the others held, until a whole pass improves nothing worth the name."""
     key = key_of(point)
     for _ in range(_MOST_PASSES):
@@ -254,7 +254,7 @@ def _best_of_starts(problem: _Problem, restarts: int, rng: np.random.Generator) 
     thin = problem.thinned(_FEW_ROWS)
 
     def ascended(problem: _Problem, start: Array, few: int | None, share: float) -> tuple[Array, Key]:
-        return _ascend(start, problem.key, lambda point, k: _sweep_class(problem, point, k, few), caution * share)
+        return ascend(start, problem.key, lambda point, k: _sweep_class(problem, point, k, few), caution * share)
 
     found = [ascended(thin, start, _FEW_CUTS, REGULARISATION)[0] for start in starts[: restarts + 1]]
     offsets, _ = ascended(problem, max(found, key=problem.key), _FEW_CUTS, 0.01 * REGULARISATION)
@@ -377,7 +377,7 @@ def _jointly(
     if not any(_names_a_class(part) for part in (goal.metric, *(c.metric for c in goal.constraints))):
         starts.append(_each(sweeps, goal, plain, must_hold=False))
     starts += [np.array([rng.integers(len(sweep)) for sweep in sweeps]) for _ in range(restarts)]
-    cuts, key = max((_ascend(start, key_of, move) for start in starts), key=lambda result: result[1])
+    cuts, key = max((ascend(start, key_of, move) for start in starts), key=lambda result: result[1])
     if key[0] == 0 or goal.sought is not None:
         return cuts, key
 

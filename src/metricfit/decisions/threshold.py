@@ -374,19 +374,11 @@ def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = N
 
 
 def tuned_rule(
-    y: NDArray[Any],
-    proba: NDArray[Any],
-    metric: Metric,
-    labels: Sequence[Hashable],
-    weight: Any,
-    *,
-    belief: float = 0.0,
-    columns: Mapping[str, ArrayLike] | None = None,
+    y: NDArray[Any], proba: NDArray[Any], metric: Metric, labels: Sequence[Hashable], weight: Any, **options: Any
 ) -> DecisionRule:
     """The best rule for the metric; arg max, with a warning, where none can be tuned or meets its constraints."""
     try:
-        own: dict[str, Any] = {"columns": columns} if columns else {}
-        return best_rule(y, proba, metric, labels=labels, sample_weight=weight, belief=belief, **own).rule
+        return best_rule(y, proba, metric, labels=labels, sample_weight=weight, **options).rule
     except (InfeasibleError, problem.UntunableError) as error:
         why = "meets the constraints" if isinstance(error, InfeasibleError) else "can be tuned"
         warnings.warn(f"no decision rule {why}, arg max is used: {error}", UserWarning, stacklevel=2)

@@ -52,7 +52,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         regularisation: Caution towards arg max with several classes, see :func:`best_offsets`.
         n_jobs: Folds fitted at the same time.
         random_state: Seed of the folds' shuffling and of the search.
-        belief: The share of every label that calibrated probabilities replace, see :func:`best_threshold`.
+        belief: The share of every label that calibrated probabilities replace, see :func:`best_threshold`: all of it by
+            default, as a rule tuned on few labels over-fits. With ``gain``, which differs by row, labels alone count.
 
     After ``fit``, ``estimator_`` is the fitted estimator, ``rule_`` the decision rule, ``value_`` its metric on the
     out-of-fold probabilities it was chosen on, and ``search_`` the search's whole result, a :class:`BestRule`.
@@ -68,7 +69,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self, estimator: Any = None, metric: MetricLike = "f1", *,
         subject_to: ConstraintLike | Sequence[ConstraintLike] = (), cv: Any = None, confidence: float | None = None,
         pos_label: Hashable | None = None, regularisation: float | None = None, n_jobs: int | None = None,
-        random_state: int | None = 0, belief: float = 0.0,
+        random_state: int | None = 0, belief: float = 1.0,
     ) -> None:  # fmt: skip
         self.estimator = estimator
         self.metric = metric
@@ -123,7 +124,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.search_ = best_rule(
             y[rows], proba, self.metric, **own, subject_to=self.subject_to, confidence=self.confidence,
             sample_weight=self._held_out[2], labels=order,
-            regularisation=self.regularisation, random_state=self.random_state, belief=self.belief,
+            regularisation=self.regularisation, random_state=self.random_state,
+            belief=0.0 if goal.metric.needs_rows else self.belief,
         )  # fmt: skip
         self.rule_, self.value_ = self.search_.rule, self.search_.value
         return self

@@ -100,11 +100,7 @@ class Money(Metric):
         return float((worth if weight is None else worth * weight).sum())
 
     def stakes(self, columns: Any, labels: Sequence[Any], codes: NDArray[Any]) -> tuple[NDArray[np.int64], Array]:
-        """The decision that pays for each row (n,), and what it pays more than the other one.
-
-        Accuracy about these decisions, weighted by the stakes, is the share of the money that can be had: that is what
-        a network is trained for.
-        """
+        """The decision that pays for each row (n,), and how much more: accuracy about it, so weighted, is the share."""
         worth = self.table(columns, labels, len(codes))[np.arange(len(codes)), codes]
         return worth.argmax(axis=1), np.asarray(np.abs(worth[:, 1] - worth[:, 0]))
 

@@ -135,12 +135,8 @@ TRUSTED = [
 class EstimatorModel(Model):
     """One estimator per fold.
 
-    Args:
-        name: What to call it; without an estimator one of the built-in models.
-        estimator: A scikit-learn classifier. A pipeline gets the table as given, others get numbers without gaps.
-            Or the parameters of a built-in model that are not as usual.
-        n_jobs: Folds fitted at the same time, in threads.
-        checkpoint: Where to keep the finished model, for a run that is started again.
+    ``estimator`` is a scikit-learn classifier (a pipeline gets the table as given, others numbers without gaps), or has
+    the parameters of the built-in model of this ``name`` that are not as usual. ``n_jobs`` folds run in threads.
     """
 
     def __init__(

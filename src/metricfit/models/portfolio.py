@@ -35,9 +35,6 @@ def pooled(each: Array, several: bool) -> Array:
     A rule is chosen on rows that one fold's models have scored each, and decides about all folds' mean. A mean of
     probabilities lies nearer to the middle than they do, so more rows pass a low cut-off and fewer a high one. Log-odds
     are not drawn there: at a recall of 0.9 precision rises by one to two points (benchmarks/decisions/shipped.md).
-
-    >>> pooled(np.array([[[0.9, 0.1]], [[0.999, 0.001]]]), several=False).round(3)
-    array([[0.99, 0.01]])
     """
     if len(each) == 1:
         return np.asarray(each[0])

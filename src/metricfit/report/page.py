@@ -33,15 +33,11 @@ _CAPITALS = {name: name[0].upper() + name[1:] for name in (MODEL, PLAIN, TUNED)}
 
 
 class Unlabelled(NamedTuple):
-    """Predictions about rows whose labels are not known.
+    """Predictions about rows whose labels are not known."""
 
-    Probabilities are (n, classes) or (n, labels), decisions codes (n,) or 0/1 (n, labels); the source says in words
-    which rows these are.
-    """
-
-    proba: NDArray[Any]
-    decided: NDArray[np.int64]
-    source: str
+    proba: NDArray[Any]  # (n, classes) or (n, labels)
+    decided: NDArray[np.int64]  # codes (n,) or 0/1 (n, labels)
+    source: str  # in words, which rows these are
 
 
 def render(

@@ -111,19 +111,13 @@ def open_model(folder: str | os.PathLike[str]) -> SavedModel:
 
 @dataclass
 class SavedModel:
-    """A model folder and how its input is read.
-
-    Attributes:
-        description: The content of ``model.json``.
-        formats: How each of its columns is read from text; empty for a model of an array without column names.
-        missing: Further texts that stand for a missing value, beside the usual ones.
-    """
+    """A model folder and how its input is read."""
 
     folder: Path
     classifier: MetricClassifier
-    description: dict[str, Any]
-    formats: dict[str, ColumnFormat]
-    missing: list[str]
+    description: dict[str, Any]  # the content of model.json
+    formats: dict[str, ColumnFormat]  # of each of its columns; empty for a model of an array without column names
+    missing: list[str]  # further texts that stand for a missing value
 
     @property
     def notes(self) -> dict[str, Any]:
@@ -142,12 +136,7 @@ class SavedModel:
     ) -> LabelledTable:  # fmt: skip
         """The rows of a file that have a label, read as the rows of training were.
 
-        Args:
-            data: A file as for :func:`metricfit.data.read_table`; ``-`` for standard input.
-            target: The columns of the true labels; those of training if empty.
-            weight: The column of weights.
-            named: The columns that metrics name.
-            reading: ``separator`` and ``encoding`` of a CSV file.
+        ``target`` are the columns of the true labels, by default those of training; ``named`` those that metrics name.
         """
         file = self._opened(data, **reading)
         names = list(target) or self.target
@@ -164,23 +153,17 @@ class SavedModel:
         table.choices[:0] = file.choices
         return table
 
-    def probabilities(self, data: str | TableFile, **reading: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Probabilities (rows, classes) of a file's rows before the decision rule; the file needs no labels."""
+    def features(self, data: str | TableFile, **reading: Any) -> pd.DataFrame:
+        """The columns that the model takes, of all rows of a file; the file needs no labels."""
         frames = self._opened(data, **reading).frames(self.formats, gaps=(*tables.GAPS, *self.missing))
-        parts = [self.classifier.predict_proba(X, raw=True) for X, _ in frames]
-        return np.concatenate(parts) if parts else np.empty((0, len(self.classifier.classes_)))
+        return pd.concat([X for X, _ in frames] or [pd.DataFrame(columns=list(self.formats))])
 
     def predictions(
         self, data: str | TableFile, *, keep: Sequence[str] = (), raw: bool = False, **reading: Any
     ) -> Iterator[pd.DataFrame]:
         """Decisions and probabilities of a file's rows, some ten thousand at a time; at least one frame.
 
-        Args:
-            data: As for :meth:`labelled_rows`; columns are found by name.
-            keep: Columns to pass through.
-            raw: Whether to give the models' mean probabilities as they are; else they are calibrated on the rows that
-                were held out in training, if there were any.
-            reading: ``separator`` and ``encoding`` of a CSV file.
+        Columns to ``keep`` are passed through. Unless ``raw``, probabilities are calibrated on what was held out.
         """
         file = self._opened(data, **reading)
         file.check_columns(keep, "keep")

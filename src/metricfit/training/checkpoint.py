@@ -72,13 +72,10 @@ class Resumable:
 
 
 class CheckpointFile:
-    """One training run's file in a checkpoint directory.
+    """One training run's file in a checkpoint directory, which is made.
 
-    Args:
-        directory: Made if it does not exist.
-        name: File name without ending.
-        identity: What makes the run this run, as texts: settings, data. Another run's file is refused.
-        every: Seconds between two writes, at least, and 20 times what a write takes; the last one is always written.
+    ``identity`` is what makes the run this run: another one's file is refused. Between two writes there are ``every``
+    seconds, and 20 times what a write takes; the last one is always written.
     """
 
     def __init__(

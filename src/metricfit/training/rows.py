@@ -259,10 +259,8 @@ def take_rows(rows: Tensor, index: Tensor) -> Tensor:
 class BatchOrder:
     """Row indices of the batches of every member, given its training rows.
 
-    All members get batches of one size, so that they can be stacked. An epoch has ``ceil(n / batch_size)`` steps of
-    equal size, n the most rows of a member: no short last batch; a member with fewer rows starts over from its first.
-    With the class of every row of the data, the rows of each class are spread evenly over the epoch. Where the number
-    of steps is given, the batches are of just the size given.
+    All members get batches of one size, also the last; one with fewer rows starts over. With the class of every row,
+    each class is spread evenly over the epoch. Where the steps are given, batches are of just the size given.
     """
 
     def __init__(

@@ -137,13 +137,8 @@ def confusion_of_shards(
 ) -> ConfusionMatrix:
     """The confusion matrix of a fitted classifier's predictions on all rows, whatever their number.
 
-    ``metric.compute`` of it is exact: counts add up.
-
-    Args:
-        classifier: Fitted, for one target column.
-        source: As for :func:`fit_shards`.
-        target: The column with the labels.
-        rows_at_once: Rows that are predicted together, at most.
+    ``source`` is as for :func:`fit_shards`, ``target`` the one column with the labels; ``rows_at_once`` are predicted
+    together, at most. ``metric.compute`` of the matrix is exact: counts add up.
     """
     check_is_fitted(classifier, "models_")
     shards, classes = source if isinstance(source, Shards) else Shards(source), classifier.classes_
