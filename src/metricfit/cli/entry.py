@@ -124,8 +124,8 @@ def _help_of(command: Any) -> str:
 
 
 for _name in (
-    "train", "compare", "predict", "evaluate", "importance", "segments", "report", "tune", "monitor", "export",
-    "metrics", "advise", "demo",
+    "train", "search", "compare", "predict", "evaluate", "importance", "segments", "report", "tune", "monitor",
+    "export", "metrics", "advise", "demo",
 ):  # fmt: skip
     _command: type[Command] = getattr(import_module(f"metricfit.cli.{_name}"), _name.capitalize())
     app.command(_name, cls=_Parser, help=_help_of(_command))(_as_function(_command))

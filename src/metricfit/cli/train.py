@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
     from metricfit.data import LabelledTable, Roles
     from metricfit.metrics import Metric
+    from metricfit.training.recipes import Recipe
 
 _SETTINGS = "train.toml"
-_NOT_KEPT = ("config", "resume", "overwrite", "json", "quiet", "debug")
+_NOT_KEPT = ("config", "resume", "overwrite", "json", "quiet", "debug", "study", "study_name", "trials")
 _QUICK = ("boosting", "extra_trees")
 
 
@@ -84,20 +85,11 @@ class Train(opt.Training):
         from metricfit.classifier import MetricClassifier
         from metricfit.data import BadDataError, describe_table
         from metricfit.files import locked
-        from metricfit.models import names_of
         from metricfit.training.recipes import Recipe
 
+        names, recipe = self.asked_for()
         shorter: dict[str, Any] = {} if self.max_epochs is None else {"max_epochs": self.max_epochs, "min_updates": 0}
-        given: dict[str, Any] = shorter if self.step is None else {**shorter, "step": self.step}
-        names: Any = re.split(r",(?!\s*\w+\s*=)", self.models)  # a comma before a parameter parts no models
-        names = names if len(names) > 1 else self.models
         baseline = self.baseline and not self.quick
-        if self.quick and self.models == "auto":
-            names = list(_QUICK)
-        with wrong_use():
-            recipe = Recipe.of(self.recipe).with_parts(given)
-            recipe.complete()
-            names_of(names)
         opt.check_free(self.out, self.overwrite)
         if first:
             self.held.enter_context(locked(self.out))  # until the command ends
@@ -105,7 +97,7 @@ class Train(opt.Training):
         going_on = self._goes_on(checkpoint, settings)
 
         streamed = self._streamed()
-        table, held, roles = cast(Any, (streamed, None, None)) if streamed else self._tables(spec)
+        table, held, roles = cast(Any, (streamed, None, None)) if streamed else self.tables(spec)
         judged = self.judged_by(spec, table)
         groups, folds = (None, self.folds) if streamed else table.fold_groups(self.folds)
         choices = self.show_choices(table.choices)
@@ -153,7 +145,8 @@ class Train(opt.Training):
                 raise BadDataError(str(error)) from error
         choices += self.show_choices([*classifier.choices_, _kinds(classifier)])
         if held is not None:
-            source = f"rows that are the latest by {self.time}; nothing was trained on them"
+            which = "the latest by " + self.time if self.time else "a random fifth"
+            source = f"rows that are {which}; nothing was trained on them"
             source = source if self.validation is None else f"rows of {Path(self.validation).name}"
             rows = held.X, held.y, held.weight
             classifier.held_out_ = scores_of(classifier, *rows, source=source, baseline=usual, columns=held.columns)
@@ -171,9 +164,28 @@ class Train(opt.Training):
         if (scores := classifier.held_out_) is not None:
             X = (held or table).X if scores.rows is None else table.X.iloc[scores.rows]
             notes["findings"] = findings(classifier.metric_, scores.judged(tuple(classifier.classes_.tolist())), X)
+        notes |= (more := self.noted(classifier, held))
         save(classifier, self.out, overwrite=self.overwrite, notes=notes, files={_SETTINGS: settings.encode()})
         shutil.rmtree(checkpoint, ignore_errors=True)
-        self._show(classifier, verdict, choices)
+        self._show(classifier, verdict, choices, more)
+
+    def asked_for(self) -> tuple[Any, Recipe]:
+        """The models, and the recipe of the networks, that the options name."""
+        from metricfit.models import names_of
+        from metricfit.training.recipes import Recipe
+
+        names: Any = re.split(r",(?!\s*\w+\s*=)", self.models)  # a comma before a parameter parts no models
+        names = names if len(names) > 1 else self.models
+        shorter: dict[str, Any] = {} if self.max_epochs is None else {"max_epochs": self.max_epochs, "min_updates": 0}
+        with wrong_use():
+            recipe = Recipe.of(self.recipe).with_parts(shorter if self.step is None else {**shorter, "step": self.step})
+            recipe.complete()
+            names_of(names)
+        return list(_QUICK) if self.quick and self.models == "auto" else names, recipe
+
+    def noted(self, classifier: MetricClassifier, held: LabelledTable | None) -> dict[str, Any]:
+        """What a command built on this one adds to the model's notes and to the result."""
+        return {}
 
     def _goes_on(self, path: Path, settings: str) -> bool:
         """Whether there is a stopped run to go on with; an error if it is another one, or in the way."""
@@ -218,7 +230,7 @@ class Train(opt.Training):
         columns = [name for name in shards.columns if name not in ignored]
         return ShardedRows(shards, target[0], columns=columns, weight=self.weight, groups=self.group)
 
-    def _tables(self, spec: Metric) -> tuple[LabelledTable, LabelledTable | None, Roles]:
+    def tables(self, spec: Metric) -> tuple[LabelledTable, LabelledTable | None, Roles]:
         """The rows to train on, the rows to measure on if the options set some apart, and which column is what."""
         from metricfit.data import read_labelled, read_labelled_like
 
@@ -250,7 +262,7 @@ class Train(opt.Training):
         said = "" if held_out.baseline is None else verdicts[-1].sentence("--models {}")
         return "" if said in warned else said
 
-    def _show(self, classifier: MetricClassifier, verdict: str, choices: list[str]) -> None:
+    def _show(self, classifier: MetricClassifier, verdict: str, choices: list[str], more: dict[str, Any]) -> None:
         report = classifier.validation_report_.dropna(subset=["value"]).drop(columns="gain")
         rows: list[Any] = report.to_dict(orient="records")
         count = max((row["rows"] for row in rows), default=0)
@@ -267,7 +279,7 @@ class Train(opt.Training):
         self.line(f"Model:  {self.out}\nReport: {page}")
         self.result({
             "metric": str(classifier.metric_), "classes": classifier.classes_.tolist(), "held_out_rows": count,
-            "held_out": rows, "choices": choices, "model": str(self.out), "report": str(page),
+            "held_out": rows, "choices": choices, "model": str(self.out), "report": str(page), **more,
         })  # fmt: skip
 
 

@@ -108,6 +108,15 @@ class LabelledTable:
         columns = {name: values[keep] for name, values in self.columns.items()}
         return replace(self, X=self.X[keep], y=self.y[keep], groups=groups, time=time, weight=weight, columns=columns)
 
+    def split_at_random(self, seed: int) -> tuple[LabelledTable, LabelledTable]:
+        """Four fifths of the rows and the fifth, classes in their shares; rows of one group stay together."""
+        from metricfit.training.rows import split_rows
+
+        codes = self.y if self.labels else np.unique(self.y, return_inverse=True)[1]
+        (split,) = split_rows(codes, None, groups=self.groups, random=np.random.default_rng([seed, 1]))
+        late = np.isin(np.arange(len(self.y)), split.validation)
+        return self.take(~late), self.take(late)
+
     def split_latest(self) -> tuple[LabelledTable, LabelledTable]:
         """The earlier four fifths of the rows by time, and the later fifth without the groups of the earlier rows."""
         if self.time is None:

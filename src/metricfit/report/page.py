@@ -93,6 +93,7 @@ def render(
         "earlier": [] if found["scores"] else _measured_rows(description),
         "leaderboard": classifier.leaderboard_.to_dict(orient="records"),
         "training": tables.training(classifier),
+        "search": noted.get("search"),
         "unlabelled": predictions,
         "findings": findings,
         "columns": tables.columns_of(classifier, description),
@@ -101,6 +102,7 @@ def render(
         "trained": (noted.get("data") or {}).get("rows"),
     }
     data = {"metric": content["metric_short"], "explorer": found["explorer"], "training": content["training"],
+            "search": content["search"],
             "histograms": None if predictions is None else predictions["histograms"]}  # fmt: skip
     scripts = "\n".join([formulas(), *map(_asset, _SCRIPTS)])
     # Only this very script and style may run: text that got into the page as markup could do nothing.

@@ -89,6 +89,44 @@ function drawTraining(training, metric) {
   });
 }
 
+// The trials of a search in their order, and the metric over each parameter of each model.
+function drawSearch(search, metric, greater) {
+  const models = [...new Set(search.trials.map((t) => t.model))].sort();
+  const style = (model) => ["s1", "s2", "s3"][models.indexOf(model) % 3];
+  const known = search.trials.map((t, i) => ({ ...t, at: i + 1 })).filter((t) => t.value !== null);
+  const points = (model, state) => known.filter((t) => t.model === model && t.state === state).map((t) => [t.at, t.value]);
+  let best = null;
+  const line = known.filter((t) => t.state === "complete").map((t) => [t.at, (best = best === null ? t.value : greater ? Math.max(best, t.value) : Math.min(best, t.value))]);
+  drawChart(document.getElementById("c-search"), {
+    label: `${metric} of ${search.trials.length} trials in their order.`, x: { label: "trial" }, y: { label: metric },
+    series: [
+      ...models.flatMap((m) => [{ name: m, style: style(m), kind: "points", points: points(m, "complete") }, { style: `${style(m)} hollow`, kind: "points", points: points(m, "pruned") }]),
+      { name: "best so far", style: "s3", points: line },
+    ],
+  });
+  const box = document.getElementById("search-slices");
+  if (!box.closest("details").open && !printing) return;
+  box.replaceChildren();
+  for (const model of models) {
+    const rows = known.filter((t) => t.model === model && t.state === "complete");
+    for (const name of [...new Set(rows.flatMap((t) => Object.keys(t.params)))].sort()) {
+      const tried = rows.filter((t) => name in t.params), values = tried.map((t) => t.params[name]);
+      const words = values.some((v) => typeof v !== "number") ? [...new Set(values)].sort() : null;
+      const wide = !words && Math.min(...values) > 0 && Math.max(...values) / Math.min(...values) > 20;
+      const place = (v) => (words ? words.indexOf(v) + 1 : wide ? Math.log10(v) : v);
+      const short_ = name.split(".").at(-1);
+      const figure = html("figure", { class: "card chart" });
+      figure.append(html("figcaption", {}, `${model}: ${short_}`), html("div", { class: "plot" }));
+      box.append(figure);
+      const axis = words ? words.map((w, i) => `${i + 1}: ${w}`).join(", ") : wide ? `log10 of ${short_}` : short_;
+      drawChart(figure, {
+        label: `${metric} of ${model} over ${short_}.`, x: { label: axis }, y: { label: metric }, readout: false,
+        series: [{ style: style(model), kind: "points", points: tried.map((t) => [place(t.params[name]), t.value]) }],
+      });
+    }
+  }
+}
+
 function makeSortable(table) {
   const keyOf = (cell) => { const v = cell.getAttribute("data-value"); return v === null ? cell.textContent : v === "" ? -Infinity : Number(v); };
   table.querySelectorAll("thead th").forEach((head, column) => {
@@ -132,6 +170,7 @@ function start() {
     window.metricfitReport = { explorer, valueOf };
   }
   if (data.histograms) data.histograms.forEach((h, i) => draws.push(() => drawHistogram(`c-unlabelled-${i}`, h.histogram, h.label)));
+  if (data.search) draws.push(() => drawSearch(data.search, data.metric, data.search.greater_is_better));
   if (data.training) draws.push(() => drawTraining(data.training, data.metric));
   const drawAll = () => draws.forEach((draw) => draw());
   drawAll();
