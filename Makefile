@@ -79,7 +79,7 @@ bench-scale: $(VENV)/.installed-dev  ## Training on 1 to 50 million rows, a sear
 	@$(BIN)/python benchmarks/speed/streaming.py run --rows 1 5 20 50
 	@$(BIN)/python benchmarks/speed/streaming.py search
 	@$(BIN)/python benchmarks/speed/streaming.py areas
-	@$(BIN)/python benchmarks/speed/streaming.py ranks --rows 3.5
+	@$(BIN)/python benchmarks/speed/streaming.py ranks --rows 1
 	@$(BIN)/python benchmarks/speed/streaming.py plots
 	@$(BIN)/python benchmarks/speed/communication.py
 
@@ -149,7 +149,7 @@ $(VENV)/.installed-rivals: $(VENV)/.installed-dev
 	@touch $@
 
 $(VENV)/.installed-integrations: $(VENV)/.installed-dev
-	@$(INSTALL) -e '.[dev,boost,lightning,huggingface,shap,skorch,torchmetrics,ray,spark]' tensorboard mlflow-skinny wandb fastapi uvicorn
+	@$(INSTALL) -e '.[dev,dask,boost,lightning,huggingface,shap,skorch,torchmetrics,ray,spark]' tensorboard mlflow-skinny wandb fastapi uvicorn
 	@touch $@
 
 # The suite's rivals likewise, and the packages that carry its tables; AutoGluon needs other versions, and all of its own.

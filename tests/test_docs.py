@@ -22,7 +22,7 @@ y_valid, score = y, X[:, 0]
 """
 
 
-OPTIONAL = {"huggingface": ("transformers", "accelerate")}
+OPTIONAL = {"search": ("optuna",), "huggingface": ("transformers", "accelerate")}
 
 
 def missing(block):

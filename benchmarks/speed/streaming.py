@@ -3,7 +3,7 @@
     python benchmarks/speed/streaming.py run --rows 1 5 20 50 --folder rows    # millions; writes streaming.csv
     python benchmarks/speed/streaming.py search --scores 1 10 100                   # millions; writes search.csv
     python benchmarks/speed/streaming.py areas --scores 1 10 100                    # millions; writes areas.csv
-    python benchmarks/speed/streaming.py ranks --rows 3.5 --folder rows    # 1, 2, killed processes; writes ranks.csv
+    python benchmarks/speed/streaming.py ranks --rows 1 --folder rows    # 1, 2, killed processes; writes ranks.csv
     python benchmarks/speed/streaming.py plots
 
 Every size runs in a process of its own; memory is the kernel's record of its largest resident size, seconds are of
@@ -74,7 +74,8 @@ def one_training(folder: Path, millions: float) -> dict[str, object]:
     started = time.process_time()
     rank, kept = int(os.environ.get("RANK", 0)), os.environ.get("KEPT")
     options = {"models": "network", "baseline": False, "checkpoint_dir": kept, "callbacks": [deaths] if kept else ()}
-    classifier = fit_shards(MetricClassifier("f1", random_state=0, verbose=False, **options), files, "y")
+    model = MetricClassifier("f1", random_state=0, verbose=False, **options)
+    classifier = fit_shards(model, files, "y", buffer_rows=2**16 if "RANK" in os.environ else 2**18)
     trained = time.process_time() - started
     training_peak = peak_megabytes()
     if "RANK" in os.environ:

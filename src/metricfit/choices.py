@@ -74,15 +74,15 @@ def _text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 
-def suggested(trial: Any, space: Space) -> dict[str, Any]:
-    """A value of each parameter, as an Optuna trial suggests it."""
+def suggested(trial: Any, space: Space, prefix: str = "") -> dict[str, Any]:
+    """A value of each parameter, as an Optuna trial suggests it; the trial's names have a prefix."""
     found: dict[str, Any] = {}
     for name, values in space.items():
         if isinstance(values, Range):
             suggest = trial.suggest_int if isinstance(values.low, int) else trial.suggest_float
-            found[name] = suggest(name, values.low, values.high, log=values.log)
+            found[name] = suggest(prefix + name, values.low, values.high, log=values.log)
         else:
-            found[name] = _value(trial.suggest_categorical(name, [_text(value) for value in values]))
+            found[name] = _value(trial.suggest_categorical(prefix + name, [_text(value) for value in values]))
     return found
 
 

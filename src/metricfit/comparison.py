@@ -9,17 +9,21 @@ True
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
+import os
+import re
+import socket
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import joblib
@@ -38,6 +42,7 @@ from metricfit.inputs import Task
 from metricfit.labels import rows_columns
 from metricfit.metrics import MetricLike, resolve
 from metricfit.models.estimators import BOOSTING_LIBRARIES
+from metricfit.training.checkpoint import fingerprint
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, split_rows
 
@@ -129,8 +134,8 @@ class Comparison:
         ``backend`` is one of joblib's: ``"loky"``, ``"threading"``, or for several machines ``"dask"``, ``"ray"``;
         ``progress`` is called with each result.
         """
-        with _joblib_backend(backend):
-            for row in _run_all(self._result, list(self.todo), jobs):
+        with _joblib_backend(backend), _placed(self, jobs) as place:
+            for row in _run_all([joblib.delayed(_result_of)(place, *unit) for unit in self.todo], jobs):
                 self.results.append(row)
                 self.todo.remove((row["split"], row["method"]))
                 if self.path is not None:
@@ -147,12 +152,11 @@ class Comparison:
 
     def _made_of(self) -> str:
         """What the results depend on, as a short text."""
-        digest = hashlib.sha256(pd.util.hash_pandas_object(self.X, index=False).to_numpy().tobytes())
-        for array in (self.y.astype(str), self.weight, self.groups, *(c.astype(str) for c in self.columns.values())):
-            digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
         labels = self.classes.tolist() if self.y.ndim == 2 else []
         rest = [str(self.metric), self.seed, self.max_epochs, list(self.X.columns), labels]
-        return hashlib.sha256(digest.digest() + json.dumps(rest).encode()).hexdigest()[:16]
+        hashed = pd.util.hash_pandas_object(self.X, index=False).to_numpy()
+        named = [column.astype(str) for column in self.columns.values()]
+        return fingerprint(hashed, self.y.astype(str), self.weight, self.groups, *named, np.array(json.dumps(rest)))
 
     def _result(self, split: int, name: str) -> dict[str, Any]:
         """Fit one method on one split and score it."""
@@ -201,11 +205,15 @@ def _joblib_backend(name: str | None) -> Iterator[None]:
 
     Dask's cluster is the one that ``DASK_SCHEDULER_ADDRESS`` names, or one on this machine; Ray's likewise.
     """
+    variable = {"dask": "DASK_SCHEDULER_ADDRESS", "ray": "RAY_ADDRESS"}.get(name or "", "")
     with ExitStack() as stack:
         try:
+            if found := re.fullmatch(r"(?:\w+://)?(.+):(\d+)", os.environ.get(variable, "")):
+                socket.create_connection((found[1], int(found[2])), timeout=10).close()  # Ray itself waits for minutes
             if name == "dask":
                 stack.enter_context(import_module("distributed").Client())
             elif name == "ray":
+                import_module("ray").init(ignore_reinit_error=True)
                 import_module("ray.util.joblib").register_ray()
             if name is not None:
                 stack.enter_context(joblib.parallel_config(backend=name))
@@ -214,12 +222,41 @@ def _joblib_backend(name: str | None) -> Iterator[None]:
             raise ImportError(f"backend: needs the package {package}: pip install {package}.") from None
         except ValueError as error:
             raise BadArgumentError("backend", str(error)) from None
+        except OSError as error:
+            told = f"nothing answers at {os.environ.get(variable, 'its address')} ({error})"
+            raise BadArgumentError("backend", f"{name}: {told}; start the cluster, or correct {variable}.") from None
         yield
 
 
-def _run_all(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[Any]:
+@contextmanager
+def _placed(comparison: Comparison, jobs: int) -> Iterator[Any]:
+    """What stands for a comparison in every call: its table is sent to a cluster, or written to a file, once."""
+    backend = joblib.parallel.get_active_backend()[0]
+    if hasattr(backend, "client"):  # Dask's
+        yield backend.client.scatter(comparison, broadcast=True, hash=False)
+    elif "Ray" in type(backend).__name__:
+        ray = import_module("ray")
+        yield partial(ray.get, ray.put(comparison))
+    elif getattr(backend, "supports_sharedmem", False) or joblib.effective_n_jobs(jobs) == 1:
+        yield comparison
+    else:
+        with TemporaryDirectory(prefix="metricfit") as folder:
+            yield partial(_read_back, joblib.dump(comparison, os.path.join(folder, "comparison"))[0])
+
+
+@lru_cache(1)
+def _read_back(path: str) -> Comparison:
+    """A comparison whose numbers stay in the file, which all processes of a machine share."""
+    return joblib.load(path, mmap_mode="r")  # type: ignore[no-any-return]
+
+
+def _result_of(place: Any, split: int, name: str) -> dict[str, Any]:
+    with joblib.parallel_config(backend="threading"):  # else the folds of one fit would travel too
+        return (place() if callable(place) else place)._result(split, name)  # type: ignore[no-any-return]
+
+
+def _run_all(calls: Sequence[Any], jobs: int) -> Iterator[Any]:
     """Results as soon as they are ready, in that order, where the backend can hand them over so."""
-    calls = [joblib.delayed(function)(*given) for given in arguments]
     backend = joblib.parallel.get_active_backend()[0]
     if getattr(backend, "supports_return_generator", False):
         yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="n_jobs")(calls)

@@ -305,3 +305,22 @@ def test_nothing_is_written_when_there_is_not_enough(program, tmp_path, monkeypa
     assert "GB are free" in program.err
     assert "--max-rows" in program.err
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_a_pattern_is_read_piece_by_piece(program, tmp_path):
+    (tmp_path / "rows").mkdir()
+    for part in range(3):
+        write_csv(tmp_path / "rows" / f"{part}.csv", customers(80, seed=part))
+    call = ("train", f"{tmp_path}/rows/*.csv", "--target", "churn", "--metric", "f1[yes]", "--ignore", "day")
+    quick = ("--models", "extra_trees,network", "--no-baseline", "--max-epochs", 1)
+    program(*call, *quick, "--out", tmp_path / "model")
+    assert "240 rows were streamed" in program.err
+    assert "extra_trees: fitted on a stratified sample of" in program.err
+    assert "churn" in (tmp_path / "model" / "model.json").read_text()
+    program("evaluate", tmp_path / "model", tmp_path / "rows" / "0.csv")
+    program(*call, "--max-rows", 100, "--out", tmp_path / "other", code=2)
+    assert "--max-rows: has no effect on files that are read piece by piece" in program.err
+    program(*call[:3], "churn,age", *call[4:], "--out", tmp_path / "other", code=2)
+    assert "one column of classes can be predicted, got churn, age" in program.err
+    program("train", "nowhere://rows/*.csv", *call[2:], "--out", tmp_path / "other", code=3)
+    assert "nowhere://rows/*.csv: cannot be reached" in program.err

@@ -82,7 +82,7 @@ class Command(ABC):
         """Raise a usage error if one of these options was given, which has no effect here."""
         for name in options:
             if getattr(self, name) not in (None, False):
-                raise UsageError(f"{'DATA' if name == 'data' else f'--{name}'}: has no effect {why}.")
+                raise UsageError(f"{'DATA' if name == 'data' else '--' + name.replace('_', '-')}: has no effect {why}.")
 
     def note(self, text: str) -> None:
         """Write progress or an explanation, unless quiet."""

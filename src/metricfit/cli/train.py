@@ -160,16 +160,13 @@ class Train(opt.Training):
         if not first:
             return
         verdict = self._judge(classifier, anew=held is not None)
-        if streamed:
-            named, frame = streamed.target, streamed.sample
-            formats = {name: streamed.shards.formats[name] for name in streamed.columns}
-        else:
-            named, formats, frame = roles.target if table.labels else roles.target[0], table.formats, table.X
+        named = streamed.target if streamed else roles.target if table.labels else roles.target[0]
+        formats = {name: asdict(how) for name, how in table.formats.items()}
         notes: dict[str, Any] = {
             "choices": choices,
             "target": named,
-            "input": {"formats": {n: asdict(how) for n, how in formats.items()}, "missing": self.missing or []},
-            "data": {**describe_table(frame), "rows": shape[0]},
+            "input": {"formats": formats, "missing": self.missing or []},
+            "data": {**describe_table(table.X), "rows": shape[0]},
         }
         if (scores := classifier.held_out_) is not None:
             X = (held or table).X if scores.rows is None else table.X.iloc[scores.rows]

@@ -121,7 +121,7 @@ def fit_shards(
         elif model.name in binned:
             models[place] = _Boosting(model.name, None, 1, checkpoint, rows=rows)
     if sampled := [model.name for model in models if type(model) is EstimatorModel]:
-        told = f"{', '.join(sampled)}: fitted on a stratified sample of {len(rows.sample):,} rows"
+        told = f"{', '.join(sampled)}: fitted on a stratified sample of {len(rows.X) - rows.held:,} rows"
         classifier.choices_.append(Choice("models", told))
     fitted = fit_models(models, folds, classifier.time_limit, show=classifier.verbose and is_first_process())
     for model in fitted:
@@ -165,6 +165,7 @@ class ShardedRows:
     cuts: NDArray[np.float64]
     sizes: list[int]
     preprocessor: TablePreprocessor
+    X: pd.DataFrame  # validation rows, then the sample
     seed = folds = buffer_rows = held = 0
     passes = 1.0
 
@@ -177,6 +178,7 @@ class ShardedRows:
         self.roles = [name for name in (target, weight, groups) if name is not None]
         _check_columns(self.shards, [*self.roles, *(columns or ())])
         self.columns = [c for c in (columns or self.shards.columns) if c not in self.roles]
+        self.formats = {name: self.shards.formats[name] for name in self.columns}
         self.group = join_processes()
         self.lanes = deal(self.shards.sizes, max(LANES, len(gathered(None, self.group))))
         self.own = range(len(self.lanes))[share_of_batch(len(self.lanes), self.group)]
@@ -244,12 +246,8 @@ class ShardedRows:
             found.append(table[drawn < cuts[code]])
             self.cuts = cuts if k == 0 else self.cuts
         both: Any = pd.concat(found, ignore_index=True)
-        note, rows, self.held, self.sample = (
-            both["note"],
-            both["row"],
-            len(found[0]),
-            both["row"][self.columns][len(found[0]) :],
-        )
+        note, rows, self.held, self.X = both["note"], both["row"], len(found[0]), both["row"][self.columns]
+        sample = self.X[self.held :]
         own = np.arange(len(rows)) < self.held
         if absent := set(range(len(counts))) - set(note["code"][own]):
             rare = min(absent, key=lambda code: int(counts[code]))
@@ -259,18 +257,18 @@ class ShardedRows:
         if self.folds == 1:
             sizes -= np.bincount(note["piece"][own], minlength=len(sizes))
         self.sizes = sizes.tolist()
-        validate_data(classifier, self.sample, skip_check_array=True)
+        validate_data(classifier, sample, skip_check_array=True)
         self.preprocessor = classifier.preprocessor_ = TablePreprocessor(random_state=self.seed)
         # Rates of classes in a category, learned from rows that are trained on afterwards, say too much about them
         # unless they are a small part.
-        y = rows[self.target][~own] if self.rows >= 10 * len(self.sample) else None
-        learned = self.preprocessor.fit_transform(self.sample, y)
-        dense = np.concatenate([self.preprocessor.transform(rows[self.columns][own]), learned])
+        y = rows[self.target][~own] if self.rows >= 10 * len(sample) else None
+        learned = self.preprocessor.fit_transform(sample, y)
+        dense = np.concatenate([self.preprocessor.transform(self.X[own]), learned])
         fold, codes, plain = self._folds(note, own), note["code"].to_numpy(), note["weight"].to_numpy()
         splits = [Split(np.flatnonzero(fold != k), np.flatnonzero((fold == k) & own)) for k in range(self.folds)]
         known = splits, classifier.metric_, self.task, self.labels, self.seed
         weight = (plain * self.factors[codes]).astype(np.float32)
-        return Folds(classifier._forms(rows[self.columns], dense), codes, weight, plain.astype(np.float32), *known)
+        return Folds(classifier._forms(self.X, dense), codes, weight, plain.astype(np.float32), *known)
 
     def _folds(self, note: pd.DataFrame, held: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The fold that holds each row out; 1, which is none, for rows of the only one that it does not."""

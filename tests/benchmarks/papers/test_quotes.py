@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 import pytest
 
-from benchmarks.papers.checks import btg_facts, btg_lookup, btg_search, cocktail_order, east_adult
+from benchmarks.papers.checks import adult_scaling, btg_facts, btg_lookup, btg_search, cocktail_order, east_adult
 from benchmarks.papers.published import PUBLISHED
 from benchmarks.papers.results import RESULTS, read
 from tests.benchmarks.papers.page import NUMBER, PAGE, paragraphs
@@ -110,6 +110,14 @@ def possible(section: str, item: str) -> list[Value]:
         here = rows[(rows["data"] == kind) & (rows["model"] == MODELS[model])][metric]
         assert len(here) == cocktail_order.TRIALS
         return [Value(here.mean(), here.std())]
+    if word == "scaled":
+        features, _, of = rest.rpartition(", ")
+        method, metric, *weight = of.split()
+        rows = pd.read_csv(adult_scaling.FILE)
+        here = rows[(rows["features"] == features) & rows["method"].isin([method, f"SVM-perf, {method}"])]
+        here = here[here["C"] == float(weight[0][1:])] if weight else here
+        assert len(here)
+        return [Value(value) for value in here[metric]]
     if word == "p" or word.startswith("p:"):
         return in_print(section, item)
     if " - " in item:
