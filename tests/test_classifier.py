@@ -111,7 +111,7 @@ def test_the_validation_report_shows_what_helped(fitted, binary):
 
 
 def test_an_ensemble_on_one_split_is_measured(binary):
-    report = make_classifier(**QUICK | {"cv": None, "n_members": 3}).fit(*binary).validation_report_
+    report = make_classifier(**QUICK | {"cv": None, "members": 3}).fit(*binary).validation_report_
     assert report["model"].tolist() == ["trained on the metric"]
     assert report["value"].between(0.8, 1).all()
 
@@ -379,12 +379,16 @@ def test_few_groups_are_enough_and_wrong_ones_are_told(binary):
             make_classifier(**QUICK | {"cv": cv}).fit(X[rows], y[rows], groups=[1, 2])
 
 
+def test_at_most_fifteen_parameters_the_rest_is_the_recipes():
+    assert len(MetricClassifier().get_params(deep=False)) <= 15
+
+
 def test_numbers_of_numpy_are_parameters(binary, tmp_path):
     X, y = binary
     grid = {"recipe__batch_size": np.array([64, 128]), "recipe__learning_rate": np.array([0.01])}
     search = GridSearchCV(make_classifier(**QUICK | {"cv": None}), grid, cv=2, error_score="raise").fit(X, y)
     assert search.best_score_ > 0.8
-    options = QUICK | {"cv": None, "checkpoint_dir": tmp_path, "n_members": np.int64(1), "random_state": np.int64(0)}
+    options = QUICK | {"cv": None, "checkpoint_dir": tmp_path, "members": np.int64(1), "random_state": np.int64(0)}
     numpy = make_classifier(batch_size=np.int64(64), stratified=np.True_, **options).fit(X, y)
     plain = make_classifier(batch_size=64, stratified=True, **options).fit(X, y)
     assert np.array_equal(numpy.predict_proba(X), plain.predict_proba(X))
@@ -505,7 +509,7 @@ def test_bad_input_is_told(change, error, message):
         ({"metric": "f1:average=none"}, "metric: .* gives one value per class"),
         ({"metric": "f2x"}, "metric: unknown name 'f2x'"),
         ({"recipe": "eats"}, "recipe: unknown name 'eats'; did you mean 'east'"),
-        ({"n_members": 0}, "n_members: expected a whole number >= 1"),
+        ({"members": 0}, "members: expected a number >= 1"),
         ({"baseline": "yes"}, "baseline: expected True, False or 'auto'"),
         ({"preprocess": "no"}, "preprocess: expected 'auto'"),
         ({"random_state": -1}, "random_state: expected None, a seed"),

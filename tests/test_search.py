@@ -165,6 +165,7 @@ opened(sys.argv[1]).run(int(sys.argv[2]))
 """
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_journal_and_a_killed_one_loses_nothing(tmp_path):
     study, trials = tmp_path / "study.log", 14
     root = Path(__file__).parents[1]

@@ -130,7 +130,7 @@ class PiecewiseLinear(TransformerMixin, BaseEstimator):
 
 def network(problem: Problem, *, name: str, metric: str, recipe: Recipe, pieces: int = 0, members: int = 1) -> Scores:
     model = MetricClassifier(
-        metric, recipe=recipe, cv=problem.folds, n_members=members, baseline=False, verbose=False,
+        metric, recipe=recipe.with_parts({"members": members}), cv=problem.folds, baseline=False, verbose=False,
         random_state=problem.seed, device="cpu",
         preprocess=PiecewiseLinear(pieces, problem.seed) if pieces else "auto",
     )  # fmt: skip

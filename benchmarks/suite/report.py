@@ -61,8 +61,8 @@ _PROTOCOL = f"""\
 * **CatBoost as a sixth model** was chosen on the half "choose": on 32 splits of 16 tables +0.5 ± 0.4 points to the
   portfolio and +1.0 ± 0.4 to the careful user's pick (LightGBM -0.1 ± 0.1 and XGBoost +0.2 ± 0.3 to the portfolio;
   `benchmarks/suite/members.csv`). Rows of CatBoost alone on the half "claim" had been seen by then.
-* **Since then** two defaults have changed, and these rows do not have them: boosting learns more slowly and with a
-  penalty (`benchmarks/portfolio/boosting.py`), and the portfolio pools its folds by their log-odds.
+* **Since then** two defaults have changed, and these rows do not have them: boosting has an L2
+  penalty of 1 (`benchmarks/portfolio/README.md`), and the portfolio pools its folds by their log-odds.
 * **Seconds** are of one core, folds and rule included, for one metric; the median over tables of the mean over
   splits."""
 

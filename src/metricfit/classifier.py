@@ -72,7 +72,6 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             (``"east:patience=5,hidden_sizes=64-32"``), or a :class:`metricfit.training.Recipe`.
         cv: Folds; ``None`` for one stratified hold-out of 20 %; ``"auto"`` decides by size; or a scikit-learn
             splitter or a list of (training rows, validation rows).
-        n_members: Networks that share a fold, started from different weights.
         baseline: Whether to train networks with cross-entropy for ``validation_report_`` where they are not among the
             models; ``"auto"`` does so up to 20,000 rows.
         confidence: If given, constraints hold on new rows with this probability: the rule is chosen so on held-out
@@ -126,7 +125,6 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         models: Any = "auto",
         recipe: str | Recipe = "default",
         cv: Any = "auto",
-        n_members: int = 1,
         baseline: bool | str = "auto",
         confidence: float | None = None,
         class_weight: dict[Any, float] | str | None = None,
@@ -143,7 +141,6 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.models = models
         self.recipe = recipe
         self.cv = cv
-        self.n_members = n_members
         self.baseline = baseline
         self.confidence = confidence
         self.class_weight = class_weight
@@ -307,8 +304,6 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if recipe.balance is not None:
                 raise ValueError("class_weight: takes the place of the recipe's balance; give one of them.")
             recipe = recipe.with_parts({"balance": "none"})
-        if not isinstance(self.n_members, int | np.integer) or isinstance(self.n_members, bool) or self.n_members < 1:
-            raise ValueError(f"n_members: expected a whole number >= 1, got {self.n_members!r}.")
         if self.baseline not in (True, False, "auto"):
             raise ValueError(f"baseline: expected True, False or 'auto', got {self.baseline!r}.")
         callback_list(self.callbacks)
@@ -366,7 +361,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self._needs_baseline([name for name, _ in names], folds):
             names = [*names, ("network_ce", {})]
         identity = self._identity(folds, fixed)
-        how: dict[str, Any] = {"members": self.n_members, "device": as_device(self.device)}
+        how: dict[str, Any] = {"members": self.recipe_.members, "device": as_device(self.device)}
         how["callbacks"] = callback_list(self.callbacks)
         models: list[Model] = []
         for name, estimator in names:

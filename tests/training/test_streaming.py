@@ -161,7 +161,7 @@ def test_folds_groups_weights_and_patience(tmp_path: Path) -> None:
     folder = in_files(frame, tmp_path)
     table = ShardedRows(folder, "y", weight="w", groups="g")
     how = {"passes": 2, "buffer_rows": 1000, "validation_rows": 600, "sample_rows": 1000}
-    fitted = fit_shards(quick(cv=3, n_members=2), table, "y", **how)
+    fitted = fit_shards(quick(cv=3, members=2), table, "y", **how)
     assert table.columns == ["a", "b", "c", "place"]
     assert fitted.network_.members == 6
     assert fitted.held_out_.fold.tolist() == sorted(fitted.held_out_.fold)

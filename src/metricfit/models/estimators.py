@@ -72,11 +72,10 @@ def _named_estimator(name: str, folds: Folds, rows: int) -> Any:
         kind = RandomForestClassifier if name == "forest" else ExtraTreesClassifier
         return kind(TREES, min_samples_leaf=max(2, rows // 10_000))  # where rows are many, trees stay small
     if name == "boosting":
-        how: dict[str, Any] = {"max_iter": ROUNDS * 2, "learning_rate": 0.05} if stops else {}
-        how |= {"early_stopping": stops, "n_iter_no_change": 2 * PATIENCE, "max_leaf_nodes": 15, "max_features": 0.5}
-        how["categorical_features"] = categories if categories.any() else None
+        how: dict[str, Any] = {"max_iter": ROUNDS if stops else 100, "early_stopping": stops}
+        how |= {"n_iter_no_change": PATIENCE, "categorical_features": categories if categories.any() else None}
         how["max_bins"] = FEW_BINS if len(categories) > WIDE and not categories.any() else 255
-        # Without a penalty, leaves of a rare class take steps that diverge.
+        # Without a penalty, leaves of a rare class take huge steps.
         return HistGradientBoostingClassifier(min_samples_leaf=leaf, l2_regularization=1.0, **how)
     library, threads = importlib.import_module(name), 1 if len(folds.splits) > 1 else -1  # folds run in parallel
     if name == "catboost":
@@ -269,8 +268,6 @@ class EstimatorModel(Model):
             y, y_held = np.searchsorted(seen, y), np.searchsorted(seen, y_held)
         estimator.fit(X, y, **fit_options, **self._stopping(estimator, folds, held, y_held))
         if self.name == "boosting":
-            if estimator.do_early_stopping_:  # the first score is that of no trees
-                del estimator._predictors[max(1, int(np.argmax(estimator.validation_score_))) :]
             if not folds.table.categories.any():
                 estimator._bin_mapper.bin_thresholds_ = []  # for categories alone; one array per column is slow to save
             return estimator

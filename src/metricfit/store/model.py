@@ -240,9 +240,10 @@ def _rebuild(description: dict[str, Any], contents: dict[str, bytes]) -> MetricC
         parts = zip(([fitted], description["leaderboard"], history), json.loads(contents[TIMES]), strict=True)
         for row, more in (pair for rows, times in parts for pair in zip(rows, times, strict=True)):
             row |= {k: value for k, value in more.items() if k.endswith("seconds") and isinstance(value, float)}
-    # A newer minor version may know further parts; their absence here is their default there.
-    recipe = Recipe().with_parts(description["recipe"]).complete()
     metric, parameters = metrics.get(description["metric"]), dict(description["parameters"])
+    # A newer minor version may know further parts; their absence here is their default there.
+    named = {"members": parameters.pop("n_members", 1), **description["recipe"]}  # in format 4 a parameter
+    recipe = Recipe().with_parts(named).complete()
     if pairs := parameters.pop("class_weight_pairs", None):
         parameters["class_weight"] = pairs if isinstance(pairs, str) else dict(pairs)
     preprocessor = None

@@ -60,6 +60,7 @@ class Recipe:
             weights are not kept; a factory's are.
         hidden_sizes: Widths of the MLP's hidden layers.
         dropout: Share of activations dropped after each hidden layer.
+        members: Networks per fold, started from different weights.
         averaging: Horizon in epochs of the moving average of the weights; 0 averages nothing.
         selection: What picks the checkpoint that is kept, on validation data: the ``"soft"`` metric at
             ``selection_temperature``, the ``"hard"`` (exact) metric, ``"log_loss"``, the ``"objective"`` as trained
@@ -104,6 +105,7 @@ class Recipe:
     network: str | nn.Module | Callable[..., nn.Module] = AS_NAMED
     hidden_sizes: tuple[int, ...] = AS_NAMED
     dropout: float = AS_NAMED
+    members: int = AS_NAMED
     averaging: float = AS_NAMED
     selection: Literal["soft", "hard", "log_loss", "objective", "last"] = AS_NAMED
     selection_temperature: float = AS_NAMED
@@ -177,9 +179,9 @@ class Recipe:
 
 
 AT_LEAST = {
-    "batch_size": 1, "max_epochs": 1, "max_updates": 1, "checkpoints": 1, "max_fruitless": 1, "min_updates": 0,
-    "warm_up_updates": 0, "warm_start_epochs": 0, "patience": 0, "cross_entropy": 0, "weight_decay": 0,
-    "gradient_clip": 0, "averaging": 0, "min_delta": 0,
+    "batch_size": 1, "max_epochs": 1, "max_updates": 1, "members": 1, "checkpoints": 1, "max_fruitless": 1,
+    "min_updates": 0, "warm_up_updates": 0, "warm_start_epochs": 0, "patience": 0, "cross_entropy": 0,
+    "weight_decay": 0, "gradient_clip": 0, "averaging": 0, "min_delta": 0,
 }  # fmt: skip
 
 
@@ -253,7 +255,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "patience": 0, "min_delta": 0.0, "max_fruitless": 3, "batch_size": 512, "stratified": True, "max_epochs": 40,
         "min_updates": 600, "max_updates": 20_000, "optimiser": "adamw", "momentum": 0.0, "learning_rate": 5e-3,
         "warm_up_updates": 20, "schedule": "cosine", "weight_decay": 1e-2, "gradient_clip": 0.0, "network": "mlp",
-        "hidden_sizes": (128, 64), "dropout": 0.1, "averaging": 3.0, "selection": "soft",
+        "hidden_sizes": (128, 64), "dropout": 0.1, "members": 1, "averaging": 3.0, "selection": "soft",
         "selection_temperature": 0.1, "checkpoints": 50, "rule": "argmax", "mixed_precision": True,
     },
     "btg": _ALONE | _PAPERS | {
