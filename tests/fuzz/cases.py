@@ -152,7 +152,7 @@ def members(seed: int) -> str:
         single, its_gradient = run(torch.float32, plain)
         off = (single - value).abs() > 2e-4 * scale.flatten().clamp_min(1.0)
         if (off & ~faint).any() or not its_gradient.isfinite().all():
-            k = int(off.nonzero()[0, 0]) if off.any() else -1
+            k = int((off & ~faint).nonzero()[0, 0]) if (off & ~faint).any() else -1
             return f"{spec}, member {k}: float64 {value[k]}, float32 {single[k]} ({'plain' if plain else 'fast'})"
     k = random_.randrange(MEMBERS)
     one, its_gradient = run(torch.float64, True, k)

@@ -188,6 +188,8 @@ def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype:
             return None
         if form is not None and job.by_class:
             losses, gradient = loss_of_sums(form, counts, skip_absent, is_compiled, torch.finfo(dtype).tiny)
+            if np.isnan(losses).any():
+                return None
             return torch.from_numpy(losses).to(dtype), gradient
         matrices = torch.as_tensor(counts)
         if group is not None:

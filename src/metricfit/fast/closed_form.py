@@ -8,6 +8,7 @@ memberships of a sample sum to one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,10 @@ Array = np.ndarray[Any, Any]
 
 TINY = 1.1754943508222875e-38
 """Denominators up to here count as 0: float32's smallest number, unless a call gives another dtype's."""
+
+LEAST_NORM, NO_NORM = 1e-4, 1e-12
+"""Where nearly all rows get one class, the covariance is less than the rounding of the sums that it is taken from: MCC,
+which divides it by this norm, would be anything. Up to the second MCC itself is nothing."""
 
 _ONE = np.array([0.0, 0.0, 0.0, 0.0, 1.0])  # coefficients of (tp, fp, fn, tn) and, last, a constant
 _Form = tuple[Any, Any] | None  # a numerator and a denominator
@@ -137,8 +142,10 @@ def fraction(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any,
     return loss
 
 
-def mcc(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any, tiny: Any = TINY) -> Any:
-    """1 - MCC, as :func:`fraction`; of all classes always."""
+def mcc(
+    sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any, tiny: Any = TINY, least: Any = LEAST_NORM
+) -> Any:  # fmt: skip
+    """1 - MCC, as :func:`fraction`; of all classes always. NaN where sums do not tell: see :data:`LEAST_NORM`."""
     hits, true, predicted, columns, diagonal = sums[0], sums[1], sums[2], gradient[0], gradient[1]
     correct = total = 0.0
     for k in range(len(hits)):
@@ -156,9 +163,11 @@ def mcc(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any, tiny
         true_spread += 2.0 * t * true_before
         before += p
         true_before += t
-    if not (spread > tiny and true_spread > tiny):
-        return 1.0 - form[0]
     norm = spread**0.5 * true_spread**0.5
+    if not (spread > tiny and true_spread > tiny and norm > NO_NORM):
+        return 1.0 - form[0]
+    if norm < least:
+        return math.nan
     value = covariance / norm
     for k in range(len(hits)):
         p, t = predicted[k] / total, true[k] / total
@@ -168,20 +177,20 @@ def mcc(sums: Any, form: Any, label: int, skip_absent: bool, gradient: Any, tiny
 
 
 def loss_of_sums(
-    form: ClosedForm, sums: Array, skip_absent: bool, is_compiled: bool, tiny: float = TINY
+    form: ClosedForm, sums: Array, skip_absent: bool, is_compiled: bool, tiny: float = TINY, least: float = LEAST_NORM
 ) -> tuple[Array, Array]:
     """The losses (M,), and columns and diagonal (M, 2, d) of their gradients, of hits, true and predicted weights."""
     losses, gradient = np.empty(len(sums)), np.zeros((len(sums), 2, sums.shape[2]))
     if is_compiled:
         from metricfit.fast.loops import losses_of_sums  # brings numba
 
-        losses_of_sums(sums, form.array, form.label, skip_absent, losses, gradient)
+        losses_of_sums(sums, form.array, form.label, skip_absent, losses, gradient, least)
         return losses, gradient
     # One by one, the numbers of a list are read in a fraction of the time that those of an array take.
     for member, lists in enumerate(sums.tolist()):
         vectors: Any = [[0.0] * sums.shape[2], [0.0] * sums.shape[2]]
-        rule = fraction if form.numbers[1:] else mcc
-        losses[member] = rule(lists, form.numbers, form.label, skip_absent, vectors, tiny)
+        known = lists, form.numbers, form.label, skip_absent, vectors, tiny
+        losses[member] = fraction(*known) if form.numbers[1:] else mcc(*known, least)
         gradient[member] = vectors
     return losses, gradient
 
@@ -213,5 +222,5 @@ def loss_of_matrices(
         array, scale = blended.double().numpy().reshape(array.shape), (weights > 0) / np.where(weights > 0, weights, 1)
     sums = np.stack([array.diagonal(axis1=1, axis2=2), array.sum(axis=2), array.sum(axis=1)], axis=1)
     tiny = torch.finfo(counts.dtype).tiny
-    values, vectors = loss_of_sums(form, sums, options.absent == "skip", is_compiled, tiny)
+    values, vectors = loss_of_sums(form, sums, options.absent == "skip", is_compiled, tiny, least=0.0)  # exact cells
     return torch.from_numpy(values * (weights[:, 0, 0] > 0)), torch.from_numpy(vectors * scale)

@@ -22,7 +22,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from metricfit.fast.closed_form import fraction, mcc
+from metricfit.fast.closed_form import LEAST_NORM, TINY, fraction, mcc
 from metricfit.inputs import WEIGHTS_FROM_TO
 
 LARGEST, TOTAL, INVERSE, SHARE = 0, 1, 2, 3
@@ -551,13 +551,15 @@ _fraction, _mcc = compiled()(fraction), compiled()(mcc)
 
 
 @compiled()
-def losses_of_sums(sums: Any, form: Any, label: int, skip_absent: bool, losses: Any, gradient: Any) -> None:
+def losses_of_sums(
+    sums: Any, form: Any, label: int, skip_absent: bool, losses: Any, gradient: Any, least: float
+) -> None:
     """The loss of each member and its gradient (M, 2, d), given sums (M, 3, d); see ``closed_form``."""
     for member in range(len(sums)):
         if len(form) > 1:
             losses[member] = _fraction(sums[member], form, label, skip_absent, gradient[member])
         else:
-            losses[member] = _mcc(sums[member], form, label, skip_absent, gradient[member])
+            losses[member] = _mcc(sums[member], form, label, skip_absent, gradient[member], TINY, least)
 
 
 @compiled()
@@ -578,7 +580,9 @@ def losses_and_gradient(
         if not (LEAST <= total <= MOST or (total == 0 and not (len(weight) and len(class_weight)))):
             return 1
     vectors = np.zeros((members, 2, classes))
-    losses_of_sums(sums, form, label, skip_absent, losses, vectors)
+    losses_of_sums(sums, form, label, skip_absent, losses, vectors, LEAST_NORM)
+    if np.isnan(losses).any():
+        return 1
     if wants_gradient:
         gradient = vectors.astype(scores.dtype)
         pull_back_lanes(target, points, parts, 0, members, True, gradient, kept, out)

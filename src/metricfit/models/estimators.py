@@ -103,7 +103,9 @@ def names_of(models: Any) -> list[tuple[str, Any]]:
     known = ("network", "network_ce", "forest", "extra_trees", "boosting", *BOOSTING_LIBRARIES)
     for model in given:
         named, taken = isinstance(model, str), [other for other, _ in found]
-        pair: tuple[str, Any] = parts_of(model) if named else (type(model).__name__.lower(), model)
+        pair: tuple[str, Any] = (model, {}) if named else (type(model).__name__.lower(), model)
+        if named and ":" in model:
+            pair = parts_of(model)
         name, with_it = pair
         if named and name not in known:
             expected = f"'auto', one or several of {', '.join(known)}, or scikit-learn classifiers"
