@@ -289,7 +289,9 @@ class _Batch:
                     diagonal = gradient[:, 1].flatten()[self.cells[at]]
                 else:
                     g = gradient.reshape(-1, self.classes)[self.cells[at][0]].movedim(-1, 0)
-                self.targets[at] = self.kept[i].pull_back(g, self.labels[at], diagonal, memory)
+                found = self.kept[i].pull_back(g, self.labels[at], diagonal, memory)
+                # The slope of a class that others hardly get may overflow, and 0 times it is NaN.
+                self.targets[at] = found if self.weights is None else found.masked_fill_(self.weights[at] == 0, 0.0)
 
         self._run(work)
 
@@ -335,7 +337,7 @@ class _TwoClasses(_Batch):
         g = self.inside.mul_(middle - low).add_(low).mul_(2)
         g.mul_((1 - self.less).mul_(self.less)).mul_(torch.lerp(zero, one, self.labels[0].to(g)))
         if self.weights is not None:
-            g.mul_(self.weights[0])
+            g.mul_(self.weights[0]).masked_fill_(self.weights[0] == 0, 0.0)
         self.targets[1] = g
         self.targets[0] = g.neg_()
 

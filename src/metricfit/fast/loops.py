@@ -537,6 +537,9 @@ def pull_back_lanes(
                     inverse[r], share[r], knots,
                 )  # fmt: skip
             _pull_back_lanes(block, g, largest, rate, share, moves, knots)
+            for r in range(size):
+                if share[r] == 0:  # the slope of a class that others hardly get may overflow, and 0 times it is NaN
+                    block[:, r] = 0
             _copy(block, _place(out, position, size), size)
             if by_class:
                 for r in range(size):
