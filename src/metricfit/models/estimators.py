@@ -72,7 +72,8 @@ def _named_estimator(name: str, folds: Folds, rows: int) -> Any:
         kind = RandomForestClassifier if name == "forest" else ExtraTreesClassifier
         return kind(TREES, min_samples_leaf=max(2, rows // 10_000))  # where rows are many, trees stay small
     if name == "boosting":
-        how: dict[str, Any] = {"max_iter": ROUNDS if stops else 100, "early_stopping": stops}
+        rounds = max(100, ROUNDS * 3 // max(3, len(folds.labels)))  # each of one tree per class
+        how: dict[str, Any] = {"max_iter": rounds if stops else 100, "early_stopping": stops}
         how |= {"n_iter_no_change": PATIENCE, "categorical_features": categories if categories.any() else None}
         how["max_bins"] = FEW_BINS if len(categories) > WIDE and not categories.any() else 255
         # Without a penalty, leaves of a rare class take huge steps.
