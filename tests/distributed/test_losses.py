@@ -31,7 +31,7 @@ def found_by_ranks(world: int, folder: Path) -> list[dict[str, Any]]:
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]
 
 
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_losses_gradients_weights_and_memory_equal_one_process(tmp_path: Path, world: int) -> None:
     # One start of the processes for all checks: a start takes longer than the checks.
     found = found_by_ranks(world, tmp_path)

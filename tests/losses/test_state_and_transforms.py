@@ -64,6 +64,7 @@ def test_compiles_with_memory():
         torch.testing.assert_close(compiled(logits, target), twin(logits, target))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the inductor backend needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore:`torch._prims_common.check` is deprecated:FutureWarning")
 def test_compiles_with_the_default_backend():
