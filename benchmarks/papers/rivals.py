@@ -12,9 +12,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import f1_score, roc_auc_score
 from torch import Tensor
 
-from benchmarks.papers import svmperf
-from benchmarks.papers.ccs import ConvexCalibratedSurrogate
 from benchmarks.papers.data import Parts
+from metricfit.models import ConvexCalibratedSurrogates, SVMPerf
 
 __all__ = ["NAMES", "fit"]
 
@@ -85,12 +84,12 @@ def _svmperf(
 ) -> Scores:
     # The error rate of rare positives is small, and so must be what is tolerated of it.
     epsilon = min(1e-4, 0.01 * min(y.mean(), 1 - y.mean())) if loss == "error" else 1e-4
-    machines = [svmperf.train(X, y, loss, C=C, epsilon=epsilon, max_cuts=max_cuts) for C in SVM_WEIGHTS]
-    values = [_quality(loss, machine.decision(X_held), y_held) for machine in machines]
+    machines = [SVMPerf(loss, C=C, tol=epsilon, max_iter=max_cuts).fit(X, y) for C in SVM_WEIGHTS]
+    values = [_quality(loss, machine.decision_function(X_held), y_held) for machine in machines]
     best = machines[int(np.argmax(values))]
 
     def scores(features: Tensor) -> Array:
-        half = best.decision(reduced(features)) / 2
+        half = best.decision_function(reduced(features)) / 2
         return np.stack([-half, half], axis=1)
 
     return scores
@@ -108,8 +107,8 @@ def _ccs(
     X: NDArray[Any], y: NDArray[Any], X_held: NDArray[Any], y_held: NDArray[Any], reduced: Callable[..., Any]
 ) -> Scores:
     d = int(max(y.max(), y_held.max())) + 1
-    models = [ConvexCalibratedSurrogate(C).fit(X, np.eye(d)[y]) for C in REGULARISATION]
-    predictions = [model.label_probabilities(X_held).argmax(axis=1) for model in models]
+    models = [ConvexCalibratedSurrogates(C).fit(X, np.eye(d)[y]) for C in REGULARISATION]
+    predictions = [model.predict_proba(X_held).argmax(axis=1) for model in models]
     values = [f1_score(y_held, predicted, average="macro", zero_division=0) for predicted in predictions]
     best = models[int(np.argmax(values))]
-    return lambda features: best.label_probabilities(reduced(features))
+    return lambda features: best.predict_proba(reduced(features))

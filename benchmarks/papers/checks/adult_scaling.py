@@ -17,8 +17,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import f1_score
 from sklearn.preprocessing import MinMaxScaler
 
-from benchmarks.papers import data, svmperf
-from benchmarks.papers.ccs import ConvexCalibratedSurrogate
+from benchmarks.papers import data
+from metricfit.models import ConvexCalibratedSurrogates, SVMPerf
+from metricfit.models.linear import CUTS
 
 Array = NDArray[np.float64]
 FILE = Path(__file__).with_suffix(".csv")
@@ -50,15 +51,15 @@ def main() -> None:
 def decisions(X: Array, y: NDArray[np.int64], X_test: Array) -> Iterator[tuple[str, float, NDArray[np.int64]]]:
     """Methods, their C, and the classes they give."""
     few = np.random.default_rng(0).permutation(len(y))[:ROWS]
-    for loss in svmperf.LOSSES:
+    for loss in CUTS:
         for C in WEIGHTS:
-            machine = svmperf.train(X[few], y[few], loss, C=C, max_cuts=200)
-            yield f"SVM-perf, {loss}", C, (machine.decision(X_test) > 0).astype(np.int64)
+            machine = SVMPerf(loss, C=C, max_iter=200).fit(X[few], y[few])
+            yield f"SVM-perf, {loss}", C, machine.predict(X_test)
     for C in WEIGHTS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # of raw features; their numbers are the question
-            model = ConvexCalibratedSurrogate(C).fit(X, np.eye(2)[y])
-        yield "CCS", C, model.label_probabilities(X_test).argmax(axis=1)
+            model = ConvexCalibratedSurrogates(C).fit(X, np.eye(2)[y])
+        yield "CCS", C, model.predict_proba(X_test).argmax(axis=1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""SVM-perf, CCS and random forest against brute force and other solvers."""
+"""SVM-perf, CCS and the papers' random forest against brute force and other solvers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.svm import LinearSVC
 
-from benchmarks.papers import data, rivals, svmperf
-from benchmarks.papers.ccs import ConvexCalibratedSurrogate, decode
+from benchmarks.papers import data, rivals
+from metricfit import MetricClassifier
+from metricfit.models import ConvexCalibratedSurrogates, SVMPerf
+from metricfit.models.linear import CUTS, most_expected_f1
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -43,7 +45,7 @@ def test_the_most_violated_constraint_is_that_of_all_labellings(seed: int) -> No
     others = all_labellings(len(y))
     margins = (others != y) @ (np.where(y, 1, -1) * scores) / len(y)
     for loss, deltas in (("error", (others != y).mean(axis=1)), ("f1", 1 - f1_of_all(y, others))):
-        cut = svmperf.most_violated(scores, y, loss)
+        cut = CUTS[loss](scores, y)
         assert cut.delta - cut.weights @ scores == pytest.approx(np.max(deltas - margins), abs=1e-12)
 
 
@@ -52,7 +54,7 @@ def test_the_most_violated_constraint_is_that_of_all_labellings(seed: int) -> No
 def test_the_most_violated_order_is_that_of_all_pairs(seed: int) -> None:
     scores, y = scores_and_labels(seed, 12)
     pairs = scores[y][:, None] - scores[~y]
-    cut = svmperf.most_violated(scores, y, "roc")
+    cut = CUTS["roc"](scores, y)
     assert cut.delta == pytest.approx((pairs < 1).mean())
     assert cut.delta - cut.weights @ scores == pytest.approx(np.maximum(0, 1 - pairs).mean(), abs=1e-12)
 
@@ -65,10 +67,10 @@ def blobs(n: int, seed: int = 0, positives: float = 0.3) -> tuple[np.ndarray, np
 
 def test_with_the_error_rate_it_is_the_usual_support_vector_machine() -> None:
     X, y = blobs(120)
-    machine = svmperf.train(X, y, "error", C=60.0, epsilon=1e-7)
+    machine = SVMPerf("error", C=60.0, tol=1e-7).fit(X, y)
     usual = LinearSVC(loss="hinge", C=60.0 / 120, tol=1e-9, max_iter=1_000_000).fit(X, y)
-    assert machine.weight == pytest.approx(usual.coef_[0], abs=2e-3)
-    assert machine.bias == pytest.approx(usual.intercept_[0], abs=2e-3)
+    assert machine.coef_ == pytest.approx(usual.coef_[0], abs=2e-3)
+    assert machine.intercept_ == pytest.approx(usual.intercept_[0], abs=2e-3)
 
 
 @pytest.mark.parametrize("loss", ["f1", "roc"])
@@ -90,27 +92,37 @@ def test_the_objective_is_that_of_a_program_with_all_constraints(loss: str) -> N
 
     constraint = {"type": "ineq", "fun": lambda x: normals @ x[:4] - deltas + x[4]}
     exact = minimize(objective, np.append(np.zeros(4), 1.0), constraints=[constraint], method="SLSQP")
-    machine = svmperf.train(X, y, loss, C=C, epsilon=1e-8)
-    assert machine.objective == pytest.approx(exact.fun, abs=1e-5)
+    machine = SVMPerf(loss, C=C, tol=1e-8).fit(X, y)
+    assert machine.objective_ == pytest.approx(exact.fun, abs=1e-5)
     # The constant feature cancels out of pairs.
-    compared = machine.weight if loss == "roc" else np.append(machine.weight, machine.bias)
+    compared = machine.coef_ if loss == "roc" else np.append(machine.coef_, machine.intercept_)
     assert compared == pytest.approx(exact.x[: len(compared)], abs=1e-3)
 
 
 def test_each_loss_is_best_at_what_it_is_about_and_many_rows_are_quick() -> None:
     X, y = blobs(20_000, positives=0.05)
-    machines = {loss: svmperf.train(X, y, loss, C=1000.0) for loss in svmperf.LOSSES}
-    scores = {loss: f1_score(y, machine.decision(X) > 0) for loss, machine in machines.items()}
+    machines = {loss: SVMPerf(loss, C=1000.0).fit(X, y) for loss in CUTS}
+    scores = {loss: f1_score(y, machine.predict(X)) for loss, machine in machines.items()}
     assert scores["f1"] > scores["error"]
     assert scores["f1"] > scores["roc"]
-    assert all(machine.gap <= 1e-3 for machine in machines.values())
+    assert all(machine.gap_ <= 1e-3 for machine in machines.values())
 
 
-def test_svmperf_asks_for_both_classes() -> None:
-    with pytest.raises(ValueError, match="both classes"):
-        svmperf.train(np.zeros((3, 1)), np.zeros(3), "f1", C=1.0)
-    with pytest.raises(ValueError, match="error, f1, roc"):
-        svmperf.train(np.zeros((3, 1)), np.array([0, 1, 1]), "auc", C=1.0)
+def test_svmperf_says_what_it_is_for() -> None:
+    with pytest.raises(ValueError, match="expected two classes, got 1 class"):
+        SVMPerf().fit(np.zeros((3, 1)), np.zeros(3))
+    with pytest.raises(ValueError, match="loss: expected one of error, f1, roc, got 'auc'"):
+        SVMPerf("auc").fit(np.zeros((3, 1)), np.array([0, 1, 1]))
+
+
+def test_both_take_labels_of_any_kind_and_ccs_joins_a_portfolio() -> None:
+    X, y = blobs(150)
+    named = np.array(["no", "yes"])[y]
+    assert (SVMPerf("error").fit(X, named).predict(X) == named).mean() > 0.7
+    assert (ConvexCalibratedSurrogates().fit(X, named).predict(X) == named).mean() > 0.7
+    models = ["forest", ConvexCalibratedSurrogates()]
+    fitted = MetricClassifier("f1", models=models, baseline=False, verbose=False, random_state=0).fit(X, named)
+    assert set(fitted.leaderboard_["model"]) == {"forest", "convexcalibratedsurrogates", "portfolio"}
 
 
 @given(seeds, st.integers(1, 4))
@@ -123,7 +135,7 @@ def test_decoding_finds_the_set_with_the_largest_expected_f1(seed: int, labels: 
     joint = np.array(
         [[truth[(sets[:, j] == 1) & (sizes == k + 1)].sum() for k in range(labels)] for j in range(labels)]
     )
-    found = decode(joint[None], truth[:1])[0].astype(float)
+    found = most_expected_f1(joint[None], truth[:1])[0].astype(float)
     expected = np.array([truth @ f1_of_all(one, sets) for one in sets])
     assert truth @ f1_of_all(found, sets) == pytest.approx(expected.max(), abs=1e-9)
 
@@ -132,8 +144,8 @@ def test_ccs_estimates_each_label_with_each_number_of_labels() -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(400, 3))
     Y = (X @ random.normal(size=(3, 2)) + random.normal(size=(400, 2))) > 0
-    model = ConvexCalibratedSurrogate().fit(X, Y)
-    joint, empty = model.probabilities(X)
+    model = ConvexCalibratedSurrogates().fit(X, Y.astype(int))
+    joint, empty = model.joint_proba(X)
     both = LogisticRegression(max_iter=1000).fit(X, Y.all(axis=1)).predict_proba(X)[:, 1]
     assert joint[:, 0, 1] == pytest.approx(both, abs=1e-6)
     assert joint[:, 1, 1] == pytest.approx(both, abs=1e-6)
@@ -145,9 +157,9 @@ def test_ccs_estimates_each_label_with_each_number_of_labels() -> None:
 
 def test_with_one_class_a_sample_ccs_is_one_versus_rest_regression() -> None:
     X, y = blobs(300)
-    model = ConvexCalibratedSurrogate().fit(X, np.eye(2)[y])
+    model = ConvexCalibratedSurrogates().fit(X, y)
     regression = LogisticRegression(max_iter=1000).fit(X, y)
-    assert model.label_probabilities(X) == pytest.approx(regression.predict_proba(X), abs=1e-4)
+    assert model.predict_proba(X) == pytest.approx(regression.predict_proba(X), abs=1e-4)
 
 
 @pytest.mark.parametrize("method", rivals.NAMES)
