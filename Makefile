@@ -78,7 +78,6 @@ bench-speed: $(VENV)/.installed-rivals  ## Time of the loss against cross-entrop
 bench-scale: $(VENV)/.installed-dev  ## Training on 1 to 50 million rows, a search over 10^8 scores (about an hour)
 	@$(BIN)/python benchmarks/speed/streaming.py run --rows 1 5 20 50
 	@$(BIN)/python benchmarks/speed/streaming.py search
-	@$(BIN)/python benchmarks/speed/streaming.py areas
 	@$(BIN)/python benchmarks/speed/streaming.py ranks --rows 1
 	@$(BIN)/python benchmarks/speed/streaming.py plots
 	@$(BIN)/python benchmarks/speed/communication.py

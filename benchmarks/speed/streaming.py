@@ -2,7 +2,6 @@
 
     python benchmarks/speed/streaming.py run --rows 1 5 20 50 --folder rows    # millions; writes streaming.csv
     python benchmarks/speed/streaming.py search --scores 1 10 100                   # millions; writes search.csv
-    python benchmarks/speed/streaming.py areas --scores 1 10 100                    # millions; writes areas.csv
     python benchmarks/speed/streaming.py ranks --rows 1 --folder rows    # 1, 2, killed processes; writes ranks.csv
     python benchmarks/speed/streaming.py plots
 
@@ -156,26 +155,6 @@ def one_search(millions: float, how: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def one_area(millions: float, how: str) -> dict[str, object]:
-    from sklearn.metrics import roc_auc_score
-
-    from metricfit.decisions import area_of_chunks
-
-    chunks = partial(scores_in_chunks, millions)
-    for _ in chunks():
-        break
-    before, started = peak_megabytes(), time.process_time()
-    if how == "chunks":
-        found = area_of_chunks(chunks, "auroc")
-        value, gap, passes = found.value, found.high - found.low, found.passes
-    else:
-        value, gap, passes = roc_auc_score(*(np.concatenate(c) for c in zip(*chunks(), strict=True))), 0.0, 1
-    return {
-        "scores": round(millions * MILLION), "how": how, "seconds": round(time.process_time() - started, 1),
-        "megabytes_more": round(peak_megabytes() - before), "auroc": value, "high_minus_low": gap, "passes": passes,
-    }  # fmt: skip
-
-
 def in_process(*arguments: object) -> dict[str, object]:
     command = [sys.executable, __file__, *map(str, arguments)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
@@ -218,9 +197,7 @@ def plots() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "what", choices=["run", "ranks", "search", "areas", "plots", "one-training", "one-search", "one-area"]
-    )
+    parser.add_argument("what", choices=["run", "ranks", "search", "plots", "one-training", "one-search"])
     parser.add_argument("--rows", type=float, nargs="+", default=[1, 5, 20], help="millions")
     parser.add_argument("--scores", type=float, nargs="+", default=[1, 10, 100], help="millions")
     parser.add_argument("--kills", type=int, default=10)
@@ -242,19 +219,17 @@ def main() -> None:
                 rows += of_ranks(arguments.folder, millions, processes, kills)
                 print(*rows[-processes:], sep="\n", flush=True)
                 write("ranks.csv", rows)
-    elif arguments.what in ("search", "areas"):
-        rows, one = [], {"search": "one-search", "areas": "one-area"}[arguments.what]
+    elif arguments.what == "search":
+        rows = []
         for how, largest in (("chunks", 1e9), ("memory", 10)):
             for millions in (size for size in arguments.scores if size <= largest):
-                rows.append(in_process(one, "--scores", millions, "--how", how))
+                rows.append(in_process("one-search", "--scores", millions, "--how", how))
                 print(rows[-1], flush=True)
-        write(f"{arguments.what}.csv", rows)
+        write("search.csv", rows)
     elif arguments.what == "one-training":
         print(json.dumps(one_training(arguments.folder, arguments.rows[0])))
     elif arguments.what == "one-search":
         print(json.dumps(one_search(arguments.scores[0], arguments.how)))
-    elif arguments.what == "one-area":
-        print(json.dumps(one_area(arguments.scores[0], arguments.how)))
     else:
         plots()
 

@@ -19,7 +19,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from metricfit.decisions import best_threshold, score_sweep
+from metricfit import ConfusionMatrix, metrics
+from metricfit.decisions import best_threshold
 
 IMAGES = Path(__file__).parents[1] / "images"
 BLUE, ORANGE, GREY = "#2563eb", "#f97316", "#9ca3af"
@@ -39,24 +40,17 @@ def scores() -> tuple[np.ndarray, np.ndarray]:
 def draw_sweep() -> None:
     """Recall, precision and alarms over the cut-off, with the two cut-offs chosen."""
     ill, score = scores()
-    curve = score_sweep(ill, score, ["recall[1]", "precision[1]"])
+    thresholds = np.unique(score)
+    every = ConfusionMatrix.from_scores(ill, score, thresholds=thresholds)
+    recall, precision, called = (
+        metrics.get(spec).compute(every) for spec in ("recall[1]", "precision[1]", "predicted_share[1]")
+    )
     figure, axes = plt.subplots(figsize=(7.2, 4), layout="constrained")
-    some = curve.predicted_share > 0  # with nobody called ill there is no precision
+    axes.step(thresholds, recall, where="pre", color=BLUE, lw=2, label="recall: share of the ill found")
     axes.step(
-        curve.thresholds,
-        curve.values["recall[1]"],
-        where="pre",
-        color=BLUE,
-        lw=2,
-        label="recall: share of the ill found",
+        thresholds, precision, where="pre", color=ORANGE, lw=2, label="precision: share of the called that are ill"
     )
-    axes.step(
-        curve.thresholds[some], curve.values["precision[1]"][some], where="pre", color=ORANGE, lw=2,
-        label="precision: share of the called that are ill",
-    )  # fmt: skip
-    axes.step(
-        curve.thresholds, curve.predicted_share, where="pre", color=GREY, lw=1.5, label="share of patients called ill"
-    )
+    axes.step(thresholds, called, where="pre", color=GREY, lw=1.5, label="share of patients called ill")
     axes.axhline(0.9, color=BLUE, lw=0.8, ls=":")
     plain, safe = best_threshold(ill, score, GOAL), best_threshold(ill, score, GOAL, confidence=0.95)
     axes.axvline(

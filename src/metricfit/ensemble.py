@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from metricfit.assess.intervals import Decided, Estimate
 from metricfit.assess.scores import HeldOutScores
 from metricfit.assess.verdicts import PLAIN, TUNED, Assessment, assess, validation_report
+from metricfit.decisions.problem import Rows
 from metricfit.decisions.rules import DecisionRule, argmax_rule
 from metricfit.decisions.threshold import best_rule, tuned_rule
 from metricfit.metrics import Constrained, Metric
@@ -37,7 +38,7 @@ LEADERBOARD_COLUMNS = ("model", "value", "low", "high", "weight", "fit_seconds",
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOut(Rows):
     """What models say about rows that they were not fitted on."""
 
     rows: NDArray[np.intp]
@@ -57,12 +58,6 @@ class HeldOut:
     def of(self, *names: str) -> HeldOut:
         """Some of the models."""
         return replace(self, proba={name: self.proba[name] for name in names})
-
-    def take(self, rows: NDArray[Any]) -> HeldOut:
-        """Some of the rows."""
-        parts = {name: getattr(self, name)[rows] for name in ("rows", "fold", "codes", "weight")}
-        proba, columns = ({name: part[rows] for name, part in of.items()} for of in (self.proba, self.columns))
-        return replace(self, **parts, proba=proba, columns=columns)
 
 
 class Ensemble(NamedTuple):

@@ -10,7 +10,9 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit.decisions import best_threshold, score_sweep
+from metricfit.decisions import best_threshold
+from metricfit.decisions.problem import binary_samples, values_of
+from metricfit.decisions.threshold import Sweep
 from metricfit.metrics import MetricLike
 from metricfit.metrics import get as get_metric
 from metricfit.metrics.algebra import named_class
@@ -19,6 +21,8 @@ from metricfit.steps import Annealed, StepLike
 from metricfit.steps import get as get_step
 
 __all__ = ["AlignmentDisplay", "AnnealingDisplay", "StepDisplay", "ThresholdCurveDisplay"]
+
+_POINTS = 1000  # of a curve over the thresholds
 
 
 class _Display:
@@ -76,7 +80,7 @@ class ThresholdCurveDisplay(_Display):
     @classmethod
     def from_predictions(
         cls, y_true: ArrayLike, y_score: ArrayLike, *, metric: MetricLike = "f1", name: str | None = None,
-        ax: Any = None, sample_weight: ArrayLike | None = None, labels: Any = None, pos_label: Any = None,
+        ax: Any = None, sample_weight: ArrayLike | None = None, labels: Any = None,
         **kwargs: Any,
     ) -> Self:  # fmt: skip
         """Draw the metric of scores (n,) of the positive class; see :func:`metricfit.decisions.best_threshold`.
@@ -85,11 +89,12 @@ class ThresholdCurveDisplay(_Display):
         """
         wanted = get_metric(metric)
         shown = getattr(wanted, "objective", wanted)
-        options: dict[str, Any] = {"sample_weight": sample_weight, "labels": labels, "pos_label": pos_label}
-        best = best_threshold(y_true, y_score, wanted, **options)
-        curve = score_sweep(y_true, y_score, shown, **options)
+        best = best_threshold(y_true, y_score, wanted, sample_weight=sample_weight, labels=labels)
+        sweep = Sweep.of(binary_samples(y_true, y_score, sample_weight, labels))
+        few = np.unique(np.linspace(0, len(sweep) - 1, min(len(sweep), _POINTS)).astype(int))[::-1]
+        values = values_of(shown, sweep.matrix(sweep.cells(sweep.tp[few], sweep.fp[few]))).numpy()
         return cls(
-            curve.thresholds, curve.values[str(shown)], best_threshold=best.threshold, best_value=best.value,
+            sweep.thresholds(few), values, best_threshold=best.threshold, best_value=best.value,
             metric_name=str(shown), estimator_name=name,
         ).plot(ax, **kwargs)  # fmt: skip
 
@@ -108,14 +113,13 @@ class ThresholdCurveDisplay(_Display):
             raise ValueError(f"estimator: a threshold decides between two classes, this one has {len(classes)}.")
         wanted = get_metric(metric if metric is not None else getattr(estimator, "metric_", "f1"))
         positive = 0 if named_class(wanted, tuple(classes)) == 0 else 1
+        order = [classes[1 - positive], classes[positive]]
         how = {"raw": True} if hasattr(estimator, "decision_rule_") or hasattr(estimator, "rule_") else {}
         scored = getattr(estimator, "predict_proba", None)
         found = np.asarray(scored(X, **how) if scored else estimator.decision_function(X))
         score = found[:, positive] if found.ndim == 2 else found if positive else -found
         name = type(estimator).__name__ if name is None else name
-        return cls.from_predictions(
-            y, score, labels=classes, pos_label=classes[positive], metric=wanted, name=name, **kwargs
-        )
+        return cls.from_predictions(y, score, labels=order, metric=wanted, name=name, **kwargs)
 
 
 @dataclass

@@ -20,5 +20,5 @@ def test_cross_fitted_values_and_paired_differences_are_covered(kind):
 
 
 def test_the_band_finds_a_wrong_interval(monkeypatch):
-    monkeypatch.setattr(intervals, "LEVEL", 0.9)
+    monkeypatch.setattr(intervals, "TAILS", (0.05, 0.95))
     assert not coverage(fixed, "f1", 0.1, 1.5, 1000, 400)["coverage"].between(0.93, 0.97).any()

@@ -98,7 +98,5 @@ def test_bad_input_gets_one_clear_message():
     y, score = WORLD.sample(60, np.random.default_rng(6))
     with pytest.raises(ValueError, match="resamples: expected at least 20"):
         threshold_uncertainty(y, score, "f1", resamples=3)
-    with pytest.raises(ValueError, match="level: expected"):
-        threshold_uncertainty(y, score, "f1", level=95)
     with pytest.raises(InfeasibleError, match="best reachable"):
         threshold_uncertainty(y, score, "f1", subject_to=["recall >= 0.999", "precision >= 0.999"])

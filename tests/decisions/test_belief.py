@@ -24,7 +24,7 @@ from metricfit.decisions import (
     best_threshold,
     problem,
 )
-from metricfit.decisions.calibration import calibrated, mixed_labels
+from metricfit.decisions.calibration import mixed_labels
 from metricfit.decisions.threshold import tuned_rule
 
 
@@ -125,7 +125,7 @@ def test_a_belief_of_zero_is_labels_alone():
 def test_calibration_is_the_minimum_of_the_penalised_log_loss():
     y, p = classes(300)
     weight = np.random.default_rng(1).random(300)
-    scaled, evidence = weight * 300 / weight.sum(), np.log(p)
+    scaled, evidence = weight * 300 / weight.sum(), np.log(p.clip(min=0.5 / 300))
 
     def loss(parameters):
         log_q = log_softmax(parameters[0] * evidence + parameters[1:], axis=1)
@@ -133,8 +133,9 @@ def test_calibration_is_the_minimum_of_the_penalised_log_loss():
 
     found = minimize(loss, [1.0, 0, 0, 0], method="BFGS", options={"gtol": 1e-6}).x
     expected = np.exp(log_softmax(found[0] * evidence + found[1:], axis=1))
-    np.testing.assert_allclose(calibrated(evidence, y, weight), expected, atol=1e-4)
-    np.testing.assert_allclose(calibrated(evidence, y, 7 * weight), expected, atol=1e-4)
+    for scale in (1, 7):
+        believed = mixed_labels(problem.class_samples(y, p, scale * weight), 1.0)
+        np.testing.assert_allclose(believed, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("score", [np.repeat([0.0, 1.0], 20), np.linspace(-1e9, 1e9, 40), np.full(40, 0.3)])

@@ -67,7 +67,7 @@ def test_constraints_hold_beside_the_money():
 def test_the_positive_class_can_be_the_first():
     y, score, gain, _ = rows(3, 100)
     names = np.where(y == 1, "a", "b")
-    assert best_threshold(names, score, gain=gain, pos_label="a").value == best_threshold(y, score, gain=gain).value
+    assert best_threshold(names, score, gain=gain, labels=["b", "a"]).value == best_threshold(y, score, gain=gain).value
 
 
 def test_the_tuned_classifier_earns_more_than_f1s_rule():

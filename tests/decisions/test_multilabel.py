@@ -17,10 +17,8 @@ def data(n=120, labels=3, seed=0, digits=2):
 def test_macro_is_each_labels_own_best():
     y, score = data()
     joint = best_label_thresholds(y, score, "f1_macro")
-    each = best_label_thresholds(y, score, "f1", how="each")
     own = [best_threshold(y[:, k], score[:, k], "f1").value for k in range(3)]
     assert joint.value == pytest.approx(np.mean(own))
-    assert each.value == pytest.approx(np.mean(own))
     assert f1_score(y, joint.rule.apply(score), average="macro") == pytest.approx(joint.value)
 
 
@@ -49,14 +47,6 @@ def test_joint_constraints_hold():
     )
 
 
-def test_constraints_for_each_label():
-    y, score = data(300)
-    decided = best_label_thresholds(y, score, "precision subject to recall >= 0.9", how="each").rule.apply(score)
-    assert all(decided[y[:, k] == 1, k].mean() >= 0.9 for k in range(3))
-    with pytest.raises(InfeasibleError, match="no cut-off for label 0 meets"):
-        best_label_thresholds(y, score, "recall subject to precision >= 1 and recall >= 0.5", how="each")
-
-
 def test_infeasible_joint_constraints_say_what_was_found():
     y, score = data()
     with pytest.raises(InfeasibleError, match=r"no set of cut-offs meets.*best reachable value beside the others is"):
@@ -66,8 +56,7 @@ def test_infeasible_joint_constraints_say_what_was_found():
 def test_labels_without_positives_keep_the_default():
     y, score = data()
     y[:, 1] = 0
-    for how in ("joint", "each"):
-        assert best_label_thresholds(y, score, "f1", how=how).thresholds[1] == 0.5
+    assert best_label_thresholds(y, score, "f1").thresholds[1] == 0.5
 
 
 def test_weights_count_as_repetitions():
@@ -86,8 +75,6 @@ BAD = [
     ({"score": [[0.5, np.nan]] * 3}, "got NaN"),
     ({"labels": ["a"]}, "labels: expected 2 of them"),
     ({"sample_weight": [0, 0, 0]}, "all weights are zero"),
-    ({"how": "all"}, "how: expected 'joint' or 'each'"),
-    ({"how": "each", "confidence": 0.9, "subject_to": "recall >= 0.5"}, "use how='joint'"),
 ]
 
 

@@ -9,11 +9,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import confusion_matrix, multilabel_confusion_matrix, roc_auc_score
 
+from metricfit import ConfusionMatrix, metrics
 from metricfit.decisions import (
     DecisionRule,
     InfeasibleError,
-    area_of_chunks,
+    best_label_thresholds,
     best_threshold,
     best_threshold_of_chunks,
     confusion_of_chunks,
@@ -121,12 +123,7 @@ def test_chunks_without_rows_or_weight_change_nothing() -> None:
     assert (
         confusion_of_chunks(chunks, rule).matrix == confusion_of_chunks(lambda: [(y, score, weight)], rule).matrix
     ).all()
-    assert area_of_chunks(chunks).value == pytest.approx(area_of_chunks(lambda: [(y, score, weight)]).value)
-    for call in (
-        lambda c: best_threshold_of_chunks(c, "f1"),
-        lambda c: confusion_of_chunks(c, rule),
-        lambda c: area_of_chunks(c),
-    ):
+    for call in (lambda c: best_threshold_of_chunks(c, "f1"), lambda c: confusion_of_chunks(c, rule)):
         with pytest.raises(ValueError, match="all weights are zero"):
             call(lambda: [(y, score, 0 * weight)])
         with pytest.raises(ValueError, match="no chunk came with rows"):
@@ -175,3 +172,53 @@ def test_memory_does_not_grow_with_the_samples() -> None:
         return top
 
     assert peak(60) < 1.2 * peak(20)
+
+
+def test_the_area_of_matrices_that_were_added_up_over_chunks() -> None:
+    y, score = scores(4, 4000, "float32", None)
+    thresholds = np.unique(np.quantile(score[:500], np.linspace(0, 1, 200)))
+    parts = [
+        ConfusionMatrix.from_scores(*chunk, thresholds=thresholds, labels=(0, 1)) for chunk in in_chunks(y, score)()
+    ]
+    found = metrics.get("auroc").compute(sum(parts[1:], parts[0]))
+    assert float(found) == pytest.approx(roc_auc_score(y, score), abs=1e-3)
+
+
+def test_errors_of_decisions() -> None:
+    y, score = np.array([0, 1, 1]), np.array([0.1, 0.2, 0.3])
+    with pytest.raises(ValueError, match="labels: expected two classes"):
+        best_threshold_of_chunks(in_chunks(y, score), "f1", labels=(0, 1, 2))
+    with pytest.raises(TypeError, match="a function that gives the chunks anew"):
+        confusion_of_chunks([(y, score)], DecisionRule.at_threshold(0.2))
+    with pytest.raises(ValueError, match="no chunk came"):
+        confusion_of_chunks(lambda: [], DecisionRule.at_threshold(0.2))
+
+
+class TestDecisions:
+    def test_offsets_weights_and_classes_that_a_chunk_lacks(self) -> None:
+        random = np.random.default_rng(0)
+        names = np.array(["a", "b", "c", "d"])
+        proba = random.dirichlet(np.ones(4), 1000)
+        y = names[np.sort(random.integers(0, 4, 1000))]
+        weight = random.random(1000)
+        rule = DecisionRule.from_offsets([0.0, 0.5, -0.3, 1.0], names.tolist())
+        found = confusion_of_chunks(in_chunks(y, proba, weight, size=90), rule)
+        expected = confusion_matrix(y, rule.apply(proba), labels=names, sample_weight=weight)
+        assert found.labels == ("a", "b", "c", "d")
+        assert np.allclose(found.matrix, expected, rtol=1e-12)
+
+    def test_labels_one_by_one_are_the_best_of_a_macro_average(self) -> None:
+        random = np.random.default_rng(1)
+        y = (random.random((800, 3)) < [0.1, 0.3, 0.5]).astype(int)
+        score = (y + random.normal(size=y.shape)).astype(np.float32)
+        expected = best_label_thresholds(y, score, "f1")
+
+        def of_label(k: int):
+            return lambda: [(y[i : i + 90, k], score[i : i + 90, k]) for i in range(0, 800, 90)]
+
+        thresholds = [best_threshold_of_chunks(of_label(k), "f1").threshold for k in range(3)]
+        assert thresholds == expected.thresholds.tolist()
+        rule = DecisionRule.at_thresholds(thresholds)
+        found = confusion_of_chunks(in_chunks(y, score, size=90), rule)
+        assert (found.matrix.numpy() == multilabel_confusion_matrix(y, rule.apply(score))).all()
+        assert metrics.get("f1").compute(found).item() == expected.value

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from metricfit import metrics
-from metricfit.decisions import InfeasibleError, best_label_thresholds, best_rule, best_threshold, score_sweep
+from metricfit.decisions import InfeasibleError, best_label_thresholds, best_rule, best_threshold
 
 RANKING = {"auroc", "auprc", "threshold_mean"}
 DECIDING = [name for name in metrics.available() if name not in RANKING]
@@ -90,7 +90,7 @@ def test_tensors_lists_and_text_labels():
     best = best_threshold(y.tolist(), torch.from_numpy(score), "f1[spam]")
     assert best.value == pytest.approx(sk.f1_score(y == "spam", score >= best.threshold))
     assert set(best.rule.apply(score)) == {"ham", "spam"}
-    turned = best_threshold(y, -score, "f1", pos_label="ham")
+    turned = best_threshold(y, -score, "f1", labels=["spam", "ham"])
     assert turned.value == pytest.approx(sk.f1_score(y == "ham", -score >= turned.threshold))
     assert turned.rule.classes == ("spam", "ham")
 
@@ -149,7 +149,6 @@ BAD = [
     ({"score": [[0.1, 0.9]] * 3}, r"score: expected shape \(n,\)"),
     ({"y_true": [0, 1, 2]}, "expected two classes, got 3"),
     ({"labels": [0, 5]}, "label .*1.* is not among the classes"),
-    ({"pos_label": 7}, "pos_label: expected one of the classes"),
     ({"sample_weight": [0, 0, 0]}, "all weights are zero"),
     ({"sample_weight": [1, 0, 1]}, "only the class 0 occurs"),
     ({"sample_weight": [1, -1, 1]}, "finite weights >= 0"),
@@ -182,29 +181,6 @@ def test_a_metric_that_is_nan_everywhere_is_refused():
 def test_undefined_cutoffs_are_left_out():
     best = best_threshold([0, 1, 0], [0.1, 0.8, 0.3], "precision:zero_division=nan")
     assert (best.value, best.confusion.predicted[1].item()) == (1.0, 1.0)
-
-
-def test_score_sweep_is_the_metric_at_each_threshold():
-    y, score = data()
-    curve = score_sweep(y, score, ["f1", "recall[1]", "mcc"], points=None)
-    assert (np.diff(curve.thresholds) > 0).all()
-    assert len(curve.thresholds) == len(np.unique(score)) + 1
-    for name, values in curve.values.items():
-        expected = [metrics.get(name).score(y, (score >= t).astype(int)) for t in curve.thresholds]
-        np.testing.assert_allclose(values, expected, atol=1e-12)
-    np.testing.assert_allclose(curve.predicted_share, [(score >= t).mean() for t in curve.thresholds])
-    assert curve.values["f1"].max() == best_threshold(y, score, "f1").value
-
-
-def test_score_sweep_thins_evenly_and_keeps_both_ends():
-    y, score = data(5000, digits=9)
-    curve = score_sweep(y, score, "f1", points=100)
-    assert len(curve.thresholds) == 100
-    assert curve.predicted_share[[0, -1]].tolist() == [1.0, 0.0]
-    with pytest.raises(ValueError, match="points: expected at least 2"):
-        score_sweep(y, score, "f1", points=1)
-    with pytest.raises(ValueError, match="metric: expected at least one"):
-        score_sweep(y, score, [])
 
 
 @pytest.mark.slow
@@ -251,12 +227,3 @@ def test_one_label_is_a_rule_for_labels():
     rule = best_rule(y, np.array(SCORES)[:, None], "f1").rule
     assert rule.kind == "thresholds"
     assert rule.parameter == (best_threshold(y[:, 0], SCORES, "f1").threshold,)
-
-
-def test_a_sweep_refuses_metrics_of_scores_and_names_that_hide_each_other():
-    y = [0, 0, 1, 0, 1, 1]
-    with pytest.raises(ValueError, match="metric: auroc is a metric of the scores, no cut-off changes it"):
-        score_sweep(y, SCORES, ["f1", "auroc"])
-    with pytest.raises(ValueError, match="metric: two metrics are called <lambda>"):
-        score_sweep(y, SCORES, [lambda cm: cm.tp[1], lambda cm: cm.fp[1]])
-    assert list(score_sweep(y, SCORES, ["f1", "f1", "mcc"]).values) == ["f1", "mcc"]

@@ -115,11 +115,11 @@ class LargeMargins(ClassifierMixin, BaseEstimator):
         return np.asarray(X)[:, 0]
 
 
-@pytest.mark.parametrize(("pos_label", "sign"), [(None, 1), (0, -1)])
-def test_margins_that_a_sigmoid_would_take_for_equal(pos_label, sign):
+@pytest.mark.parametrize(("metric", "sign"), [("f1", 1), ("f1[0]", -1)])
+def test_margins_that_a_sigmoid_would_take_for_equal(metric, sign):
     X = sign * np.array([[60.0], [90.0], [120.0], [400.0], [900.0]])
     y = np.array([0, 0, 1, 1, 1]) if sign > 0 else np.array([1, 1, 0, 0, 0])
-    model = TunedRuleClassifier(LargeMargins().fit(X, y), metric="f1", cv="prefit", pos_label=pos_label).fit(X, y)
+    model = TunedRuleClassifier(LargeMargins().fit(X, y), metric=metric, cv="prefit").fit(X, y)
     assert model.value_ == 1
     np.testing.assert_array_equal(model.predict(X), y)
 
@@ -166,14 +166,12 @@ def test_sample_weight_reaches_estimator_and_rule():
         TunedRuleClassifier(KNeighborsClassifier()).fit(X, y, sample_weight=weight)
 
 
-def test_pos_label_turns_the_question_round():
+def test_the_positive_class_is_the_one_that_the_metric_names():
     X, y = binary()
     names = np.where(y == 1, "b", "a")
-    model = TunedRuleClassifier(metric="f1", pos_label="a").fit(X, names)
-    assert model.rule_.classes == ("b", "a")
+    model = TunedRuleClassifier(metric="f1[a]").fit(X, names)
     np.testing.assert_array_equal(model.predict(X), model.classes_[model.predict_proba(X).argmax(axis=1)])
-    oof = TunedRuleClassifier(metric="f1[a]").fit(X, names)
-    assert model.value_ == pytest.approx(oof.value_)
+    assert model.value_ == pytest.approx(TunedRuleClassifier(metric="f1").fit(X, 1 - y).value_)
 
 
 def test_clone_grid_search_and_cross_validation():
@@ -221,7 +219,6 @@ def test_the_rule_survives_json():
     [
         ({"y": np.zeros(600)}, "holds one class only"),
         ({"cv": 1}, "cv: expected at least 2 folds"),
-        ({"pos_label": 9}, "pos_label: expected one of two classes"),
         ({"y": np.arange(600.0) + 0.5}, "Unknown label type"),
         ({"metric": "f2_score"}, "unknown name"),
     ],

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit.assess.intervals import Decided, estimate, tails
+from metricfit.assess.intervals import TAILS, Decided, estimate
 from metricfit.decisions.problem import ConstraintLike, Goal, Samples, binary_samples, goal_of
 from metricfit.decisions.threshold import Sweep, best_cut, feasible_cut
 from metricfit.metrics import MetricLike
@@ -18,8 +18,6 @@ __all__ = ["ThresholdUncertainty", "UnstableThresholdWarning", "threshold_uncert
 
 _MOST_CUTS = 1024
 _FAILED_SHARE = 0.05
-
-Array = NDArray[np.float64]
 
 
 class UnstableThresholdWarning(UserWarning):
@@ -39,8 +37,7 @@ class ThresholdUncertainty:
     threshold_interval: tuple[float, float]  # where the best cut-offs of the resamples lie
     value_interval: tuple[float, float]  # at the chosen cut-off, see :func:`metricfit.assess.estimate`
     corrected_value: float
-    level: float
-    thresholds: Array = field(repr=False)  # the best one of each resample that had one
+    thresholds: NDArray[np.float64] = field(repr=False)  # the best one of each resample that had one
     failed: int
     stable: bool  # whether the cut-off is much the same over the resamples
 
@@ -48,16 +45,15 @@ class ThresholdUncertainty:
 def threshold_uncertainty(
     y_true: ArrayLike, score: ArrayLike, metric: MetricLike, *,
     subject_to: ConstraintLike | Sequence[ConstraintLike] = (), sample_weight: ArrayLike | None = None,
-    labels: Sequence[Hashable] | None = None, pos_label: Hashable | None = None, resamples: int = 500,
-    level: float = 0.95, random_state: int | np.random.Generator | None = 0,
+    labels: Sequence[Hashable] | None = None, resamples: int = 500, random_state: int | np.random.Generator | None = 0,
 ) -> ThresholdUncertainty:  # fmt: skip
-    """Bootstrap intervals of the best cut-off and of its metric, with a warning where the cut-off is unstable.
+    """Intervals of the best cut-off (by the bootstrap) and of its metric; a warning where the cut-off is unstable.
 
     The counts of a resample are drawn at once for all cut-offs (a multinomial draw over the steps between them), so
     no samples are copied. With more than about a thousand distinct scores the resamples choose among that many
     cut-offs, spread evenly over all samples and over the positive ones; the cut-off reported is the exact one.
 
-    ``resamples`` are drawn with the seed ``random_state``, intervals have this ``level``; other arguments are those of
+    ``resamples`` are drawn with the seed ``random_state``; other arguments are those of
     :func:`metricfit.decisions.best_threshold`.
 
     >>> rng = np.random.default_rng(0)
@@ -67,26 +63,22 @@ def threshold_uncertainty(
     """
     if resamples < 20:
         raise ValueError(f"resamples: expected at least 20, got {resamples}.")
-    if not 0 < level < 1:
-        raise ValueError(f"level: expected a number between 0 and 1, got {level!r}.")
     goal = goal_of(metric, subject_to)
-    samples = binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
+    samples = binary_samples(y_true, score, sample_weight, labels=labels)
     sweep = Sweep.of(samples)
     best = feasible_cut(sweep, goal)
     chosen, optimism = _resample(samples, sweep, goal, best.index, resamples, np.random.default_rng(random_state))
     if len(chosen) == 0:
         raise ValueError("resamples: none of them has both classes and meets the constraints; bring more data.")
-    thresholds = sweep.thresholds(chosen).astype(np.float64)
-    low, high = (float(end) for end in np.quantile(thresholds, tails(level), method="inverted_cdf"))
+    low, high = np.quantile(chosen, TAILS, method="inverted_cdf").astype(np.intp)
+    lowest, highest = float(sweep.threshold(high)), float(sweep.threshold(low))
     failed = resamples - len(chosen)
-    # Stable: over the interval of cut-offs the number of samples called positive at most doubles.
-    few, many = (sweep.tp + sweep.fp)[np.quantile(chosen, tails(level), method="inverted_cdf").astype(np.intp)]
     reason = None
     if failed > _FAILED_SHARE * resamples:
         reason = f"{failed} of {resamples} resamples have no cut-off that meets the constraints"
-    elif many > 2 * few:
+    elif (sweep.tp + sweep.fp)[high] > 2 * (sweep.tp + sweep.fp)[low]:
         reason = (
-            f"the {level:.0%} interval reaches from {low:.4g} to {high:.4g}, over which the number of samples called "
+            f"the 95% interval reaches from {lowest:.4g} to {highest:.4g}, over which the number of samples called "
             "positive more than doubles"
         )
     if reason is not None:
@@ -95,15 +87,14 @@ def threshold_uncertainty(
             UnstableThresholdWarning,
             stacklevel=2,
         )
-    threshold = sweep.threshold(best.index)
-    called = samples.score >= np.asarray(threshold, dtype=samples.score.dtype)
+    called = sweep.index_of(samples.score) <= best.index
     rows = Decided(samples.target.astype(np.int64), called.astype(np.int64), samples.classes, weight=samples.weight)
-    found = estimate(goal.metric, rows, level=level)
-    corrected = goal.sign * (best.gain - float(np.mean(optimism)))
-    intervals = (low, high), (found.low, found.high)
+    found = estimate(goal.metric, rows)
     return ThresholdUncertainty(
-        threshold, goal.sign * best.gain, *intervals, corrected, level, thresholds, failed, stable=reason is None
-    )
+        sweep.threshold(best.index), goal.sign * best.gain, (lowest, highest), (found.low, found.high),
+        goal.sign * (best.gain - float(np.mean(optimism))), sweep.thresholds(chosen).astype(np.float64), failed,
+        stable=reason is None,
+    )  # fmt: skip
 
 
 def _resample(
@@ -117,22 +108,17 @@ def _resample(
         by_sample = np.searchsorted(sweep.tp + sweep.fp, levels * (sweep.tp[-1] + sweep.fp[-1]))
         by_positive = np.searchsorted(sweep.tp, levels * sweep.tp[-1])
         cuts = np.unique(np.concatenate([by_sample.clip(0, last), by_positive.clip(0, last), [0, best, last]]))
-    # A cell: the samples of one class between two cut-offs. What is drawn are cells or, if they differ, samples.
-    counts = np.stack([np.diff(sweep.fp[cuts]), np.diff(sweep.tp[cuts])], axis=-1).ravel()
-    cell, weight = np.arange(len(counts)), np.ones(len(counts))
-    if samples.weight is not None:
-        from_below = np.searchsorted(sweep.scores[::-1], samples.score)
-        cell = 2 * (np.searchsorted(cuts, last - from_below) - 1) + samples.target
-        weight = samples.weight
+    # What is drawn is how many samples of one class lie between two cut-offs, each of their mean weight.
+    cell = 2 * (np.searchsorted(cuts, sweep.index_of(samples.score)) - 1) + samples.target
+    number, weight = (np.bincount(cell, w, minlength=2 * len(cuts) - 2) for w in (None, samples.weight))
+    mean_weight = weight / np.maximum(number, 1)
     original = goal.keys(sweep.matrix(sweep.cells(sweep.tp[cuts], sweep.fp[cuts])))[1].numpy()
     chosen, optimism = [], []
     for _ in range(resamples):
-        of_samples = samples.weight is not None
-        times = np.bincount(rng.integers(0, n, n), minlength=n) if of_samples else rng.multinomial(n, counts / n)
-        drawn = np.bincount(cell, times * weight, minlength=len(counts))
-        fp, tp = np.concatenate([np.zeros((1, 2)), drawn.reshape(-1, 2).cumsum(axis=0)]).T
-        cut = best_cut(replace(sweep, tp=tp, fp=fp), goal) if fp[-1] > 0 and tp[-1] > 0 else None
-        if cut is not None and cut.violation <= 0:
+        drawn = (rng.multinomial(n, number / n) * mean_weight).reshape(-1, 2)
+        fp, tp = np.concatenate([np.zeros((1, 2)), drawn.cumsum(axis=0)]).T
+        cut = best_cut(replace(sweep, tp=tp, fp=fp), goal)
+        if fp[-1] > 0 and tp[-1] > 0 and cut.violation == 0:
             chosen.append(cuts[cut.index])
             optimism.append(cut.gain - float(original[cut.index]))
     return np.array(chosen), optimism

@@ -15,18 +15,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy import sparse, stats
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.problem import computed
+from metricfit.decisions.problem import Rows, computed
 from metricfit.inputs import Task
 from metricfit.labels import group_names
 from metricfit.metrics import Constraint, Metric
 from metricfit.metrics.money import Money
 
-LEVEL = 0.95
+TAILS = (1 - 0.95) / 2, (1 + 0.95) / 2  # the quantiles at which the 95 % interval ends
 _PRIOR = 2.0  # its weight in rows: one half for each cell of a 2 x 2 matrix
 _DRAWS, _FEWEST_DRAWS = 2000, 200
 _NUMBERS = 4_000_000  # drawn at a time
@@ -56,7 +57,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Decided:
+class Decided(Rows):
     """Decisions about rows, beside the truth: class codes (n,), or 0/1 (n, labels), of these labels.
 
     ``proba`` (n, labels), before the decision rule, is for metrics of scores.
@@ -68,12 +69,6 @@ class Decided:
     proba: NDArray[Any] | None = None
     weight: Array | None = None
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # those that the metric names
-
-    def take(self, rows: NDArray[Any]) -> Decided:
-        """Some of the rows."""
-        proba, weight = (None if part is None else part[rows] for part in (self.proba, self.weight))
-        columns = {name: values[rows] for name, values in self.columns.items()}
-        return Decided(self.truth[rows], self.decided[rows], self.labels, proba, weight, columns)
 
     @property
     def task(self) -> Task:
@@ -89,7 +84,7 @@ class Decided:
         return ConfusionMatrix.from_codes(self.truth, self.decided, size, self.weight, task=task, labels=self.labels)
 
 
-def estimate(metric: Metric, rows: Decided, *, level: float | None = None, seed: int = 0) -> Estimate:
+def estimate(metric: Metric, rows: Decided, *, seed: int = 0) -> Estimate:
     """The metric (the objective of a constrained one) of decisions, with its interval.
 
     >>> from metricfit import metrics
@@ -99,7 +94,7 @@ def estimate(metric: Metric, rows: Decided, *, level: float | None = None, seed:
     (1.0, 0.97, 1.0)
     """
     (values,) = drawn(getattr(metric, "objective", metric), [rows], seed)
-    return interval(values, level)
+    return interval(values)
 
 
 def reached(constraint: Constraint, rows: Decided, *, seed: int = 0) -> Estimate:
@@ -137,7 +132,7 @@ def share(positives: float, rows: float) -> Estimate:
     >>> str(share(3, 10))
     '0.300 (0.093 to 0.606)'
     """
-    low, high = (float(stats.beta.ppf(tail, positives + 0.5, rows - positives + 0.5)) for tail in tails())
+    low, high = (float(stats.beta.ppf(tail, positives + 0.5, rows - positives + 0.5)) for tail in TAILS)
     return Estimate(positives / rows, min(low, positives / rows), max(high, positives / rows))
 
 
@@ -154,26 +149,19 @@ def over_splits(values: Sequence[float], test_share: float) -> Estimate:
     if k < 2:
         return Estimate(float(np.mean(values)) if k else math.nan)
     spread = math.sqrt(float(np.var(values, ddof=1)) * (1 / k + test_share / (1 - test_share)))
-    half, mean = float(stats.t.ppf(tails()[1], k - 1)) * spread, float(np.mean(values))
+    half, mean = float(stats.t.ppf(TAILS[1], k - 1)) * spread, float(np.mean(values))
     return Estimate(mean, mean - half, mean + half)
 
 
-def tails(level: float | None = None) -> tuple[float, float]:
-    """The quantiles at which an interval of this level ends."""
-    level = LEVEL if level is None else level
-    return (1 - level) / 2, (1 + level) / 2
-
-
-def interval(values: Array, level: float | None = None) -> Estimate:
+def interval(values: Array) -> Estimate:
     """The first value is that of the rows themselves, the others are those of draws."""
-    ends = tails(level)
     value, drawn = float(values[0]), values[1:][np.isfinite(values[1:])]
     if not len(drawn) or math.isnan(value):
         return Estimate(value)
     if len(drawn) < _FEWEST_DRAWS // 2:  # too few for quantiles, and so many rows that the values are normal
-        half = float(stats.norm.ppf(ends[1]) * drawn.std(ddof=1)) if len(drawn) > 1 else math.nan
+        half = float(stats.norm.ppf(TAILS[1]) * drawn.std(ddof=1)) if len(drawn) > 1 else math.nan
         return Estimate(value, value - half, value + half)
-    low, high = np.quantile(drawn, ends)
+    low, high = np.quantile(drawn, TAILS)
     return Estimate(value, min(float(low), value), max(float(high), value))
 
 
@@ -181,10 +169,8 @@ def drawn(metric: Metric, several: Sequence[Decided], seed: int) -> list[Array]:
     """For each of them the value of the rows themselves, then those of draws, the same draws for all."""
     random = np.random.default_rng(seed)
     rows = several[0]
-    if isinstance(metric, Money):
-        return _of_money(metric, several, random)
-    if metric.judges_scores:
-        return _of_scores(metric, several, random)
+    if isinstance(metric, Money) or metric.judges_scores:
+        return _of_rows(metric, several, random)
     first = [computed(metric, r.confusion).numpy() for r in several]
     shape = rows.confusion.matrix.shape
     counts, tables = _cells(several)
@@ -210,10 +196,7 @@ def _cells(several: Sequence[Decided]) -> tuple[Array, list[sparse.csr_array]]:
         if len(distinct) > _WEIGHT_BINS:
             binned = np.searchsorted(np.quantile(weight, np.linspace(0, 1, _WEIGHT_BINS + 1)[1:-1]), weight)
         table = np.concatenate([table, binned.reshape(-1, 1)], axis=1)
-    code = np.zeros(len(table), dtype=np.int64)
-    for column in table.T:
-        # Codes are made dense again after each column, so that they never overflow.
-        code = np.unique(code * (column.max(initial=0) + 1) + column, return_inverse=True)[1].astype(np.int64)
+    code = pd.DataFrame(table).groupby([*range(table.shape[1])]).ngroup()
     _, first, place, counts = np.unique(code, return_index=True, return_inverse=True, return_counts=True)
     mean_weight = np.bincount(place, weight, minlength=len(counts)) / counts
     tables = [added(truth[first], rows.decided[first], mean_weight, size) for rows in several]
@@ -240,33 +223,30 @@ def added(truth: NDArray[Any], decided: NDArray[Any], weight: Array, size: int) 
     return sparse.csr_array((np.repeat(weight, size), (np.repeat(rows, size), columns)), shape=(len(rows), size * 4))
 
 
-def _of_money(metric: Money, several: Sequence[Decided], random: np.random.Generator) -> list[Array]:
-    """The same for money: what each row earned is added up, and a draw weighs the rows."""
-    rows, n = several[0], len(several[0].truth)
-    table = metric.table(rows.columns, rows.labels, n) * (1 if rows.weight is None else rows.weight[:, None, None])
-    earned = np.stack([table[np.arange(n), rows.truth, r.decided] for r in several], axis=1)
-    found, left = [earned.sum(axis=0)[None]], int(np.clip(2 * _NUMBERS // n, _FEWEST_DRAWS, _DRAWS))
-    while left > 0:
-        drawn = random.standard_gamma(1.0, (min(left, max(1, _NUMBERS // n)), n))
-        left -= len(drawn)
-        found.append((drawn * (n / drawn.sum(axis=1, keepdims=True))) @ earned)
-    return list(np.concatenate(found).T)
-
-
-def _of_scores(metric: Metric, several: Sequence[Decided], random: np.random.Generator) -> list[Array]:
-    """The same for metrics of scores: a draw weighs the rows (the Bayesian bootstrap), so no class goes missing."""
+def _of_rows(metric: Metric, several: Sequence[Decided], random: np.random.Generator) -> list[Array]:
+    """The same for money and for metrics of scores: a draw weighs the rows (the Bayesian bootstrap)."""
     rows, n = several[0], len(several[0].truth)
     known = rows.truth if rows.truth.ndim == 2 else np.array(rows.labels, dtype=object)[rows.truth]
-    found: list[list[float]] = [[] for _ in several]
-    for i in range(1 + (_FEWEST_DRAWS if n * len(rows.labels) <= 40_000 else 40)):
-        drawn = random.standard_gamma(1.0, n) if i else None
-        weight = rows.weight if drawn is None else drawn if rows.weight is None else drawn * rows.weight
-        for values, judged in zip(found, several, strict=True):
-            if judged.proba is None:
-                raise ValueError(f"proba: {metric} judges scores, so they are needed.")
+    draws = _FEWEST_DRAWS if n * len(rows.labels) <= 40_000 else 40
+    table = None
+    if isinstance(metric, Money):
+        draws = int(np.clip(2 * _NUMBERS // n, _FEWEST_DRAWS, _DRAWS))
+        table = metric.table(rows.columns, rows.labels, n)
+
+    def value(judged: Decided, weight: Array) -> float:
+        if table is not None:
+            return float(weight @ table[np.arange(n), rows.truth, judged.decided])
+        if judged.proba is None:
+            raise ValueError(f"proba: {metric} judges scores, so they are needed.")
+        try:
             score = judged.proba[:, 1] if judged.task == "binary" else judged.proba
-            try:
-                values.append(float(metric.score(known, score, weight, labels=judged.labels)))
-            except ValueError:
-                values.append(math.nan)  # combines metrics of scores with metrics of decisions: it has no one value
-    return [np.array(values) for values in found]
+            return float(metric.score(known, score, weight, labels=judged.labels))
+        except ValueError:
+            return math.nan  # combines metrics of scores with metrics of decisions: it has no one value
+
+    found: list[list[float]] = []
+    for i in range(1 + draws):
+        drawn = random.standard_gamma(1.0, n) if i else np.ones(n)
+        weight = drawn if rows.weight is None else drawn * rows.weight
+        found.append([value(judged, weight * (n / drawn.sum())) for judged in several])
+    return list(np.array(found).T)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricfit.assess.intervals import Estimate, interval
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.calibration import calibrate
-from metricfit.decisions.problem import check_probabilities, class_samples, computed
-from metricfit.labels import score_array
+from metricfit.decisions.calibration import calibrate, fitted
+from metricfit.decisions.problem import as_columns, check_probabilities, class_samples, computed
 from metricfit.metrics import MetricLike, resolve
 
 __all__ = ["estimate_prevalence", "expected_metric"]
@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 def estimate_prevalence(
     new_proba: ArrayLike, y_true: ArrayLike, proba: ArrayLike, *, labels: Sequence[Hashable] | None = None,
-    level: float | None = None, random_state: int = 0,
+    random_state: int = 0,
 ) -> dict[Any, Estimate]:  # fmt: skip
     """The share of every class among rows without labels, with its interval (EM of Saerens et al. 2002).
 
@@ -49,12 +49,12 @@ def estimate_prevalence(
     0.108 (0.084 to 0.135)
     """
     classes, shares, _ = without_labels(new_proba, None, y_true, proba, labels, random_state)
-    return {label: interval(shares[:, k], level) for k, label in enumerate(classes)}
+    return {label: interval(shares[:, k]) for k, label in enumerate(classes)}
 
 
 def expected_metric(
     metric: MetricLike, new_proba: ArrayLike, decided: ArrayLike, y_true: ArrayLike, proba: ArrayLike, *,
-    labels: Sequence[Hashable] | None = None, level: float | None = None, random_state: int = 0,
+    labels: Sequence[Hashable] | None = None, random_state: int = 0,
 ) -> Estimate:  # fmt: skip
     """What a metric of decisions about rows without labels is expected to be, with its interval.
 
@@ -63,7 +63,7 @@ def expected_metric(
     about the new rows as positions of the classes: 0 or 1 where there are two.
     """
     _, _, cm = without_labels(new_proba, decided, y_true, proba, labels, random_state)
-    return interval(computed(resolve(metric, cm.labels or (), cm.task or "binary")[0], cm).numpy(), level)
+    return interval(computed(resolve(metric, cm.labels or (), cm.task or "binary")[0], cm).numpy())
 
 
 def without_labels(
@@ -71,22 +71,21 @@ def without_labels(
     labels: Sequence[Hashable] | None, random_state: int,
 ) -> tuple[tuple[Any, ...], Array, ConfusionMatrix]:  # fmt: skip
     """The classes, their shares among new rows, and the confusion matrix of decisions: the estimate, then draws."""
-    known, new = (_two_dimensions(values, name) for values, name in ((proba, "proba"), (new_proba, "new_proba")))
+    known, new = as_columns(proba, "proba"), as_columns(new_proba, "new_proba")
+    check_probabilities(new, "new_proba")
     samples = class_samples(y_true, known, labels=labels)
     if new.shape[1:] != known.shape[1:]:
         raise ValueError(f"new_proba: expected {known.shape[1]} columns, as proba has, got shape {new.shape}.")
-    classes, size, rng = samples.classes, known.shape[1], np.random.default_rng(random_state)
+    classes, (n, size), rng = samples.classes, known.shape, np.random.default_rng(random_state)
     called = np.zeros(len(new), dtype=np.intp) if decided is None else np.asarray(decided, dtype=np.intp)
     method = calibrate(y_true, known, labels=classes).method
     draws = _DRAWS if new.size + known.size <= _MANY else _FEWER_DRAWS
     found: list[Array] = []
     matrices: list[Array] = []
     for i in range(1 + draws):
-        weight = rng.standard_gamma(1.0, len(known)) if i else np.ones(len(known))
-        drawn = rng.standard_gamma(1.0, len(new)) if i else np.ones(len(new))
+        weight, drawn = (rng.standard_gamma(1.0, rows) if i else np.ones(rows) for rows in (n, len(new)))
         usual = np.bincount(samples.target, weight, minlength=size) / weight.sum()
-        map_ = calibrate(y_true, known, method=method, sample_weight=weight, labels=classes, folds=0)
-        ratio = map_.apply(new) / np.where(usual > 0, usual, np.inf)
+        ratio = fitted(method, replace(samples, weight=weight), False).apply(new) / np.where(usual > 0, usual, np.inf)
         # A start at a share of 0 would stay there.
         start = 0.9 * found[0] + 0.1 / size if found else np.full(size, 1 / size)
         found.append(_expectation_maximisation(ratio, drawn, start))
@@ -107,10 +106,3 @@ def _expectation_maximisation(ratio: Array, weight: Array, shares: Array) -> Arr
             return np.asarray(moved)
         shares = moved
     return shares
-
-
-def _two_dimensions(values: ArrayLike, name: str) -> Array:
-    p = score_array(values, name).astype(np.float64)
-    p = np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
-    check_probabilities(p, name)
-    return p

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricfit.assess.intervals import Decided
 from metricfit.decisions.calibration import Calibration, calibrate
-from metricfit.decisions.problem import UntunableError
+from metricfit.decisions.problem import Rows, UntunableError
 from metricfit.decisions.rules import DecisionRule, argmax_rule
 from metricfit.labels import as_label_array, encode_labels, rows_columns
 from metricfit.metrics import Metric
@@ -21,7 +21,7 @@ _MOST_CALIBRATED = 200_000  # rows; more change nothing that can be seen
 
 
 @dataclass(frozen=True)
-class HeldOutScores:
+class HeldOutScores(Rows):
     """What a model, its cross-entropy baseline and its best member said about rows they were not trained on."""
 
     truth: NDArray[np.int64]  # class codes (n,), or 0/1 (n, labels)
@@ -85,11 +85,6 @@ class HeldOutScores:
         """The model's decisions, or others about the same rows, to be judged."""
         decided, proba = (self.decided, self.proba) if decided is None else (decided, proba)
         return Decided(self.truth, decided, labels, proba, self.weight, self.columns)
-
-    def take(self, rows: NDArray[Any]) -> HeldOutScores:
-        """Some of the rows."""
-        parts: dict[str, Any] = {n: part[rows] for n, part in vars(self).items() if isinstance(part, np.ndarray)}
-        return replace(self, **parts, columns={name: values[rows] for name, values in self.columns.items()})
 
     def with_rule(self, rule: DecisionRule) -> HeldOutScores:
         """The same rows decided by another rule, chosen elsewhere."""

@@ -5,22 +5,21 @@ from typing import TYPE_CHECKING, Any
 
 from metricfit.decisions.problem import InfeasibleError, UntunableError
 from metricfit.decisions.rules import BestRule, ConstraintValue, DecisionRule, bayes_rule
-from metricfit.decisions.threshold import ThresholdCurve, best_rule, best_threshold, score_sweep
+from metricfit.decisions.threshold import best_rule, best_threshold
 
 if TYPE_CHECKING:
     from metricfit.decisions.calibration import Calibration, calibrate
     from metricfit.decisions.coordinates import best_label_thresholds, best_offsets
     from metricfit.decisions.doubt import CautiousRule, cautious_rule, least_probabilities
     from metricfit.decisions.groups import GroupThresholds, best_group_thresholds
-    from metricfit.decisions.streaming import AreaBounds, area_of_chunks, best_threshold_of_chunks, confusion_of_chunks
+    from metricfit.decisions.streaming import best_threshold_of_chunks, confusion_of_chunks
     from metricfit.decisions.tuned import TunedRuleClassifier
 
 __all__ = [
-    "AreaBounds", "BestRule", "Calibration", "CautiousRule", "ConstraintValue", "DecisionRule", "GroupThresholds",
-    "InfeasibleError", "ThresholdCurve", "TunedRuleClassifier", "UntunableError", "area_of_chunks", "bayes_rule",
+    "BestRule", "Calibration", "CautiousRule", "ConstraintValue", "DecisionRule", "GroupThresholds",
+    "InfeasibleError", "TunedRuleClassifier", "UntunableError", "bayes_rule",
     "best_group_thresholds", "best_label_thresholds", "best_offsets", "best_rule", "best_threshold",
     "best_threshold_of_chunks", "calibrate", "cautious_rule", "confusion_of_chunks", "least_probabilities",
-    "score_sweep",
 ]  # fmt: skip
 
 # What a fit does not need is imported when it is first asked for.

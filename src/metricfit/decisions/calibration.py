@@ -12,21 +12,22 @@ where Q are the probabilities after calibration. A few lucky positives then move
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_softmax
 
-from metricfit.decisions.problem import Samples, class_samples, label_samples
+from metricfit.decisions.problem import Samples, as_columns, class_samples, label_samples
 from metricfit.labels import score_array
 
-__all__ = ["Calibration", "Method", "calibrate", "check_belief", "mixed_labels"]
+__all__ = ["Calibration", "Method", "calibrate", "mixed_labels"]
 
 Method = Literal["none", "temperature", "beta", "isotonic"]
 Array = NDArray[np.float64]
 
+_FOLDS = 5
 _PENALTY = 0.1  # on the squares of the parameters' distance from "no change": about a tenth of a sample's worth
 
 
@@ -44,9 +45,9 @@ class Calibration:
 
     def apply(self, proba: ArrayLike) -> Array:
         """Calibrated probabilities of a model's (n, classes) or (n, labels); of two classes also (n,) of the second."""
+        if np.ndim(proba) == 1:
+            return np.asarray(self.apply(as_columns(proba, "proba"))[:, 1])
         p = score_array(proba, "proba").astype(np.float64)
-        if p.ndim == 1:
-            return np.asarray(self.apply(np.stack([1 - p, p], axis=1))[:, 1])
         if self.method == "none":
             return p
         if self.method == "temperature" and not self.several:
@@ -61,14 +62,13 @@ class Calibration:
 
 def calibrate(
     y_true: ArrayLike, proba: ArrayLike, *, method: Method | Literal["auto"] = "auto",
-    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None, folds: int = 5,
-    random_state: int = 0,
+    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None, random_state: int = 0,
 ) -> Calibration:  # fmt: skip
     """Find the map that makes probabilities fit the labels.
 
     ``y_true`` are labels (n,) of rows that the model was not fitted on, or 0/1 (n, labels); ``proba`` its probabilities
     of them, (n,) of the second class, (n, classes) or (n, labels), in the order of ``labels`` (or sorted). The
-    method ``"auto"`` has the least log-loss on ``folds`` that it was not fitted on; 0 folds leave the loss unmeasured.
+    method ``"auto"`` has the least log-loss on five folds that it was not fitted on.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(2000)
@@ -79,33 +79,24 @@ def calibrate(
     """
     if method not in (*get_args(Method), "auto"):
         raise ValueError(f"method: expected one of {', '.join(get_args(Method))} or auto, got {method!r}.")
-    p = score_array(proba, "proba")
-    if p.ndim == 1:
-        p = np.stack([1 - p, p], axis=1)
+    p = as_columns(proba, "proba")
     several = np.ndim(y_true) == 2 and np.shape(y_true)[1] > 1
     samples = (label_samples if several else class_samples)(y_true, p, sample_weight, labels=labels)
     if several and (samples.score.min() < 0 or samples.score.max() > 1):
         raise ValueError("proba: expected probabilities in [0, 1].")
-    if method != "auto" and not folds:
-        return _fit(method, samples, several)
     tried: tuple[Method, ...] = get_args(Method) if method == "auto" else (method,)
     shuffled = np.random.default_rng(random_state).permutation(len(p))
     dealt = shuffled if several else shuffled[np.argsort(samples.target[shuffled], kind="stable")]
     fold = np.empty(len(p), dtype=np.intp)
-    fold[dealt] = np.arange(len(p)) % max(2, min(folds, len(p) // 2))
+    fold[dealt] = np.arange(len(p)) % max(2, min(_FOLDS, len(p) // 2))
     losses: dict[str, float] = {}
     for one in tried:
         held = np.empty_like(samples.score, dtype=np.float64)
         for k in np.unique(fold):
-            held[fold == k] = _fit(one, samples.take(fold != k), several).apply(samples.score[fold == k])
+            held[fold == k] = fitted(one, samples.take(fold != k), several).apply(samples.score[fold == k])
         losses[one] = _log_loss(samples, held)
     best = min(tried, key=lambda one: losses[one])
-    return Calibration(best, _fit(best, samples, several).parameters, several, losses)
-
-
-def calibrated(evidence: Array, target: NDArray[Any], weight: Array | None = None) -> Array:
-    """Probabilities softmax(temperature * evidence + bias of the class) with the least log-loss on the samples."""
-    return np.exp(_log_softmax(_fit_softmax(evidence[None], target, weight), evidence[None]))
+    return replace(fitted(best, samples, several), log_loss=losses)
 
 
 def least(score: NDArray[Any]) -> float:
@@ -154,7 +145,8 @@ def _fit_softmax(features: Array, target: NDArray[Any], weight: Array | None) ->
     return found
 
 
-def _fit(method: Method, samples: Samples, several: bool) -> Calibration:
+def fitted(method: Method, samples: Samples, several: bool) -> Calibration:
+    """The map of this kind with the least log-loss on the samples."""
     p, weight, size = samples.score.astype(np.float64), samples.weight, samples.score.shape[1]
     if method == "none":
         return Calibration(method, (), several)
@@ -199,20 +191,17 @@ def _log_loss(samples: Samples, proba: Array) -> float:
     return float(np.average(-np.log(of_truth.clip(min=1e-15)).mean(axis=1), weights=samples.weight))
 
 
-def check_belief(belief: float) -> None:
-    """Raise unless it is a share of a label."""
+def mixed_labels(samples: Samples, belief: float) -> Array | None:
+    """Labels (n, classes), (n,) or (n, labels), a share of which is replaced by calibrated probabilities."""
     if isinstance(belief, bool) or not isinstance(belief, (int, float)) or not 0 <= belief <= 1:
         raise ValueError(f"belief: expected a number from 0 (labels) to 1 (calibrated probabilities), got {belief!r}.")
 
-
-def mixed_labels(samples: Samples, belief: float) -> Array | None:
-    """Labels (n, classes), (n,) or (n, labels), a share of which is replaced by calibrated probabilities."""
     if belief == 0:
         return None
     target, score, weight = samples.target, samples.score, samples.weight
     if target.dtype != bool:
         known: Array = np.eye(score.shape[1])[target]
-        return (1 - belief) * known + belief * calibrated(np.log(score.clip(min=least(score))), target, weight)
+        return (1 - belief) * known + belief * fitted("temperature", samples, False).apply(score)
     columns = zip(np.atleast_2d(target.T), np.atleast_2d(score.T), strict=True)
     positive: Array = np.stack([_positive(hit, column, weight) for hit, column in columns], axis=1)
     mixed: Array = (1 - belief) * target + belief * positive.reshape(target.shape)
@@ -223,8 +212,7 @@ def _positive(target: NDArray[np.bool_], score: NDArray[Any], weight: Array | No
     """The calibrated probability of being positive, from a probability or from a score of any scale."""
     x = score.astype(np.float64)
     if x.min() >= 0 and x.max() <= 1:
-        x = x.clip(least(x), 1 - least(x))
-        x = np.log(x / (1 - x))
+        features = _against_rest("temperature", x, least(x))
     else:
-        x = (x - x.mean()) / (x.std() or 1.0)
-    return calibrated(np.stack([np.zeros_like(x), x], axis=1), target.astype(np.intp), weight)[:, 1]
+        features = np.stack([np.zeros_like(x), (x - x.mean()) / (x.std() or 1.0)], axis=1)[None]
+    return np.exp(_log_softmax(_fit_softmax(features, target.astype(np.intp), weight), features))[:, 1]

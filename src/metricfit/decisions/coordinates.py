@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,11 +14,20 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.calibration import check_belief, mixed_labels
+from metricfit.decisions.calibration import mixed_labels
 from metricfit.decisions.confidence import certified
-from metricfit.decisions.problem import ConstraintLike, Goal, Samples, class_samples, goal_of, label_samples, values_of
+from metricfit.decisions.problem import (
+    ConstraintLike,
+    Goal,
+    Key,
+    Samples,
+    class_samples,
+    goal_of,
+    label_samples,
+    values_of,
+)
 from metricfit.decisions.rules import BestRule, DecisionRule
-from metricfit.decisions.threshold import CHUNK, Sweep, best_cut, infeasible_cuts
+from metricfit.decisions.threshold import CHUNK, Sweep, best_cut
 from metricfit.metrics import Metric, MetricLike
 from metricfit.metrics.algebra import CallableMetric
 
@@ -34,7 +43,6 @@ _MOST_PASSES = 50
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Point = NDArray[Any]
-Key = tuple[float, float]  # what points are compared by: minus the violation of the constraints, then the gain
 KeyOf = Callable[[Point], Key]
 Move = Callable[[Point, int], tuple[float, Key]]
 
@@ -71,7 +79,6 @@ def best_offsets(
     >>> round(best.argmax_value, 3), best.value
     (0.667, 1.0)
     """
-    check_belief(belief)
     strength = (0.0 if belief else REGULARISATION) if regularisation is None else regularisation
     for name, number in (("regularisation", strength), ("restarts", restarts)):
         if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < math.inf:
@@ -98,47 +105,43 @@ def best_offsets(
 
 
 def best_label_thresholds(
-    y_true: ArrayLike, score: ArrayLike, metric: MetricLike, *, how: Literal["joint", "each"] = "joint",
+    y_true: ArrayLike, score: ArrayLike, metric: MetricLike, *,
     subject_to: ConstraintLike | Sequence[ConstraintLike] = (), confidence: float | None = None,
     sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None, default: float = 0.5,
     restarts: int = 2, random_state: int | np.random.Generator | None = 0, belief: float = 0.0,
 ) -> BestRule:  # fmt: skip
-    """The best cut-off for every label of a multi-label target.
+    """The best cut-offs for the labels of a multi-label target, all together.
+
+    Coordinate ascent with an exact sweep for each label: a macro average takes one pass, micro averages and others
+    several. For constraints that each label meets on its own, use :func:`best_threshold` label by label.
 
     Arguments not named here are those of :func:`best_threshold`.
 
     * ``y_true``: 0/1 indicators (n, labels); ``score``: scores (n, labels); ``labels``: their names.
-    * ``how="joint"`` maximises the metric of all labels together by coordinate ascent with an exact sweep per label (a
-      macro average takes one pass, micro averages and others several). ``"each"`` maximises the metric (and meets the
-      constraints) for each label on its own.
     * ``default``: cut-off of labels for which the data say nothing.
-    * ``restarts``: starting points of the joint search beside ``default`` and each label's own best; ``random_state``
+    * ``restarts``: starting points of the search beside ``default`` and each label's own best; ``random_state``
       is their seed, and that of the split for ``confidence``.
 
     >>> y = [[1, 0], [1, 1], [0, 0], [0, 1]]
     >>> best_label_thresholds(y, [[0.9, 0.1], [0.3, 0.3], [0.2, 0.2], [0.1, 0.4]], "f1").thresholds
     array([0.25, 0.25])
     """
-    if how not in ("joint", "each"):
-        raise ValueError(f"how: expected 'joint' or 'each', got {how!r}.")
-    if how == "each" and confidence is not None:
-        raise ValueError(
-            "confidence: is about all constraints together; use how='joint', or best_threshold for one label."
-        )
     goal = goal_of(metric, subject_to)
-    check_belief(belief)
     samples = label_samples(y_true, score, sample_weight, labels=labels)
     rng = np.random.default_rng(random_state)
 
     def propose(goal_: Goal, some: Samples) -> DecisionRule:
-        thresholds = _search_labels(some, goal_, how, default, restarts, rng, belief)
-        return DecisionRule.at_thresholds(thresholds.tolist(), samples.classes, metric=goal.spec)
+        mixed = mixed_labels(some, belief)
+        beliefs = [None] * some.target.shape[1] if mixed is None else mixed.T
+        columns = zip(some.target.T, some.score.T, beliefs, strict=True)
+        sweeps = [Sweep.of(Samples(hit, own, some.weight), believed) for hit, own, believed in columns]
+        plain = np.array([sweep.index_of(default) for sweep in sweeps])
+        cuts, _ = _search_labels(sweeps, goal_, plain, restarts, rng, some.classes)
+        chosen = zip(sweeps, cuts.tolist(), plain, strict=True)
+        thresholds = [default if cut == usual else sweep.threshold(cut) for sweep, cut, usual in chosen]
+        return DecisionRule.at_thresholds(thresholds, samples.classes, metric=goal.spec)
 
-    if how == "joint":
-        return certified(goal, samples, confidence, rng, propose)
-    rule = propose(goal, samples)  # the constraints were met for each label on its own, and have no one value
-    cm = samples.confusion(rule.decide(samples.score))
-    return BestRule(rule, float(values_of(goal.metric, cm)), cm)
+    return certified(goal, samples, confidence, rng, propose)
 
 
 def ascend(point: Point, key_of: KeyOf, move: Move, worthwhile: float = 0.0) -> tuple[Point, Key]:
@@ -234,12 +237,10 @@ def _search(problem: _Problem, restarts: int, rng: np.random.Generator) -> Array
     if key[0] == 0:
         return offsets
 
-    def best(aim: Goal) -> float | None:
-        on_labels = replace(problem, goal=aim, price=0 * problem.price, views=problem.views[:1])
-        _, key = _best_of_starts(on_labels, restarts, rng)
-        return None if key[0] < 0 else aim.sign * key[1]
-
-    raise problem.goal.infeasible("set of class offsets", best)
+    on_labels = replace(problem, price=0 * problem.price, views=problem.views[:1])
+    raise problem.goal.infeasible(
+        "set of class offsets", lambda aim: _best_of_starts(replace(on_labels, goal=aim), restarts, rng)[1]
+    )
 
 
 def _best_of_starts(problem: _Problem, restarts: int, rng: np.random.Generator) -> tuple[Array, Key]:
@@ -317,39 +318,21 @@ def _nearest_to_zero_inside(lower: Array, upper: Array) -> Array:
     return np.where((lower < 0) & (upper > 0), 0.0, np.where(np.isnan(middle), np.inf, middle))
 
 
-def _search_labels(
-    samples: Samples, goal: Goal, how: str, default: float, restarts: int, rng: np.random.Generator, belief: float
-) -> Array:
-    mixed = mixed_labels(samples, belief)
-    beliefs = [None] * samples.target.shape[1] if mixed is None else mixed.T
-    columns = zip(samples.target.T, samples.score.T, beliefs, strict=True)
-    sweeps = [Sweep.of(Samples(hit, score, samples.weight), believed) for hit, score, believed in columns]
-    plain = np.array([sweep.index_of(default) for sweep in sweeps])
-    if how == "each":
-        cuts = _each(sweeps, goal, plain, must_hold=True)
-    else:
-        cuts, _ = _jointly(sweeps, goal, plain, restarts, rng, samples.classes)
-    chosen = zip(sweeps, cuts, plain, strict=True)
-    return np.array([default if cut == usual else sweep.threshold(int(cut)) for sweep, cut, usual in chosen])
-
-
-def _alone(counts: Tensor) -> ConfusionMatrix:
-    return ConfusionMatrix(counts[..., None, :, :], "multilabel")
-
-
-def _each(sweeps: Sequence[Sweep], goal: Goal, plain: Indices, *, must_hold: bool) -> Indices:
+def _each(sweeps: Sequence[Sweep], goal: Goal, plain: Indices) -> Indices:
     """Each label's own best cut-off; the metric sees a multi-label matrix of that one label."""
-    cuts = []
-    for label, (sweep, start) in enumerate(zip(sweeps, plain, strict=True)):
-        cut = best_cut(sweep, goal, wrap=_alone)
-        if must_hold and cut is not None and cut.violation > 0:
-            raise infeasible_cuts(sweep, goal, wrap=_alone, what=f"cut-off for label {label}")
-        informative = sweep.tp[-1] > 0 and sweep.fp[-1] > 0
-        cuts.append(start if cut is None or not informative else cut.index)
-    return np.array(cuts)
+
+    def alone(counts: Tensor) -> ConfusionMatrix:
+        return ConfusionMatrix(counts[..., None, :, :], "multilabel")
+
+    cuts = plain.copy()
+    for label, sweep in enumerate(sweeps):
+        cut = best_cut(sweep, goal, wrap=alone)
+        if cut.violation < math.inf and sweep.tp[-1] > 0 and sweep.fp[-1] > 0:
+            cuts[label] = cut.index
+    return cuts
 
 
-def _jointly(
+def _search_labels(
     sweeps: Sequence[Sweep], goal: Goal, plain: Indices, restarts: int, rng: np.random.Generator,
     labels: tuple[object, ...] | None,
 ) -> tuple[Indices, Key]:  # fmt: skip
@@ -371,21 +354,19 @@ def _jointly(
             return ConfusionMatrix(matrices, "multilabel", labels)
 
         cut = best_cut(sweeps[k], goal, wrap=among_others, chunk=max(CHUNK // len(sweeps), 1))
-        return (int(cuts[k]), (-math.inf, -math.inf)) if cut is None else (cut.index, (-cut.violation, cut.gain))
+        return cut.index, cut.key
 
     starts = [plain]
     if not any(_names_a_class(part) for part in (goal.metric, *(c.metric for c in goal.constraints))):
-        starts.append(_each(sweeps, goal, plain, must_hold=False))
+        starts.append(_each(sweeps, goal, plain))
     starts += [np.array([rng.integers(len(sweep)) for sweep in sweeps]) for _ in range(restarts)]
     cuts, key = max((ascend(start, key_of, move) for start in starts), key=lambda result: result[1])
     if key[0] == 0 or goal.sought is not None:
         return cuts, key
-
-    def best(aim: Goal) -> float | None:
-        _, key = _jointly([replace(sweep, seen=None) for sweep in sweeps], aim, plain, restarts, rng, labels)
-        return None if key[0] < 0 else aim.sign * key[1]
-
-    raise goal.infeasible("set of cut-offs", best)
+    on_labels = [replace(sweep, seen=None) for sweep in sweeps]
+    raise goal.infeasible(
+        "set of cut-offs", lambda aim: _search_labels(on_labels, aim, plain, restarts, rng, labels)[1]
+    )
 
 
 def _names_a_class(metric: Metric) -> bool:

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.coordinates import Key, Point, ascend
-from metricfit.decisions.problem import Goal, binary_samples, goal_of
+from metricfit.decisions.coordinates import Point, ascend
+from metricfit.decisions.problem import Goal, Key, binary_samples, goal_of
 from metricfit.decisions.rules import DecisionRule
 from metricfit.decisions.threshold import Sweep
 from metricfit.labels import group_names
@@ -51,8 +51,8 @@ def best_group_thresholds(
     """The best cut-off for each group of the column ``by``, all together; constraints may be about its groups.
 
     Judging people by another cut-off because of their group is unlawful in places: ask before you use it. The search is
-    not exact; the tests compare it with all combinations. ``options`` are subject_to, sample_weight, labels and
-    pos_label as of :func:`best_threshold`.
+    not exact; the tests compare it with all combinations. ``options`` are subject_to, sample_weight and labels as of
+    :func:`best_threshold`.
 
     >>> y, score, sex = [0, 0, 1, 1, 0, 1], [0.1, 0.5, 0.6, 0.9, 0.2, 0.3], ["m", "m", "m", "m", "f", "f"]
     >>> best_group_thresholds(y, score, "accuracy", by="sex", columns={"sex": sex}).thresholds
@@ -67,12 +67,7 @@ def best_group_thresholds(
     sweeps = [Sweep.of(samples.take(names == group)) for group in groups]
     cuts, key = _search(goal, sweeps, samples.score)
     if key[0] < 0:
-
-        def best(aim: Goal) -> float | None:
-            _, key = _search(aim, sweeps, samples.score)
-            return None if key[0] < 0 else aim.sign * key[1]
-
-        raise goal.infeasible("set of cut-offs", best)
+        raise goal.infeasible("set of cut-offs", lambda aim: _search(aim, sweeps, samples.score)[1])
     chosen = {group: s.threshold(int(cut)) for group, s, cut in zip(groups, sweeps, cuts, strict=True)}
     return GroupThresholds(by, samples.classes, chosen, goal.sign * key[1])
 

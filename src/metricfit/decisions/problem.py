@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from metricfit.metrics import Constrained, Constraint, Metric, MetricLike
 
 Array = NDArray[np.float64]
 ConstraintLike = Constraint | str
+Key = tuple[float, float]  # what rules are compared by: minus the violation of the constraints, then the gain
 Groups = Callable[[str], ConfusionMatrix]  # gives the matrices of all groups of a column, (groups, …)
 Labels = Sequence[Hashable] | None
 Weights = ArrayLike | None
@@ -29,19 +30,29 @@ class UntunableError(ValueError):
     """Samples that no decision rule can be tuned on: one class only, or scores that are all the same."""
 
 
+class Rows:
+    """A dataclass of arrays (n, …), and mappings to such arrays, of which some rows can be taken."""
+
+    def take(self, rows: Any) -> Self:
+        """Some of the rows."""
+        parts: dict[str, Any] = {}
+        for part in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, part.name)
+            if isinstance(value, np.ndarray):
+                parts[part.name] = value[rows]
+            elif isinstance(value, Mapping):
+                parts[part.name] = {name: column[rows] for name, column in value.items()}
+        return replace(self, **parts)  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class Samples:
+class Samples(Rows):
     """What a rule is chosen on."""
 
     target: NDArray[Any]  # positive or not, (n,) or (n, labels); or class codes (n,)
     score: NDArray[Any]  # one each, higher ones mean positive; or probabilities (n, classes)
     weight: Array | None
     classes: Any = None  # a tuple of the classes, negative first, or of the labels' names, if they have any
-
-    def take(self, rows: Any) -> Samples:
-        """Some of the samples."""
-        weight = None if self.weight is None else self.weight[rows]
-        return Samples(self.target[rows], self.score[rows], weight, self.classes)
 
     def confusion(self, decided: NDArray[Any]) -> ConfusionMatrix:
         """The confusion matrix of decisions about several classes (n,) or labels (n, labels)."""
@@ -73,16 +84,12 @@ class Samples:
 
 
 def binary_samples(
-    y_true: ArrayLike, score: ArrayLike, sample_weight: Weights = None, labels: Labels = None, pos_label: Any = None
+    y_true: ArrayLike, score: ArrayLike, sample_weight: Weights = None, labels: Labels = None
 ) -> Samples:
-    """Two classes and one score per sample; the second class (or ``pos_label``) is the positive one."""
+    """Two classes and one score per sample; the second class is the positive one."""
     true, scores, weight, classes = _read(y_true, score, "score", sample_weight, labels)
     if len(classes) > 2:
         raise ValueError(f"y_true: expected two classes, got {len(classes)}; use best_offsets for several classes.")
-    if pos_label is not None:
-        if pos_label not in classes:
-            raise ValueError(f"pos_label: expected one of the classes {list(classes)}, got {pos_label!r}.")
-        classes = (*(c for c in classes if c != pos_label), pos_label)
     codes = _several_codes(true, weight, classes, "a cut-off needs both classes")
     if scores.min() == scores.max():
         raise UntunableError(f"score: all scores are {scores[0]:g}; no cut-off can separate them. Is the model fitted?")
@@ -145,6 +152,12 @@ def _several_codes(true: NDArray[Any], weight: Any, classes: tuple[Any, ...], ne
     return codes
 
 
+def as_columns(proba: ArrayLike, name: str) -> NDArray[Any]:
+    """Probabilities (n, classes) or (n, labels); of two classes also (n,) of the second."""
+    p = score_array(proba, name)
+    return np.stack([1 - p, p], axis=1) if p.ndim == 1 else p
+
+
 def check_probabilities(values: NDArray[Any], name: str) -> None:
     """Raise unless the values are class probabilities (n, classes): not negative, and not all zero in a row."""
     if (values < 0).any() or (values > 1 + 1e-6).any():
@@ -191,18 +204,18 @@ class Goal:
         gains = self.sign * values.expand(cm.batch_shape)
         return worst, torch.where(gains.isnan(), -torch.inf, gains)
 
-    def infeasible(self, what: str, best: Callable[[Goal], float | None]) -> InfeasibleError:
+    def infeasible(self, what: str, search: Callable[[Goal], Key]) -> InfeasibleError:
         """The error that says how far each constraint can be met, beside the others or else on its own.
 
-        ``best`` is the best value of a goal, None where its constraints cannot be met.
+        ``search`` gives the key of the best rule for a goal.
         """
         reachable, parts = {}, []
         for c in self.constraints:
             others = tuple(other for other in self.constraints if other is not c)
-            tried = ((others, " beside the others" if others else ""), ((), " on its own"))
-            values = ((best(Goal(c.metric, kept, c)), given) for kept, given in tried)
-            value, given = next(((value, given) for value, given in values if value is not None), (math.nan, ""))
-            reachable[str(c)] = value
+            aim, given = Goal(c.metric, others, c), " beside the others" if others else ""
+            if (key := search(aim))[0] < 0:
+                key, given = search(Goal(c.metric, (), c)), " on its own"
+            reachable[str(c)] = value = aim.sign * key[1] if key[0] == 0 else math.nan
             parts.append(f"{c}: the best reachable value{given} is {value:.4g}")
         asked = " and ".join(str(c) for c in self.constraints)
         return InfeasibleError(f"subject_to: no {what} meets {asked}. {'; '.join(parts)}.", reachable)

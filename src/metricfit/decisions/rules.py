@@ -225,12 +225,21 @@ class BestRule:
 
     @classmethod
     def of(
-        cls, rule: DecisionRule, goal: Goal, cm: ConfusionMatrix, promises: Sequence[float | None] = (), **more: Any
-    ) -> BestRule:
-        """The result for a rule with this confusion matrix; ``promises``: one per constraint."""
-        given = zip(goal.constraints, promises or (None,) * len(goal.constraints), strict=True)
-        values = tuple(ConstraintValue(c, float(values_of(c.metric, cm)), promise) for c, promise in given)
-        return cls(rule, float(values_of(goal.metric, cm)), cm, values, **more)
+        cls, rule: DecisionRule, goal: Goal, cm: ConfusionMatrix, promises: Sequence[float | None] = (),
+        groups: Mapping[str, tuple[list[Any], ConfusionMatrix]] | None = None, **more: Any,
+    ) -> BestRule:  # fmt: skip
+        """The result for a rule with this confusion matrix; ``promises``: one per constraint.
+
+        ``groups`` have for each column the names of its groups and their matrices, (groups, 1, …).
+        """
+        values = []
+        for c, promise in zip(goal.constraints, promises or (None,) * len(goal.constraints), strict=True):
+            names, each = (groups or {}).get(c.within or "", ((), None))
+            of_groups = None if each is None else values_of(c.strict, each)
+            value = values_of(c.metric, cm) if of_groups is None else c.of_groups(of_groups)
+            by_name = None if of_groups is None else dict(zip(names, of_groups[:, 0].tolist(), strict=True))
+            values.append(ConstraintValue(c, float(value), promise, by_name))
+        return cls(rule, float(values_of(goal.metric, cm)), cm, tuple(values), **more)
 
     def for_prevalence(self, prevalence: float | ArrayLike | Mapping[Any, float]) -> BestRule:
         """The best rule where the classes have other shares than here, and each class looks as it does here.

@@ -1,12 +1,8 @@
-"""More scores than memory holds: the best cut-off, areas under curves and confusion matrices, in passes over chunks.
+"""More scores than memory holds: the best cut-off and confusion matrices, in passes over chunks.
 
-Scores are read as whole numbers of the same order (their bits) and counted by their first 16 bits. Bins about which
-more must be known are counted again by their next bits.
-
-* A cut-off inside a bin has counts between those at the bin's edges, so most bins cannot hold a better cut-off than
-  the best edge. Only the others are cut further: float32 scores are resolved after two passes.
-* What a bin adds to an area depends on the order inside it, but only between two bounds. Bins are cut further until
-  the sum of all that is left is small. A bin that holds one score only is a tie, and exact.
+Scores are read as whole numbers of the same order (their bits) and counted by their first 16 bits. A cut-off inside a
+bin has counts between those at the bin's edges, so most bins cannot hold a better cut-off than the best edge. Only the
+others are counted again, by their next bits: float32 scores are resolved after two passes.
 """
 
 from __future__ import annotations
@@ -18,14 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import ConstraintLike, Goal, InfeasibleError, UntunableError, goal_of
 from metricfit.decisions.rules import BestRule, DecisionRule
 from metricfit.decisions.threshold import CHUNK, Cut, Sweep, best_cut
 from metricfit.labels import as_label_array, checked_weights, encode_labels, score_array
 
-__all__ = ["AreaBounds", "area_of_chunks", "best_threshold_of_chunks", "confusion_of_chunks"]
+__all__ = ["best_threshold_of_chunks", "confusion_of_chunks"]
 
 BITS, LEAST_BITS = 16, 4  # by which scores are told apart in one pass: at most, and where there are very many bins
 CELLS = 2**22  # bins that are counted in one pass, 16 bytes each
@@ -56,7 +51,7 @@ def best_threshold_of_chunks(
     """
     goal = goal_of(metric, subject_to)
     stream = _Stream(chunks, labels)
-    bins, total = stream.first("a cut-off needs both classes")
+    bins, total = stream.first()
     best: tuple[Cut, float, ConfusionMatrix] | None = None
     cutoffs = 1
     while len(bins):
@@ -79,60 +74,6 @@ def best_threshold_of_chunks(
     return BestRule.of(rule, goal, best[2], cutoffs=cutoffs)
 
 
-@dataclass(frozen=True)
-class AreaBounds:
-    """An area, the bounds it lies between (``value`` is their middle), and how often the chunks were read."""
-
-    value: float
-    low: float
-    high: float
-    passes: int
-
-    def __float__(self) -> float:
-        return self.value
-
-
-def area_of_chunks(
-    chunks: Callable[[], Iterable[Chunk]], metric: Any = "auroc", *, tolerance: float = 1e-6,
-    labels: Sequence[Hashable] = (0, 1),
-) -> AreaBounds:  # fmt: skip
-    """The area under the ROC or the precision-recall curve, in memory that does not grow with the samples.
-
-    The value is within ``tolerance`` of scikit-learn's ``roc_auc_score`` or ``average_precision_score``, and the bounds
-    say how far it can be off. Two to four passes are usual, more for smaller tolerances; 0 resolves every score, for
-    which memory may grow with the number of different scores.
-
-    ``metric`` is ``"auroc"`` or ``"auprc"``; chunks and labels are as for :func:`best_threshold_of_chunks`.
-
-    >>> parts = [([0, 0, 1], [0.1, 0.2, 0.35]), ([0, 1, 1], [0.4, 0.6, 0.9])]
-    >>> area_of_chunks(lambda: parts).value
-    0.8888888888888888
-    """
-    measure = metrics.get(metric)
-    if measure not in (metrics.AUROC(), metrics.AUPRC()):
-        raise ValueError(f"metric: expected 'auroc' or 'auprc', got {measure}; other metrics have no area.")
-    if not tolerance >= 0:
-        raise ValueError(f"tolerance: expected a number >= 0, got {tolerance}.")
-    stream = _Stream(chunks, labels)
-    bins, (positives, negatives) = stream.first("an area needs both classes")
-    bounds, scale = (_of_roc, positives * negatives) if measure == metrics.AUROC() else (_of_precision, positives)
-    low = high = 0.0
-    while len(bins):
-        lows, highs, tie = bounds(bins.above, bins.inside, 0.0 if stream.is_weighted else 0.5)
-        if bins.depth == stream.width:
-            lows = highs = tie
-        gaps = highs - lows
-        order, left = np.argsort(gaps), max(2 * tolerance * scale - (high - low), 0.0)
-        number = len(order)
-        if gaps.sum() > left:  # the parts of those that are cut further are to have some of it
-            number = int(np.searchsorted(np.cumsum(gaps[order]), left / 4, side="right"))
-        low += float(lows[order[:number]].sum())
-        high += float(highs[order[:number]].sum())
-        bins = stream.cut(bins.at(np.sort(order[number:])))
-    low, high = float(low / scale), float(high / scale)
-    return AreaBounds((low + high) / 2, low, high, stream.passes)
-
-
 def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRule) -> ConfusionMatrix:
     """The confusion matrix of a rule's decisions over chunks, in one pass: any metric of it is exact, as counts add up.
 
@@ -140,6 +81,7 @@ def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRul
 
     >>> parts = [([0, 0, 1], [0.1, 0.2, 0.35]), ([0, 1, 1], [0.4, 0.6, 0.9])]
     >>> matrix = confusion_of_chunks(lambda: parts, DecisionRule.at_threshold(0.3))
+    >>> from metricfit import metrics
     >>> metrics.get("f1").compute(matrix)
     tensor(0.8571, dtype=torch.float64)
     """
@@ -208,8 +150,6 @@ class _Stream:
             raise ValueError(f"labels: expected two classes, negative first, got {list(labels)}.")
         self.chunks, self.labels = chunks, tuple(labels)
         self.given: np.dtype[Any] | None = None
-        self.is_weighted = False
-        self.passes = 0
 
     @property
     def width(self) -> int:
@@ -217,7 +157,6 @@ class _Stream:
         return 32 if self.given in (np.float16, np.float32) else 64
 
     def __iter__(self) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_], Array | None]]:
-        self.passes += 1
         for chunk in _with_rows(self.chunks):
             score = score_array(chunk[1], "score")
             target = as_label_array(chunk[0], "y_true")
@@ -227,10 +166,9 @@ class _Stream:
             if self.width == 32 and score.dtype != self.given:
                 raise TypeError(f"score: the first chunk was {self.given}, a later one is {score.dtype}; use one type.")
             weight = checked_weights(chunk[2], len(target), all_zero=True) if len(chunk) == 3 else None
-            self.is_weighted |= weight is not None
             yield score.astype(f"f{self.width // 8}"), encode_labels(target, self.labels, "y_true") == 1, weight
 
-    def first(self, needs: str) -> tuple[_Bins, Array]:
+    def first(self) -> tuple[_Bins, Array]:
         """The bins of the first pass, and all positives and negatives; there must be both."""
         bins = self.cut(_Bins(np.zeros(1, np.uint64), np.zeros((1, 2)), np.zeros((1, 2)), 0))
         total = bins.inside.sum(axis=0)
@@ -238,7 +176,9 @@ class _Stream:
             raise ValueError("sample_weight: all weights are zero.")
         if not total.all():
             only = self.labels[int(total[0] > 0)]
-            raise UntunableError(f"y_true: only the class {only!r} occurs (with a weight); {needs}.")
+            raise UntunableError(
+                f"y_true: only the class {only!r} occurs (with a weight); a cut-off needs both classes."
+            )
         return bins, total
 
     def cut(self, bins: _Bins) -> _Bins:
@@ -297,26 +237,3 @@ class _Stream:
         bits = numbers.astype(f"u{self.width // 8}")
         top = bits.dtype.type(1 << (self.width - 1))
         return np.where(bits & top, bits ^ top, ~bits).view(f"f{self.width // 8}")
-
-
-def _of_roc(above: Array, inside: Array, shift: float) -> tuple[Array, Array, Array]:
-    """Pairs in the right order, those that end in a bin: at least, at most, and if all its scores are equal."""
-    pairs = inside[:, 1] * above[:, 0]
-    mixed = inside[:, 0] * inside[:, 1]
-    return pairs, pairs + mixed, pairs + mixed / 2
-
-
-def _of_precision(above: Array, inside: Array, shift: float) -> tuple[Array, Array, Array]:
-    """The sum of precisions over a bin's positives: at least, at most, and if all its scores are equal."""
-    # At most: all positives come first and together. At least: last and one by one, the sum of t / (t + negatives) at
-    # the end of each; it is an increasing, concave function, and the integral is less, for positives of weight 1 even
-    # from the middle of one to the middle of the next.
-    positives = inside[:, 0]
-    negatives = above[:, 1] + inside[:, 1]
-    through = above[:, 0] + positives
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low = positives - negatives * np.log1p(positives / (above[:, 0] + shift + negatives))
-        high, tie = positives * through / (through + above[:, 1]), positives * through / (through + negatives)
-    low = np.where(negatives > 0, low, positives)
-    low, high, tie = (np.where(positives > 0, values, 0.0) for values in (low, high, tie))
-    return np.minimum(low, high), high, tie

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,12 +16,11 @@ from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import problem
-from metricfit.decisions.calibration import check_belief, mixed_labels
-from metricfit.decisions.problem import ConstraintLike, Goal, Groups, InfeasibleError, Samples, goal_of, values_of
-from metricfit.decisions.rules import BestRule, ConstraintValue, DecisionRule, argmax_rule, bayes_rule
+from metricfit.decisions.calibration import mixed_labels
+from metricfit.decisions.problem import ConstraintLike, Goal, Groups, InfeasibleError, Key, Samples, goal_of, values_of
+from metricfit.decisions.rules import BestRule, DecisionRule, argmax_rule, bayes_rule
 from metricfit.labels import as_numpy, group_names
 from metricfit.metrics import ExpectedCost, Metric, MetricLike
-from metricfit.metrics import get as get_metric
 from metricfit.metrics.money import Money, gain_table
 
 CHUNK = 8000
@@ -100,10 +100,9 @@ class Sweep:
                 )
         return found
 
-    def places_in(self, part: Sweep, start: int = 0, stop: int | None = None) -> NDArray[np.intp]:
+    def places_in(self, part: Sweep, start: int = 0, stop: int | None = None) -> Any:
         """The cut-off of a group's sweep that each of these cut-offs makes there."""
-        lowest = np.append(np.inf, self.scores)[start:stop]  # of those called positive
-        return np.searchsorted(-part.scores, -lowest, side="right")
+        return part.index_of(np.append(np.inf, self.scores)[start:stop])  # the lowest score called positive
 
     def groups(self, start: int, stop: int) -> Groups:
         """The matrices of the groups of a column at these cut-offs, (groups, cut-offs, 2, 2)."""
@@ -140,9 +139,9 @@ class Sweep:
         between = np.where((lower < between) & (between <= upper), between, upper)
         return np.where(indices == 0, above_upper, between)
 
-    def index_of(self, threshold: float) -> int:
+    def index_of(self, threshold: ArrayLike) -> Any:
         """The cut-off that a threshold makes: how many distinct scores reach it."""
-        return int(np.searchsorted(-self.scores, -np.asarray(threshold, dtype=self.scores.dtype), side="right"))
+        return np.searchsorted(-self.scores, -np.asarray(threshold, dtype=self.scores.dtype), side="right")
 
 
 @dataclass(frozen=True)
@@ -155,19 +154,20 @@ class Cut:
     correct: float
 
     @property
-    def key(self) -> tuple[float, float, float]:
+    def key(self) -> Key:
         """Larger is better."""
-        return (-self.violation, self.gain, self.correct)
+        return -self.violation, self.gain
 
 
 def best_cut(
     sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, allowed: NDArray[np.bool_] | None = None, chunk: int = CHUNK
-) -> Cut | None:
+) -> Cut:
     """The best of all cut-offs: least violation, then the highest gain, then most decisions correct.
 
-    ``wrap`` makes confusion matrices of the sweep's views, at most ``chunk`` at a time. None if none has a value.
+    ``wrap`` makes confusion matrices of the sweep's views, at most ``chunk`` at a time. The violation is infinite if
+    no cut-off has a value.
     """
-    best: Cut | None = None
+    best = Cut(0, math.inf, -math.inf, 0.0)
     for start in range(0, len(sweep), chunk):
         counts = sweep.views(start, start + chunk)
         violations, gains = goal.keys((wrap or sweep.matrix)(counts), sweep.groups(start, start + chunk))
@@ -179,7 +179,7 @@ def best_cut(
         gain = torch.where(violation == least, gain, -torch.inf)
         place = int(torch.where(gain == gain.max(), correct, -torch.inf).argmax())
         found = Cut(start + place, float(least), float(gain[place]), float(correct[place]))
-        if least < torch.inf and (best is None or found.key > best.key):
+        if least < torch.inf and (*found.key, found.correct) > (*best.key, best.correct):
             best = found
     return best
 
@@ -188,8 +188,8 @@ def best_threshold(
     y_true: ArrayLike, score: ArrayLike, metric: MetricLike | None = None, *,
     gain: Sequence[ArrayLike] | None = None, subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
     columns: Mapping[str, ArrayLike] | None = None, confidence: float | None = None,
-    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
-    pos_label: Hashable | None = None, belief: float = 0.0, prevalence: Any = None,
+    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None, belief: float = 0.0,
+    prevalence: Any = None,
 ) -> BestRule:  # fmt: skip
     """The cut-off with the best value of ``metric``, or the highest ``gain``, among *all* distinct ones, in O(n log n).
 
@@ -210,8 +210,7 @@ def best_threshold(
         confidence: If given, the constraints hold on new data from the same source with this probability. It
             speaks of recall, specificity, precision, npv, fpr, fnr and predicted_share of a class.
         sample_weight: Weights, shape (n,).
-        labels: The two classes, negative first, where sorted order is not wanted.
-        pos_label: The positive class, by default the second one.
+        labels: The two classes, where the positive one is not the second in sorted order: negative first.
         belief: The share of every label that is replaced by the calibrated probability of the score, from 0 (labels
             alone) to 1. The cut-off is then the best one for the *expected* confusion matrix; 0.5 over-fits less where
             positives are few. Constraints, the value and the matrix of the result are always those of the labels.
@@ -232,8 +231,7 @@ def best_threshold(
     if (metric is None) == (gain is None):
         raise TypeError("metric: expected either a metric or gain=(tp, fp, fn, tn), got both or neither.")
     goal = goal_of(problem.TotalGain() if metric is None else metric, subject_to, rows=True)
-    check_belief(belief)
-    samples = problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label)
+    samples = problem.binary_samples(y_true, score, sample_weight, labels=labels)
     worth = None if gain is None else gain_table(gain, len(samples.target))
     if isinstance(goal.metric, Money):
         worth = goal.metric.table(columns, samples.classes or (), len(samples.target))
@@ -254,95 +252,30 @@ def best_threshold(
         best_threshold, y_true, score, metric, gain=gain, subject_to=subject_to, columns=columns, confidence=confidence,
         sample_weight=sample_weight, labels=samples.classes, belief=belief,
     )  # fmt: skip
-    cm, promises = sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0]), promise(cut.index) if promise else ()
-    found = BestRule.of(rule, goal, cm, promises, confidence=confidence, cutoffs=len(sweep), again=again)
-    if worth is not None:
-        found = replace(found, value=float(Sweep.of(seen, worth=worth).views(cut.index, cut.index + 1)[-1].sum()))
-    return replace(found, constraints=tuple(_with_groups(c, sweep, cut.index) for c in found.constraints))
-
-
-def _with_groups(found: ConstraintValue, sweep: Sweep, index: int) -> ConstraintValue:
-    """What is reached of a constraint at a cut-off, with the values in its groups if it has any."""
-    if found.constraint.within is None:
-        return found
-    groups, names = sweep.groups(index, index + 1), sweep.parts[found.constraint.within]
-    value = problem.reached(found.constraint, sweep.matrix(sweep.counts(index, index + 1)), groups)
-    each = values_of(found.constraint.strict, groups(found.constraint.within))[:, 0].tolist()
-    return replace(found, value=float(value), groups=dict(zip(names, each, strict=True)))
+    at = cut.index, cut.index + 1
+    found = BestRule.of(
+        rule, goal, sweep.matrix(sweep.counts(*at)[0]), promise(cut.index) if promise else (),
+        {column: (list(parts), sweep.groups(*at)(column)) for column, parts in sweep.parts.items()},
+        confidence=confidence, cutoffs=len(sweep), again=again,
+    )  # fmt: skip
+    return found if worth is None else replace(found, value=float(Sweep.of(seen, worth=worth).views(*at)[-1].sum()))
 
 
 def feasible_cut(sweep: Sweep, goal: Goal, allowed: NDArray[np.bool_] | None = None) -> Cut:
     """The best cut-off that meets the constraints; an error where there is none."""
     cut = best_cut(sweep, goal, allowed=allowed)
-    if cut is None:
+    if cut.violation == math.inf:
         raise ValueError(f"metric: {goal.metric} is undefined (NaN) at every cut-off.")
     if cut.violation > 0:
-        raise infeasible_cuts(sweep, goal)
+        raise goal.infeasible("cut-off", lambda aim: best_cut(replace(sweep, seen=None), aim).key)
     return cut
-
-
-def infeasible_cuts(sweep: Sweep, goal: Goal, *, wrap: Wrap | None = None, what: str = "cut-off") -> InfeasibleError:
-    """The error that says how far each constraint can be met."""
-
-    def best(aim: Goal) -> float | None:
-        cut = best_cut(replace(sweep, seen=None), aim, wrap=wrap)
-        return None if cut is None or cut.violation > 0 else aim.sign * cut.gain
-
-    return goal.infeasible(what, best)
-
-
-@dataclass(frozen=True)
-class ThresholdCurve:
-    """Values of metrics (by their specs) at rising cut-offs, and the share of samples called positive there."""
-
-    thresholds: NDArray[np.float64]
-    values: dict[str, NDArray[np.float64]]
-    predicted_share: NDArray[np.float64]
-
-
-def score_sweep(
-    y_true: ArrayLike, score: ArrayLike, metric: MetricLike | Sequence[MetricLike], *, points: int | None = 1000,
-    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None,
-    pos_label: Hashable | None = None,
-) -> ThresholdCurve:  # fmt: skip
-    """The value of one or several metrics over the cut-off; arguments as for :func:`best_threshold`.
-
-    There are at most so many ``points``, evenly spread over the ranks of the scores; ``None`` for all cut-offs.
-
-    >>> curve = score_sweep([0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9], ["recall", "precision"])
-    >>> curve.thresholds
-    array([0.1 , 0.25, 0.5 , 0.75, 0.9 ])
-    >>> curve.values["recall"]
-    array([1. , 1. , 0.5, 0.5, 0. ])
-    """
-    several = list(metric) if isinstance(metric, Sequence) and not isinstance(metric, str) else [metric]
-    wanted = [get_metric(m) for m in several]
-    if not wanted:
-        raise ValueError("metric: expected at least one metric, got none.")
-    for m in wanted:
-        problem.check_decides(m)
-    if twice := [str(m) for i, m in enumerate(wanted) if m not in wanted[:i] and str(m) in map(str, wanted[:i])]:
-        raise ValueError(f"metric: two metrics are called {twice[0]}; sweep one at a time, or name the functions.")
-    if points is not None and points < 2:
-        raise ValueError(f"points: expected at least 2, or None for all cut-offs, got {points}.")
-    sweep = Sweep.of(problem.binary_samples(y_true, score, sample_weight, labels=labels, pos_label=pos_label))
-    number = len(sweep) if points is None else min(points, len(sweep))
-    chosen = np.unique(np.linspace(0, len(sweep) - 1, number).round().astype(int))[::-1]
-    tp, fp = sweep.tp[chosen], sweep.fp[chosen]
-    cm = sweep.matrix(sweep.cells(tp, fp))
-    return ThresholdCurve(
-        thresholds=sweep.thresholds(chosen).astype(np.float64),
-        values={str(m): values_of(m, cm).numpy() for m in wanted},
-        predicted_share=(tp + fp) / (sweep.tp[-1] + sweep.fp[-1]),
-    )
 
 
 def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = None, **options: Any) -> BestRule:
     """A threshold for two classes, offsets (or the Bayes rule of a cost matrix) for more, thresholds for labels.
 
     ``y_true`` are labels (n,) or 0/1 (n, labels), ``proba`` probabilities (n,) of the second class, (n, classes) or (n,
-    labels). Options are those of :func:`best_threshold`, :func:`best_offsets` or :func:`best_label_thresholds`;
-    ``regularisation`` and ``random_state`` may be given for all of them, where they have an effect or not.
+    labels). Options are those of :func:`best_threshold`, :func:`best_offsets` or :func:`best_label_thresholds`.
 
     >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
     DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')
@@ -350,8 +283,7 @@ def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = N
     p = np.asarray(as_numpy(proba))
     several = np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,))
     if not several and (p.ndim == 1 or p.shape[1] == 2):
-        own = {name: value for name, value in options.items() if name not in ("regularisation", "random_state")}
-        return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, **own)
+        return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, **options)
     if metric is None or [options.pop(name, None) for name in ("gain", "columns")] != [None, None]:
         raise TypeError(
             "gain, columns: are for two classes; give a metric, such as 'cost:matrix=[[0,1,2],[5,0,1],[9,3,0]]'."
@@ -359,7 +291,6 @@ def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = N
     from metricfit.decisions.coordinates import best_label_thresholds, best_offsets
 
     if several:
-        options.pop("regularisation", None)
         return best_label_thresholds(y_true, p, metric, **options)
     found = best_offsets(y_true, p, metric, **options)
     goal = goal_of(metric, options.get("subject_to", ()))

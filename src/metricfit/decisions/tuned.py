@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -48,10 +48,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         cv: Folds, a splitter, or ``"prefit"``: the estimator is fitted already, on other data than ``fit`` is given.
         confidence: If given, the constraints hold on new data with this probability. With cross-validation this
             is a statement about the folds' models; for one about the very model, use ``cv="prefit"``.
-        pos_label: The positive class of a binary target, by default the second one.
-        regularisation: Caution towards arg max with several classes, see :func:`best_offsets`.
         n_jobs: Folds fitted at the same time.
-        random_state: Seed of the folds' shuffling and of the search.
+        random_state: Seed of the folds' shuffling.
         belief: The share of every label that calibrated probabilities replace, see :func:`best_threshold`: all of it by
             default, as a rule tuned on few labels over-fits. With ``gain``, which differs by row, labels alone count.
 
@@ -68,16 +66,13 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     def __init__(
         self, estimator: Any = None, metric: MetricLike = "f1", *,
         subject_to: ConstraintLike | Sequence[ConstraintLike] = (), cv: Any = None, confidence: float | None = None,
-        pos_label: Hashable | None = None, regularisation: float | None = None, n_jobs: int | None = None,
-        random_state: int | None = 0, belief: float = 1.0,
+        n_jobs: int | None = None, random_state: int | None = 0, belief: float = 1.0,
     ) -> None:  # fmt: skip
         self.estimator = estimator
         self.metric = metric
         self.subject_to = subject_to
         self.cv = cv
         self.confidence = confidence
-        self.pos_label = pos_label
-        self.regularisation = regularisation
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.belief = belief
@@ -111,20 +106,13 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             rows, proba = self._out_of_fold(base, X, y, weight)
             self.estimator_ = _fitted(base, X, y, weight)
         self._held_out = y[rows], proba, None if weight is None else weight[rows]
-        order = None if self._labelwise else self.classes_.tolist()
-        if order is not None and self.pos_label is not None:
-            if len(order) != 2 or self.pos_label not in order:
-                raise ValueError(f"pos_label: expected one of two classes, got {self.pos_label!r} of {order}.")
-            if self.pos_label == order[0]:
-                order, proba = order[::-1], proba[:, ::-1]
         goal = goal_of(self.metric, self.subject_to, rows=True)
         names = (*goal.metric.columns, *(c.within for c in goal.constraints if c.within))
         found = rows_columns(names, X, columns, len(y))
         own = {"columns": {name: values[rows] for name, values in found.items()}} if found else {}
         self.search_ = best_rule(
             y[rows], proba, self.metric, **own, subject_to=self.subject_to, confidence=self.confidence,
-            sample_weight=self._held_out[2], labels=order,
-            regularisation=self.regularisation, random_state=self.random_state,
+            sample_weight=self._held_out[2], labels=None if self._labelwise else self.classes_.tolist(),
             belief=0.0 if goal.metric.needs_rows else self.belief,
         )  # fmt: skip
         self.rule_, self.value_ = self.search_.rule, self.search_.value
@@ -133,7 +121,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     def predict(self, X: Any) -> NDArray[Any]:
         """The rule's decisions: labels (n,), or 0/1 (n, labels)."""
         check_is_fitted(self, "rule_")
-        return self.rule_.apply(self._in_rule_order(self._probabilities(self.estimator_, X)))
+        return self.rule_.apply(self._probabilities(self.estimator_, X))
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
     def predict_proba(self, X: Any, *, raw: bool = False) -> Array:
@@ -143,7 +131,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """
         check_is_fitted(self, "rule_")
         proba = self._probabilities(self.estimator_, X)
-        return proba if raw else self._in_rule_order(self.rule_.fold(self._in_rule_order(proba)))
+        return proba if raw else self.rule_.fold(proba)
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
     def predict_log_proba(self, X: Any) -> Array:
@@ -185,11 +173,6 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def _base(self) -> Any:
         return LogisticRegression() if self.estimator is None else self.estimator
-
-    def _in_rule_order(self, proba: NDArray[Any]) -> NDArray[Any]:
-        """Columns from the classes' order to the rule's, or back: only two of them are ever exchanged."""
-        same = self._labelwise or list(self.rule_.classes) == self.classes_.tolist()
-        return proba if same else proba[:, ::-1]
 
     def _out_of_fold(self, base: Any, X: Any, y: NDArray[Any], weight: Any) -> tuple[NDArray[np.intp], Array]:
         def held_out(train: NDArray[np.intp], test: NDArray[np.intp]) -> Array:
