@@ -9,7 +9,7 @@ from sklearn import metrics as sk
 from metricfit import metrics
 from metricfit.decisions import InfeasibleError, best_label_thresholds, best_rule, best_threshold
 
-RANKING = {"auroc", "auprc", "threshold_mean"}
+RANKING = {"auroc", "auprc", "precision_at", "recall_at", "threshold_mean"}
 DECIDING = [name for name in metrics.available() if name not in RANKING]
 
 

@@ -186,7 +186,7 @@ def test_perfect_confident_predictions_have_no_loss():
     target = torch.tensor([0, 1, 2, 1])
     logits = torch.nn.functional.one_hot(target, 3) * 200.0
     for spec in MULTICLASS_SPECS:
-        if spec not in ("predicted_share", "predicted_count"):
+        if spec not in ("predicted_share", "predicted_count", "recall_at"):  # whose best is out of reach
             assert MetricLoss(spec)(logits, target).item() == pytest.approx(0, abs=2e-2), spec
 
 

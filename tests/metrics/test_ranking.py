@@ -7,8 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricfit import metrics
+from metricfit import MetricLoss, metrics
 from metricfit.confusion import ConfusionMatrix, hard_confusion_matrix, soft_confusion_matrix
+from metricfit.decisions import best_threshold
 from metricfit.steps import Heaviside
 from tests.helper import batch, generator
 
@@ -101,6 +102,71 @@ class TestScore:
         for name in REFERENCES:
             assert metrics.get(name).score([0, 0, 1, 1], [0.1, 0.2, 0.7, 0.8]) == 1
         assert metrics.get("auroc").score([0, 0, 1, 1], [0.8, 0.7, 0.2, 0.1]) == 0
+
+
+def at_k(true, score, weight, k):
+    """Precision and recall of the k highest scores in plain loops; of rows with the same score each gets its share."""
+    rows = list(zip(true, score, [1.0] * len(true) if weight is None else weight, strict=True))
+    total = sum(w for *_, w in rows)
+    k = left = min(k, total) if k >= 1 else k * total
+    found = 0.0
+    for level in sorted(set(score), reverse=True):
+        same = [(y, w) for y, s, w in rows if s == level]
+        taken = min(1.0, left / sum(w for _, w in same))
+        found += taken * sum(w for y, w in same if y)
+        left -= taken * sum(w for _, w in same)
+    return found / k, found / sum(w for y, _, w in rows if y)
+
+
+class TestAtK:
+    @settings(max_examples=50)
+    @given(
+        seed=st.integers(0, 10**6), ties=st.booleans(), k=st.sampled_from([1, 3, 17, 40, 1000, 0.01, 0.05, 0.5, 0.99])
+    )
+    def test_equals_plain_loops(self, seed, ties, k):
+        true, score, weight = draw(seed, 2, ties=ties)
+        for name, expected in zip(("precision_at", "recall_at"), at_k(true, score, weight, k), strict=True):
+            assert metrics.get(f"{name}:k={k}").score(true, score, weight) == pytest.approx(expected, abs=1e-12)
+        other = at_k(1 - true, -score, weight, k)
+        assert metrics.get(f"recall_at:k={k}[0]").score(true, score, weight) == pytest.approx(other[1], abs=1e-12)
+
+    @pytest.mark.parametrize("k", [1, 10, 0.25])
+    def test_equals_scikit_learn_of_the_highest_rows(self, k):
+        true, score, _ = draw(2, 2, ties=False)
+        called = np.argsort(np.argsort(-score)) < (k if k >= 1 else k * len(true))
+        precision, recall = metrics.PrecisionAt(k=k).score(true, score), metrics.RecallAt(k=k).score(true, score)
+        assert precision == pytest.approx(sklearn.metrics.precision_score(true, called))
+        assert recall == pytest.approx(sklearn.metrics.recall_score(true, called))
+
+    def test_several_classes_are_averages_of_each_against_the_rest(self):
+        true, score, weight = draw(1, 4, ties=True)
+        each = [at_k(true == c, score[:, c], weight, 0.2) for c in range(4)]
+        assert metrics.get("precision_at:k=0.2").score(true, score, weight) == pytest.approx(np.mean(each, axis=0)[0])
+        assert metrics.RecallAt("none", k=0.2).score(true, score, weight) == pytest.approx([r for _, r in each])
+
+    @pytest.mark.parametrize("name", ["precision_at", "recall_at"])
+    def test_the_loss_of_a_fine_grid_is_near_the_score(self, name):
+        random = generator(3)
+        logits = torch.randn(400, generator=random, dtype=torch.float64)
+        target = (torch.rand(400, generator=random) < logits.sigmoid()).double()
+        metric = metrics.metric_class(name)(k=0.2, grid=999)
+        leaf = logits.clone().requires_grad_()
+        loss = MetricLoss(metric, task="binary", temperature=0.01).double()(leaf, target)
+        assert 1 - loss.item() == pytest.approx(metric.score(target.long(), logits), abs=0.02)
+        (gradient,) = torch.autograd.grad(loss, leaf)
+        assert gradient[target == 1].sum() < 0 < gradient[target == 0].sum()
+
+    def test_the_rule_is_of_the_highest_scores(self):
+        true, score, _ = draw(3, 2, ties=False)
+        for name, k in (("recall_at", 10), ("precision_at", 0.25)):
+            found = best_threshold(true, score, f"{name}:k={k}")
+            assert found.value == pytest.approx(at_k(true, score, None, 10)[1])
+            assert (score >= found.threshold).sum() <= 10
+
+    @pytest.mark.parametrize("k", [0, -1, 1.5, math.nan, math.inf])
+    def test_other_numbers_are_refused(self, k):
+        with pytest.raises(ValueError, match="k: expected a whole number of rows, or a share"):
+            metrics.RecallAt(k=k)
 
 
 class TestGrid:

@@ -12,7 +12,7 @@ from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix, hard_confusion_matrix, soft_confusion_matrix
 from tests.helper import batch, generator
 
-RANKING = {"auroc", "auprc", "threshold_mean"}
+RANKING = {"auroc", "auprc", "precision_at", "recall_at", "threshold_mean"}
 DECISION = sorted(set(metrics.available()) - RANKING)
 AVERAGES = ["auto", "macro", "micro", "weighted", "none", 1]
 COSTS = [[0, 1, 2], [5, 0, 1], [3, 0.5, 0]]
@@ -252,7 +252,7 @@ class TestLookup:
         required = {
             "accuracy", "balanced_accuracy", "precision", "recall", "specificity", "npv", "fbeta", "f1", "jaccard",
             "gmean", "mcc", "kappa", "informedness", "markedness", "fowlkes_mallows", "tss", "hss", "csi", "cost",
-            "auroc", "auprc", "threshold_mean",
+            "auroc", "auprc", "precision_at", "recall_at", "threshold_mean",
         }  # fmt: skip
         assert required <= set(names)
 

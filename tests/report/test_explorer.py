@@ -35,7 +35,7 @@ def check_metrics(page, counts, labels, task, scores, costs=None):
     shown = shown_metrics(page)
     assert len(shown) >= 20
     for spec, value in shown.items():
-        if spec.startswith(("auroc", "auprc", "threshold_mean")):
+        if spec.startswith(("auroc", "auprc", "precision_at", "recall_at", "threshold_mean")):
             from metricfit import metrics
 
             truth = scores.truth if task == "multilabel" else np.array(labels, dtype=object)[scores.truth]

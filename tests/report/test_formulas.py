@@ -10,7 +10,7 @@ from metricfit.report.explorer import formulas, in_words, tree
 from tests.report.helper import binary_scores, page_of
 
 AVERAGES = ("macro", "micro", "weighted")
-RANKING = ("auroc", "auprc", "threshold_mean")
+RANKING = ("auroc", "auprc", "precision_at", "recall_at", "threshold_mean")
 
 
 def specs(labels):

@@ -233,6 +233,7 @@ def goal_of(
 ) -> Goal:
     """Read a metric, a spec with ``subject to``, and further constraints into one goal; it may need ``rows``."""
     found = metrics.get(metric)
+    found = getattr(found, "decision", found)  # of precision and recall at k
     objective, constraints = (found.objective, found.constraints) if isinstance(found, Constrained) else (found, ())
     for item in [subject_to] if isinstance(subject_to, (str, Constraint)) else subject_to:
         if isinstance(item, str):

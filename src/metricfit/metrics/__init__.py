@@ -1,8 +1,8 @@
 """Metrics of the confusion matrix: each is a score, a loss and an objective at once."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from metricfit import lazily
 from metricfit.metrics.base import AVERAGES, ClassMetric, Metric, MetricLike
 from metricfit.metrics.formula import FormulaMetric, Symbols, Term
 from metricfit.metrics.rates import accuracy as Accuracy
@@ -33,25 +33,19 @@ from metricfit.metrics.registry import available, describe, get, metric, metric_
 if TYPE_CHECKING:
     from metricfit.metrics.algebra import CallableMetric, Combination, Constant, Constrained, Constraint
     from metricfit.metrics.money import Money
-    from metricfit.metrics.ranking import AUPRC, AUROC, ThresholdMean
+    from metricfit.metrics.ranking import AUPRC, AUROC, PrecisionAt, RecallAt, ThresholdMean
 
 __all__ = [
     "AUPRC", "AUROC", "AVERAGES", "F1", "MCC", "Accuracy", "BalancedAccuracy", "CallableMetric", "ClassMetric",
     "CohenKappa", "Combination", "Constant", "Constrained", "Constraint", "CriticalSuccessIndex", "ExpectedCost",
     "FBeta", "FalseNegativeRate", "FalsePositiveRate", "FormulaMetric", "FowlkesMallows", "GMean", "HeidkeSkillScore",
     "Informedness", "Jaccard", "Markedness", "Metric", "MetricLike", "Money", "NegativePredictiveValue", "Precision",
-    "PredictedCount", "PredictedShare", "Recall", "Specificity", "Symbols", "Term", "ThresholdMean",
-    "TrueSkillStatistic", "available", "describe", "get", "metric", "metric_class", "register", "resolve",
-    "unregister",
+    "PrecisionAt", "PredictedCount", "PredictedShare", "Recall", "RecallAt", "Specificity", "Symbols", "Term",
+    "ThresholdMean", "TrueSkillStatistic", "available", "describe", "get", "metric", "metric_class", "register",
+    "resolve", "unregister",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    """Import what a loss of one decision does without when it is first asked for."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = {"Money": "money", **dict.fromkeys(("AUPRC", "AUROC", "ThresholdMean"), "ranking")}.get(name, "algebra")
-    return getattr(import_module(f"{__name__}.{room}"), name)
+__getattr__ = lazily(__name__, __all__, ("algebra", "ranking", "money"))
 
 
 def __dir__() -> list[str]:

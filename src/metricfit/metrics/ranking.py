@@ -14,6 +14,9 @@ from metricfit.confusion import ConfusionMatrix, Grid
 from metricfit.inputs import expect, safe_divide
 from metricfit.metrics.algebra import Constrained, DerivedMetric
 from metricfit.metrics.base import EVERY_CUT_OFF, ClassMetric, Metric, quote, spell
+from metricfit.metrics.rates import predicted_count as PredictedCount
+from metricfit.metrics.rates import predicted_share as PredictedShare
+from metricfit.metrics.rates import recall as Recall
 from metricfit.metrics.registry import get, register
 
 _MOST_THRESHOLDS = 10_000
@@ -104,6 +107,67 @@ class AUPRC(_AreaMetric):
         previous = torch.cat([torch.zeros_like(recall[:1]), recall[:-1]])
         area = ((recall - previous) * precision).sum(dim=0)
         return area.masked_fill((tp + fn)[0] <= 0, self.zero_division)
+
+
+@dataclass(frozen=True)
+class _AtMetric(_AreaMetric):
+    _of_k: ClassVar[bool]  # rows, or else of the positives
+    k: float = field(default=0.05, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fits = 0 < self.k < 1 or (self.k >= 1 and float(self.k).is_integer())
+        expect(fits, "k", "a whole number of rows, or a share of them between 0 and 1", self.k)
+
+    @property
+    def decision(self) -> Metric:
+        """What the rule for two classes is sought for: the most positives among at most k rows."""
+        most = (PredictedCount if self.k >= 1 else PredictedShare)(label=self.label) <= self.k
+        return Recall(label=self.label).subject_to(most)
+
+    def _area(self, tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+        positives, total = (tp + fn)[-1:], (tp + fp + fn + tn)[-1:]
+        k = total.clamp_max(self.k) if self.k >= 1 else self.k * total
+        hits, reached = (torch.cat([torch.zeros_like(k), *ends]) for ends in ((tp, positives), (tp + fp, total)))
+        behind = (reached >= k).to(torch.int8).argmax(dim=0, keepdim=True).clamp_min(1)
+        (low, high), (least, most) = ((x.gather(0, behind - 1), x.gather(0, behind)) for x in (hits, reached))
+        found, of = low + (high - low) * safe_divide(k - least, most - least), k if self._of_k else positives
+        return safe_divide(found, of).masked_fill(of <= 0, self.zero_division)[0]
+
+
+@register()
+@dataclass(frozen=True)
+class PrecisionAt(_AtMetric):
+    """The precision of the ``k`` rows with the highest scores: a number of rows, or a share between 0 and 1 of them.
+
+    Weights count rows, and of rows with the same score each is as likely to be among them. Where there are fewer than
+    k rows all are taken. A loss is of the batch: there a share means the same whatever the size of the batch.
+
+    >>> PrecisionAt(k=2).score([0, 1, 1, 0], [0.9, 0.8, 0.3, 0.1])
+    0.5
+    """
+
+    name: ClassVar[str] = "precision_at"
+    title: ClassVar[str] = "precision at k"
+    formula: ClassVar[str] = "TP of the k highest scores / k"
+    reference: ClassVar[str] = "sklearn.metrics.precision_score of the k highest scores"
+    _of_k: ClassVar[bool] = True
+
+
+@register()
+@dataclass(frozen=True)
+class RecallAt(_AtMetric):
+    """The share of the positives that are among the ``k`` rows with the highest scores; ``k`` as in ``precision_at``.
+
+    >>> RecallAt(k=0.75).score([0, 1, 1, 0], [0.9, 0.8, 0.3, 0.1])
+    1.0
+    """
+
+    name: ClassVar[str] = "recall_at"
+    title: ClassVar[str] = "recall at k"
+    formula: ClassVar[str] = "TP of the k highest scores / (TP + FN)"
+    reference: ClassVar[str] = "sklearn.metrics.recall_score of the k highest scores"
+    _of_k: ClassVar[bool] = False
 
 
 @register()
