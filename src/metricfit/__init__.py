@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from metricfit import data, decisions, losses, metrics, plots
@@ -71,6 +71,18 @@ def save(
         "README.md": report.model_card(description, report.warnings_of(classifier)).encode(),
     }
     return store.save(classifier, folder, overwrite=overwrite, notes=notes, files={**(files or {}), **pages})
+
+
+def lazily(package: str, names: Sequence[str], rooms: Sequence[str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package: modules are looked into for one of its names when it is first asked for."""
+
+    def found(name: str) -> Any:
+        for room in rooms if name in names else ():
+            if hasattr(module := import_module(f"{package}.{room}"), name):
+                return getattr(module, name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return found
 
 
 def __getattr__(name: str) -> Any:

@@ -48,7 +48,7 @@ class TemperatureAnnealer:
             raise ValueError("loss: expected a MetricLoss with a temperature, that is step='annealed'.")
         expect(mode in get_args(Mode), "mode", "'plateau' or 'epoch'", mode)
         expect(0 < factor < 1, "factor", "a number strictly between 0 and 1", factor)
-        for name, value in (("patience", patience), ("max_fruitless", max_fruitless), ("every", every)):
+        for name, value in {"patience": patience, "max_fruitless": max_fruitless, "every": every}.items():
             expect(value >= 1, name, "at least 1", value)
         expect(min_delta >= 0, "min_delta", "a number >= 0", min_delta)
         expect(minimum > 0, "minimum", "a temperature > 0", minimum)

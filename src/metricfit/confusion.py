@@ -26,6 +26,9 @@ Absent = Literal["count", "skip"]
 Grid = tuple[float, ...] | None
 """Thresholds that a sweep is taken over; None for the decision itself."""
 
+MATRIX_UP_TO = 4096
+"""From this many classes on the counts of each class take the place of the matrix, where they are enough."""
+
 WHOLE_ELEMENTS = 2**25
 """Up to this many memberships are counted at once."""
 
@@ -298,7 +301,7 @@ def hard_matrix(
         return ConfusionMatrix(target.mT @ (indicator(predicted, target) * samples.weight.double()[..., None]), **how)
     # Compared in its own dtype, so that a float32 probability of 0.7 reaches a threshold of 0.7; counted in float64.
     p = replace(samples, scores=scores).probabilities
-    exact = Samples(p, target, samples.weight.double(), samples.ignored, task, from_probabilities=True)
+    exact = Samples(p, target, samples.weight.double(), task, from_probabilities=True)
     matrix = count_samples(exact, Heaviside(), threshold=threshold, thresholds=thresholds)
     return as_confusion_matrix(matrix, task, thresholds, labels, absent)
 

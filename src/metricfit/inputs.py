@@ -39,10 +39,10 @@ def safe_divide(numerator: Tensor, denominator: Tensor, undefined: float = 0.0) 
     return torch.where(vanishes, torch.full_like(ratio, undefined), ratio)
 
 
-def expect(holds: bool, name: str, wanted: str, got: object) -> None:
-    """Raise an error that names an argument, what was wanted and what came, unless it ``holds``."""
+def expect(holds: object, name: str, wanted: str, got: object, advice: str = "") -> None:
+    """Raise an error that names an argument, what was wanted, what came and what to do, unless it ``holds``."""
     if not holds:
-        raise ValueError(f"{name}: expected {wanted}, got {got!r}.")
+        raise ValueError(f"{name}: expected {wanted}, got {got!r}{advice and '; '}{advice}.")
 
 
 def check_tensor(name: str, value: object) -> None:
@@ -76,8 +76,7 @@ class Samples:
 
     scores: Tensor  # logits (or probabilities), shape (…, n, d); d = 1 for a binary task
     target: Tensor  # class indices (…, n) or probabilities (…, n, d); else the share of positive, (…, n, d)
-    weight: Tensor  # of each sample, (…, n), or of each label decision, (…, n, d)
-    ignored: bool  # whether positions were (or may have been) ignored; their scores are 0 and weights 0
+    weight: Tensor  # of each sample, (…, n), or of each label decision, (…, n, d); 0 where ignored, as the scores
     task: Task = "multiclass"
     from_probabilities: bool = False
 
@@ -134,13 +133,12 @@ def flatten_inputs(
         keep = keep if labels.ndim < scores.ndim else keep.any(dim=-1)
     else:
         mass = mass if mass.ndim == scores.ndim else mass[..., None].expand_as(scores)
-    ignored = not looks or not bool(keep.all())
-    if ignored:
+    if not looks or not bool(keep.all()):
         rows = keep if keep.ndim == scores.ndim else keep[..., None]
         scores = torch.where(rows, scores, torch.zeros_like(scores))
         labels = torch.where(rows if labels.ndim == scores.ndim else keep, labels, torch.zeros_like(labels))
         mass = torch.where(keep, mass, torch.zeros_like(mass))
-    samples = Samples(scores, labels, mass, ignored, task, from_probabilities)
+    samples = Samples(scores, labels, mass, task, from_probabilities)
     if validate:
         slack = max(1e-3, *(torch.finfo(t.dtype).eps for t in (input, target) if t.is_floating_point()))
         _check_values(samples, slack)
@@ -205,9 +203,8 @@ def _flat_weight(given: Tensor | None, positions: torch.Size, decisions: torch.S
         return _rows(weight, "multilabel", lead)
     if weight.shape == samples:
         weight = weight.reshape(weight.shape + (1,) * (len(positions) - len(samples))).expand(positions)
-    elif weight.shape != positions:
-        wanted = f"{tuple(samples)} or {tuple(positions)}"
-        raise ValueError(f"sample_weight: expected shape {wanted}, got {tuple(weight.shape)}.")
+    wanted = f"shape {tuple(samples)} or {tuple(positions)}"
+    expect(weight.shape == positions, "sample_weight", wanted, tuple(weight.shape))
     return weight.flatten(lead)
 
 
@@ -217,8 +214,7 @@ def _weigh_classes(samples: Samples, weight: Tensor, validate: bool) -> Samples:
     meaning = {"multiclass": "one per class", "binary": "negative then positive", "multilabel": "one per label"}[task]
     if not isinstance(weight, Tensor):
         raise TypeError(f"weight: expected a torch.Tensor of {size} weights, {meaning}, got {type(weight).__name__}.")
-    if weight.shape != (size,):
-        raise ValueError(f"weight: expected shape ({size},), {meaning}, got {tuple(weight.shape)}.")
+    expect(weight.shape == (size,), "weight", f"shape ({size},), {meaning}", tuple(weight.shape))
     if validate and not bool((weight.isfinite() & (weight >= 0)).all()):
         raise ValueError("weight: expected finite weights >= 0, got negative or non-finite ones.")
     weight, target = weight.to(samples.scores), samples.target
@@ -231,7 +227,8 @@ def _weigh_classes(samples: Samples, weight: Tensor, validate: bool) -> Samples:
     # The positive share counts weight[1] and the rest weight[0], also where the target lies between 0 and 1.
     positive, negative = weight[1] * target, weight[0] * (1 - target)
     both = positive + negative
-    return replace(samples, target=safe_divide(positive, both), weight=samples.weight * both)
+    share = positive / both.masked_fill(both == 0, 1.0)  # a denormal weight is none of 0
+    return replace(samples, target=share, weight=samples.weight * both)
 
 
 def _check_sum_of_weights(samples: Samples, sample_weight: Tensor | None, weight: Tensor | None) -> None:

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-if TYPE_CHECKING:
-    from metricfit.inputs import Task
+from metricfit.inputs import Task, expect
 
 Labels = Sequence[Hashable] | None
 Weights = ArrayLike | None
@@ -25,8 +24,7 @@ def codes_of_labels(
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None, tuple[Any, ...] | None, Task]:
     """Codes of true and predicted labels (or 0/1 indicators), weights, class names and task."""
     true, pred = as_label_array(y_true, "y_true"), as_label_array(y_pred, "y_pred")
-    if true.shape != pred.shape:
-        raise ValueError(f"y_pred: expected the shape of y_true, {true.shape}, got {pred.shape}.")
+    expect(true.shape == pred.shape, "y_pred", f"the shape of y_true, {true.shape}", pred.shape)
     weight = checked_weights(sample_weight, len(true))
     if true.ndim == 2:
         return _indicators(true, "y_true"), _indicators(pred, "y_pred"), weight, _given_labels(labels), "multilabel"
@@ -41,23 +39,18 @@ def sweep_of_scores(
     """Counts at every cut-off; see :meth:`metricfit.ConfusionMatrix.from_scores`."""
     true = as_label_array(y_true, "y_true")
     scores = score_array(score, "y_pred")
-    if len(scores) != len(true):
-        raise ValueError(f"y_pred: expected {len(true)} scores, one per sample of y_true, got {len(scores)}.")
+    expect(len(scores) == len(true), "y_pred", f"{len(true)} scores, one per sample of y_true", len(scores))
     weight = checked_weights(sample_weight, len(true))
-    names: tuple[Any, ...] | None
     if true.ndim == 2:
-        indicator, names = _indicators(true, "y_true").astype(bool), _given_labels(labels)
+        names, indicator = _given_labels(labels), _indicators(true, "y_true").astype(bool)
     else:
         names = class_labels(true, labels=labels)
-        encoded = encode_labels(true, names, "y_true")
-        if len(names) == 2 and scores.shape in ((len(true),), (len(true), 2)):
-            column = scores if scores.ndim == 1 else scores[:, 1]
-            return _sweep(encoded == 1, column, weight, thresholds), "binary", names
-        indicator = encoded[:, None] == np.arange(len(names))
-    if indicator.shape != scores.shape:
-        expected = f"{indicator.shape}, one column for each of {indicator.shape[1]} classes"
-        advice = "name classes that do not occur with labels=[…]"
-        raise ValueError(f"y_pred: expected scores of shape {expected}, got {scores.shape}; {advice}.")
+        indicator = encode_labels(true, names, "y_true")[:, None] == np.arange(len(names))
+        if indicator.shape[1] == 2 and scores.shape in ((len(true),), (len(true), 2)):
+            return _sweep(indicator[:, 1], scores.reshape(len(true), -1)[:, -1], weight, thresholds), "binary", names
+    wanted = f"scores of shape {indicator.shape}, one column for each of {indicator.shape[1]} classes"
+    advice = "name classes that do not occur with labels=[…]"
+    expect(indicator.shape == scores.shape, "y_pred", wanted, scores.shape, advice)
     sweeps = [_sweep(indicator[:, k], scores[:, k], weight, thresholds) for k in range(scores.shape[1])]
     longest = max(len(s) for s in sweeps)
     padded = [np.concatenate([s, np.repeat(s[-1:], longest - len(s), axis=0)]) for s in sweeps]
@@ -95,8 +88,7 @@ def score_array(values: ArrayLike, name: str) -> NDArray[Any]:
         array = array.astype(np.float64)
     if array.dtype.kind != "f":
         raise TypeError(f"{name}: expected numbers, got {array.dtype}.")
-    if array.ndim == 0 or len(array) == 0:
-        raise ValueError(f"{name}: expected scores of at least one sample, got {array.shape}.")
+    expect(array.ndim and len(array), name, "scores of at least one sample", array.shape)
     if not np.isfinite(array).all():
         places = f"{int((~np.isfinite(array)).sum())} places; drop those samples or mend the model"
         raise ValueError(f"{name}: expected finite numbers, got NaN or infinity in {places}.")
@@ -126,10 +118,8 @@ def as_label_array(values: Any, name: str) -> NDArray[Any]:
         raise ValueError(f"{name}: expected labels of shape (n,) or (n, labels), got rows of unequal length.") from None
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.ndim not in (1, 2):
-        raise ValueError(f"{name}: expected labels of shape (n,) or (n, labels), got {array.shape}.")
-    if len(array) == 0:
-        raise ValueError(f"{name}: expected at least one sample, got none.")
+    expect(array.ndim in (1, 2), name, "labels of shape (n,) or (n, labels)", array.shape)
+    expect(len(array) > 0, name, "at least one sample", array.shape)
     gap = np.zeros(0, dtype=bool)
     if array.dtype.kind == "O" or (array.dtype.kind == "U" and not isinstance(values, np.ndarray)):
         from pandas import isna
@@ -152,8 +142,7 @@ def class_labels(*arrays: NDArray[Any], labels: Labels = None) -> tuple[Any, ...
     """The classes that occur (or those given), plain Python values in sorted order."""
     if labels is not None:
         classes = _given_labels(labels) or ()
-        if len(set(classes)) != len(classes) or not classes:
-            raise ValueError(f"labels: expected distinct class labels, got {list(classes)}.")
+        expect(classes and len(set(classes)) == len(classes), "labels", "distinct class labels", list(classes))
         return classes
     if len({a.dtype.kind in "US" for a in arrays}) > 1:
         raise TypeError("y_true and y_pred: one holds text, the other numbers; convert one of them.")
@@ -186,8 +175,7 @@ def checked_weights(sample_weight: Weights, n: int, *, all_zero: bool = False) -
         weight = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError("sample_weight: expected numbers, one per sample.") from None
-    if weight.shape != (n,):
-        raise ValueError(f"sample_weight: expected shape ({n},), got {weight.shape}.")
+    expect(weight.shape == (n,), "sample_weight", f"shape ({n},)", weight.shape)
     if not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError("sample_weight: expected finite weights >= 0.")
     if not all_zero and not weight.any():
@@ -269,9 +257,7 @@ def read_target(y: Any, rows: int) -> Target:
         check_classification_targets(array)
         classes, codes = np.unique(array, return_inverse=True)
         target = Target("binary" if len(classes) == 2 else "multiclass", classes, codes.astype(np.int64))
-    if len(array) != rows:
-        found = f"{len(array)}: inconsistent numbers of samples"
-        raise ValueError(f"y: expected one label per row of X, {rows}, got {found}.")
+    expect(len(array) == rows, "y", f"one label per row of X, {rows}", len(array), "inconsistent numbers of samples")
     if len(target.classes) < 2:
         raise ValueError(f"y: holds one class only, {target.labels[0]!r}; a classifier needs at least two classes.")
     return target
@@ -282,9 +268,8 @@ def read_truth(y: Any, task: Task, classes: NDArray[Any]) -> NDArray[Any]:
     array = as_label_array(y, "y")
     if task != "multilabel":
         return array
-    if array.ndim != 2 or array.shape[1] != len(classes):
-        shape = f"(n, {len(classes)}), one column per label"
-        raise ValueError(f"y: expected 0/1 indicators of shape {shape}, got {array.shape}.")
+    wanted = f"0/1 indicators of shape (n, {len(classes)}), one column per label"
+    expect(array.ndim == 2 and array.shape[1] == len(classes), "y", wanted, array.shape)
     return _indicators(array, "y")[:, _column_order(_column_names(y), classes.tolist())]
 
 
@@ -294,8 +279,8 @@ def _column_names(y: Any) -> list[Any] | None:
         return None
     names = list(_given_labels(y.columns) or ())
     for name in names:
-        if not isinstance(name, str | int | float) or name in (math.inf, -math.inf) or name != name:
-            raise ValueError(f"y: expected columns named by text or numbers, got {name!r}; rename the columns.")
+        is_name = isinstance(name, str) or (isinstance(name, int | float) and math.isfinite(name))
+        expect(is_name, "y", "columns named by text or numbers", name, "rename the columns")
     if twice := repeated(names):
         raise ValueError(f"y: expected columns of different names, got {twice[0]!r} twice; rename the columns.")
     return names
@@ -325,8 +310,7 @@ def column_of(columns: Mapping[str, Any] | None, name: str, rows: int) -> NDArra
         got = f"got {known}" if known else "none were given"
         raise ValueError(f"columns: the metric needs {name!r}, {got}; give columns={{{name!r}: values}}, or a table.")
     values = np.asarray(as_numpy(columns[name]))
-    if values.shape != (rows,):
-        raise ValueError(f"columns[{name!r}]: expected shape ({rows},), got {values.shape}.")
+    expect(values.shape == (rows,), f"columns[{name!r}]", f"shape ({rows},)", values.shape)
     return values
 
 

@@ -37,8 +37,6 @@ HIGHEST_TEMPERATURE = 0.4
 class Step(ABC):
     """A step: ``step(p, tau)`` in [0, 1], not decreasing in ``p``."""
 
-    name: ClassVar[str]
-    """The name in specs."""
     has_threshold: ClassVar[bool] = True
     """Whether the step depends on ``tau``."""
     below: ClassVar[float] = math.inf
@@ -47,8 +45,14 @@ class Step(ABC):
     def __post_init__(self) -> None:
         wanted = "a number > 0" if math.isinf(self.below) else f"a number in (0, {self.below:g})"
         for part in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, part.name)
-            expect(0 < _number(part.name, value) < self.below, part.name, wanted, value)
+            value = _number(part.name, getattr(self, part.name))
+            expect(0 < value < self.below, part.name, wanted, value)
+            object.__setattr__(self, part.name, value)
+
+    @property
+    def name(self) -> str:
+        """The name in specs."""
+        return type(self).__name__.lower()
 
     @abstractmethod
     def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
@@ -104,7 +108,6 @@ class Annealed(FivePoints):
     tensor([0.0000, 0.0082, 0.5000, 1.0000])
     """
 
-    name: ClassVar[str] = "annealed"
     temperature: float | Tensor = 0.2
 
     def __post_init__(self) -> None:
@@ -124,7 +127,6 @@ class Linear(FivePoints):
     tensor([0.0000, 0.1000, 0.5000, 1.0000])
     """
 
-    name: ClassVar[str] = "linear"
     below: ClassVar[float] = 0.5
     delta: float = 0.1
 
@@ -139,7 +141,6 @@ class Sigmoid(Step):
     tensor([0.5000, 0.9933])
     """
 
-    name: ClassVar[str] = "sigmoid"
     k: float = 10.0
 
     def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
@@ -154,7 +155,6 @@ class Amplifier(Step):
     tensor([6.7508e-04, 5.0000e-01, 1.0000e+00])
     """
 
-    name: ClassVar[str] = "amplifier"
     has_threshold: ClassVar[bool] = False
     sharpness: float = 73.0
 
@@ -172,7 +172,6 @@ class Cosine(Step):
     tensor([0.0000, 0.0908, 0.5000, 1.0000])
     """
 
-    name: ClassVar[str] = "cosine"
     delta: float = 0.1
 
     def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
@@ -188,7 +187,6 @@ class Identity(Step):
     tensor([0.3000])
     """
 
-    name: ClassVar[str] = "identity"
     has_threshold: ClassVar[bool] = False
 
     def __call__(self, p: Tensor, tau: Tensor | float = 0.5) -> Tensor:
@@ -203,8 +201,6 @@ class Heaviside(Step):
     tensor([0., 1., 1.])
     """
 
-    name: ClassVar[str] = "heaviside"
-
     def __call__(self, p: Tensor, tau: Tensor | float) -> Tensor:
         return (p >= tau).to(p.dtype)
 
@@ -217,7 +213,6 @@ class Custom(Step):
     'maximum'
     """
 
-    name: ClassVar[str] = "custom"
     function: Callable[[Tensor, Any], Tensor]
 
     def __post_init__(self) -> None:
@@ -234,7 +229,6 @@ StepLike = Step | str | Callable[[Tensor, Any], Tensor]
 """What :func:`get` takes: a step, its spec, or a function ``(p, tau)``."""
 
 _KNOWN: tuple[type[Step], ...] = (Annealed, Linear, Sigmoid, Amplifier, Cosine, Identity, Heaviside)
-_STEPS = {cls.name: cls for cls in _KNOWN}
 
 
 def get(step: StepLike) -> Step:
@@ -253,22 +247,18 @@ def get(step: StepLike) -> Step:
         return Custom(step)
     if not isinstance(step, str):
         raise TypeError(f"step: expected a step, its spec or a function (p, tau), got {type(step).__name__}.")
-    name, _, rest = (part.strip() for part in step.partition(":"))
-    if name not in _STEPS:
-        from metricfit.choices import close_to
+    from metricfit.choices import close_to, parts_of
 
-        raise ValueError(f"step: unknown name {name!r}; {close_to(name, _STEPS)}")
-    known = [part.name for part in fields(_STEPS[name])]  # type: ignore[arg-type]
-    given: dict[str, Any] = {}
-    for pair in rest.split(",") if rest else ():
-        key, _, value = (part.strip() for part in pair.partition("="))
+    name, given = parts_of(step)
+    steps = {cls.__name__.lower(): cls for cls in _KNOWN}
+    if name not in steps:
+        raise ValueError(f"step: unknown name {name!r}; {close_to(name, steps)}")
+    known = [part.name for part in fields(steps[name])]  # type: ignore[arg-type]
+    for key, value in given.items():
         if key not in known:
             raise ValueError(f"step: {name!r} has no parameter {key!r}; it takes {', '.join(known) or 'none'}.")
-        try:
-            given[key] = float(value)
-        except ValueError:
-            raise ValueError(f"step: expected a number for {key} in {step!r}, got {value!r}.") from None
-    return _STEPS[name](**given)
+        expect(isinstance(value, int | float), "step", f"a number for {key} in {step!r}", value)
+    return steps[name](**given)
 
 
 def check_temperature(temperature: float | Tensor) -> float:

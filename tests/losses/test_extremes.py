@@ -91,6 +91,15 @@ class TestExtremeWeights:
         with pytest.raises(ValueError, match="sample_weight: expected"):
             MetricLoss(metric)(logits, target, torch.full((6,), size))
 
+    @pytest.mark.parametrize(("task", "shape"), TASKS)
+    @pytest.mark.parametrize("options", [{}, {"cross_entropy": 0.5}, {"memory": 0.9}], ids=str)
+    def test_denormal_class_weights_count_where_the_product_is_usual(self, task, shape, options):
+        logits, target = batch(task, shape)
+        target, classes = target if task == "multiclass" else target.float(), 2 if task == "binary" else shape[1]
+        tiny = MetricLoss("f1", task=task, weight=torch.full((classes,), 1e-40), **options)
+        expected = MetricLoss("f1", task=task, **options)(logits, target)
+        torch.testing.assert_close(tiny(logits, target, torch.full((6,), 1e38)), expected, rtol=1e-4, atol=1e-6)
+
     @pytest.mark.parametrize("size", [1e16, 1e-16])
     @pytest.mark.parametrize("metric", ["f1", "mcc", "kappa"])
     def test_the_unit_of_weights_does_not_matter_within_the_range(self, size, metric):

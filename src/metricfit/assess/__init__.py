@@ -1,8 +1,8 @@
 """What held-out scores are worth: values, the one interval, paired differences and verdicts."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from metricfit import lazily
 from metricfit.assess.intervals import Decided, Estimate, difference, estimate, estimate_classes, over_splits, share
 from metricfit.assess.scores import HeldOutScores, scores_of
 from metricfit.assess.verdicts import Assessment, Reached, Verdict, assess, assess_held_out, leaderboard, verdict
@@ -21,13 +21,4 @@ __all__ = [
     "verdict", "worst_errors",
 ]  # fmt: skip
 
-# What a fit does not need is imported when it is first asked for.
-_ROOMS = ("columns", "cutoffs", "prevalence", "watching")
-
-
-def __getattr__(name: str) -> Any:
-    for room in _ROOMS if name in __all__ else ():
-        module = import_module(f"{__name__}.{room}")
-        if name in module.__all__:
-            return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, __all__, ("columns", "cutoffs", "prevalence", "watching"))

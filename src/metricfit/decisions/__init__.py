@@ -1,8 +1,8 @@
 """Decision rules: the best cut-off for any metric, exactly, and constraints that hold."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from metricfit import lazily
 from metricfit.decisions.problem import InfeasibleError, UntunableError
 from metricfit.decisions.rules import BestRule, ConstraintValue, DecisionRule, bayes_rule
 from metricfit.decisions.threshold import best_rule, best_threshold
@@ -22,13 +22,4 @@ __all__ = [
     "best_threshold_of_chunks", "calibrate", "cautious_rule", "confusion_of_chunks", "least_probabilities",
 ]  # fmt: skip
 
-# What a fit does not need is imported when it is first asked for.
-_ROOMS = ("calibration", "coordinates", "doubt", "groups", "streaming", "tuned")
-
-
-def __getattr__(name: str) -> Any:
-    for room in _ROOMS if name in __all__ else ():
-        module = import_module(f"{__name__}.{room}")
-        if name in module.__all__:
-            return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, __all__, ("calibration", "coordinates", "doubt", "groups", "streaming", "tuned"))

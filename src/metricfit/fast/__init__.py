@@ -20,19 +20,18 @@ import torch
 from torch import Tensor, distributed
 from torch.autograd import forward_ad
 
+from metricfit.confusion import MATRIX_UP_TO
 from metricfit.distributed import sum_over_processes
 from metricfit.fast.blocks import ROWS_FROM, Array, Derivative, Job, run, torch_pass
 from metricfit.fast.closed_form import ClosedForm, closed_form_of, loss_of_matrices, loss_of_sums
 from metricfit.inputs import WEIGHTS_FROM_TO
+from metricfit.metrics import FormulaMetric
 from metricfit.steps import SMALLEST_WIDTH, THRESHOLD_MARGIN, Annealed, Linear, Step
 
 if TYPE_CHECKING:
     from metricfit.losses.metric_loss import Batch
 
 __all__ = ["metric_loss"]
-
-MATRIX_UP_TO = 4096
-"""From this many classes on no matrix is counted."""
 
 PART_ELEMENTS, MOST_PARTS = 2**16, 16
 """A batch is counted in parts of at least so many scores, and in so many parts: threads share them."""
@@ -160,18 +159,10 @@ def _points(deltas: tuple[float, ...], dtype: torch.dtype | None, members: int) 
     return np.array(rows * (members if len(rows) == 1 else 1))
 
 
-_cached_form = lru_cache(maxsize=64)(closed_form_of)
-
-
 def _closed_form(batch: Batch) -> ClosedForm | None:
-    metric, task, labels = batch.options.metric, batch.options.task, batch.options.labels
-    try:
-        form = _cached_form(metric, task)
-    except TypeError:  # a metric of one's own that has no hash
-        form = closed_form_of(metric, task)
-    if form is None or form.label < 0 or labels is None or getattr(metric, "label", None) is None:
-        return form
-    return None  # a class is looked up by its name
+    metric, labels = batch.options.metric, batch.options.labels
+    by_name = labels is not None and getattr(metric, "label", None) is not None  # the class has to be looked up
+    return closed_form_of(metric, batch.options.task) if isinstance(metric, FormulaMetric) and not by_name else None
 
 
 def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype: torch.dtype) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.inputs import Task
-from metricfit.metrics import MCC, FormulaMetric, Metric
+from metricfit.metrics import MCC, FormulaMetric
 from metricfit.metrics.formula import COUNTS, Formula
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ class ClosedForm:
         return np.array(self.numbers, np.float64)
 
 
-def closed_form_of(metric: Metric, task: Task) -> ClosedForm | None:
+@lru_cache(maxsize=64)
+def closed_form_of(metric: FormulaMetric, task: Task) -> ClosedForm | None:
     """The closed form of a metric of a matrix, where there is one.
 
     >>> from metricfit import metrics
@@ -95,12 +96,11 @@ def closed_form_of(metric: Metric, task: Task) -> ClosedForm | None:
     ClosedForm(numbers=(0.0, 2.0, 0.0, 0.0, 0.0, 2.0, 1.0, 1.0, 0.0), label=1)
     >>> closed_form_of(metrics.get("kappa"), "binary")
     """
-    label: Any = getattr(metric, "label", None)
-    average, undefined = getattr(metric, "average", None), getattr(metric, "zero_division", 0.0)
+    label, average, undefined = metric.label, metric.average, metric.zero_division
     if isinstance(metric, MCC):
         return ClosedForm((float(undefined),), -1) if average == "auto" and label is None else None
-    found = coefficients(metric.program, metric.parameters) if isinstance(metric, FormulaMetric) else None
-    if found is None or metric.perfect != 1 or not metric.greater_is_better or getattr(metric, "whole", False):
+    found = coefficients(metric.program, metric.parameters)
+    if found is None or metric.perfect != 1 or not metric.greater_is_better or metric.whole:
         return None
     if undefined != undefined or average not in ("auto", "macro"):
         return None

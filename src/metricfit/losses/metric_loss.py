@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import torch
 from torch import Tensor, nn
 
-from metricfit.confusion import Absent, ConfusionMatrix, Grid, as_confusion_matrix, count_samples
+from metricfit.confusion import MATRIX_UP_TO, Absent, ConfusionMatrix, Grid, as_confusion_matrix, count_samples
 from metricfit.distributed import Sync, check_sync, group_of, sum_over_processes
 from metricfit.inputs import Samples, Task, check_task, expect, flatten_inputs, values_can_be_inspected
 from metricfit.losses import companions
@@ -22,10 +22,6 @@ from metricfit.steps import get as get_step
 
 if TYPE_CHECKING:
     from metricfit.losses.diagnosis import Diagnosis
-
-
-MATRIX_UP_TO = 4096
-"""From this many classes on the counts of each class take the place of the matrix, where they are enough."""
 
 
 def with_average(metric: Metric, average: str | int | None) -> Metric:
@@ -79,11 +75,11 @@ def _class_weights(prior: Tensor, task: Task, balance: Balance) -> Tensor:
 
 
 def _check_sizes(task: Task, columns: int, threshold: Tensor, class_weights: Tensor | None) -> None:
-    if threshold.ndim and len(threshold) != columns:
-        raise ValueError(f"threshold: expected one number or {columns}, one per label, got {len(threshold)}.")
-    wanted = 2 if task == "binary" else columns
-    if class_weights is not None and (got := class_weights.shape[-1 if task == "binary" else 0]) != wanted:
-        raise ValueError(f"prior: expected {wanted} shares or counts, got {got}.")
+    fits = not threshold.ndim or len(threshold) == columns
+    expect(fits, "threshold", f"one number or {columns}, one per label", threshold.numel())
+    if class_weights is not None:
+        wanted, got = (2, class_weights.shape[-1]) if task == "binary" else (columns, len(class_weights))
+        expect(got == wanted, "prior", f"{wanted} shares or counts", got)
 
 
 @dataclass(slots=True)
@@ -195,7 +191,8 @@ def metric_loss(
     """
     if "memory" in options:
         raise TypeError("memory: a function keeps none from one batch to the next; use MetricLoss(…, memory=…).")
-    fixed = {name: _as_constant(value) for name, value in options.items()}
+    fixed = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in options.items()}
+    fixed = {name: tuple(value) if isinstance(value, list) else value for name, value in fixed.items()}
     loss = _settings(metric, tuple(sorted(fixed.items())))
     batch = loss.batch(target, sample_weight)
     if temperature is not None:
@@ -204,11 +201,6 @@ def metric_loss(
     if weight is not None:
         batch.weight = _vector("weight", weight)
     return batch.loss(input)
-
-
-def _as_constant(value: Any) -> Any:
-    value = value.tolist() if isinstance(value, Tensor) else value
-    return tuple(value) if isinstance(value, list) else value
 
 
 @lru_cache(maxsize=64)

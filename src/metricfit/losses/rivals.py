@@ -34,9 +34,8 @@ class SampleLoss(nn.Module):
         super().__init__()
         self.task = options.setdefault("task", self.tasks[0])
         check_task(self.task)
-        if self.task not in self.tasks:
-            wanted = " or ".join(map(repr, self.tasks))
-            raise ValueError(f"task: {type(self).__name__} expects {wanted}, got {self.task!r}.")
+        wanted = f"{' or '.join(map(repr, self.tasks))} for {type(self).__name__}"
+        expect(self.task in self.tasks, "task", wanted, self.task)
         self.register_buffer("weight", options.pop("weight", None), persistent=False)
         self.options = options
 
@@ -78,24 +77,22 @@ class MAELoss(SampleLoss):
 class DiceLoss(SampleLoss):
     """One minus the soft Dice coefficient 2 Σ p y / (Σ p + Σ y), averaged over the classes that occur.
 
-    ``squared`` has Σ p² + Σ y² in the denominator (Milletari et al. 2016); ``smooth`` is added above and below.
+    ``squared`` has Σ p² + Σ y² in the denominator (Milletari et al. 2016).
 
     >>> DiceLoss(task="binary")(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
     tensor(0.5000)
     """
 
-    def __init__(self, *, squared: bool = False, smooth: float = 0.0, **options: Unpack[InputOptions]) -> None:
+    def __init__(self, *, squared: bool = False, **options: Unpack[InputOptions]) -> None:
         super().__init__(**options)
-        expect(smooth >= 0, "smooth", "a number >= 0", smooth)
-        self.power, self.smooth = 2 if squared else 1, smooth
+        self.power = 2 if squared else 1
 
     def _of_samples(self, samples: Samples, p: Tensor) -> Tensor:
         y, weight = _shares(samples, p)
         overlap = (weight * p * y).sum(dim=0)
         sizes = (weight * (p**self.power + y**self.power)).sum(dim=0)
         occurs = ((weight * y).sum(dim=0) > 0).to(p.dtype)
-        dice = safe_divide(2 * overlap + self.smooth, sizes + self.smooth)
-        return 1 - safe_divide((dice * occurs).sum(), occurs.sum())
+        return 1 - safe_divide((safe_divide(2 * overlap, sizes) * occurs).sum(), occurs.sum())
 
 
 class FocalLoss(SampleLoss):

@@ -232,11 +232,9 @@ class ClassMetric(Metric):
                 raise ValueError(f"average={self.average} and label={self.label!r} both name a class; give one.")
             object.__setattr__(self, "label", int(self.average))
             object.__setattr__(self, "average", "auto")
-        if self.average not in AVERAGES:
-            raise ValueError(
-                f"average: expected one of {', '.join(AVERAGES)} or a class index, got {self.average!r}; for a "
-                f"class by name write label={self.average!r} or '{self.name}[{self.average}]'."
-            )
+        advice = f"for a class by name write label={self.average!r} or '{self.name}[{self.average}]'"
+        wanted = f"one of {', '.join(AVERAGES)} or a class index"
+        expect(self.average in AVERAGES, "average", wanted, self.average, advice)
         if self.label is not None and self.average != "auto":
             raise ValueError(f"label={self.label!r} picks one class, average={self.average!r} has no effect; give one.")
         finite = isinstance(self.zero_division, (int, float)) and not math.isinf(self.zero_division)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
+from metricfit.inputs import expect
 from metricfit.metrics.base import COMMON, ClassMetric, Operators
 
 COUNTS = ("tp", "fp", "fn", "tn")
@@ -203,8 +204,8 @@ def one_per_class(value: Any) -> bool:
 
 def _of_classes(name: str, values: tuple[float, ...], counts: dict[str, Tensor]) -> Tensor:
     like = next(iter(counts.values()))
-    if like.shape[-1:] != (len(values),):
-        raise ValueError(f"{name}: expected one number for each of the {like.shape[-1]} classes, got {len(values)}.")
+    fits = like.shape[-1:] == (len(values),)
+    expect(fits, name, f"one number for each of the {like.shape[-1]} classes", len(values))
     return torch.tensor(values, dtype=like.dtype, device=like.device)
 
 
@@ -216,9 +217,8 @@ def _weighted(expected: bool, weights: Any, cm: ConfusionMatrix) -> Tensor:
         weight = {"none": (gaps > 0).to(cells.dtype), "linear": gaps, "quadratic": gaps**2}[weights]
     else:
         weight = torch.tensor(weights, dtype=cells.dtype, device=cells.device)
-        if weight.shape != cells.shape[-2:]:
-            size = cells.shape[-1]
-            raise ValueError(f"matrix: expected costs for {size} classes, got {len(weights)} x {len(weights[0])}.")
+        fits = weight.shape == cells.shape[-2:]
+        expect(fits, "matrix", f"costs for {cells.shape[-1]} classes", tuple(weight.shape))
     return (weight * cells).sum(dim=(-1, -2))[..., None]
 
 
@@ -388,6 +388,5 @@ def _checked(name: str, value: Any, default: Any) -> Any:
     except (TypeError, ValueError):
         form = "rows of numbers" if rows else "a number or one number per class"
         raise TypeError(f"{name}: expected {form}, got {value!r}.") from None
-    if not found or not all(map(math.isfinite, found)):
-        raise ValueError(f"{name}: expected finite numbers, got {value!r}.")
+    expect(found and all(map(math.isfinite, found)), name, "finite numbers", value)
     return found if several else found[0]

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.inputs import Task
+from metricfit.inputs import Task, expect
 from metricfit.labels import codes_of_labels, column_of, score_array
 from metricfit.metrics.algebra import Constant
 from metricfit.metrics.base import Metric, spell_label
@@ -128,8 +128,7 @@ def gain_table(gain: Sequence[ArrayLike], n: int) -> Array:
             values = np.asarray(worth, dtype=np.float64)
         except (TypeError, ValueError):
             raise TypeError(f"gain: expected numbers for {name}, got {worth!r}.") from None
-        if values.shape not in ((), (n,)):
-            raise ValueError(f"gain: expected one number or shape ({n},) for {name}, got {values.shape}.")
+        expect(values.shape in ((), (n,)), "gain", f"one number or shape ({n},) for {name}", values.shape)
         if not np.isfinite(values).all():
             raise ValueError(f"gain: expected finite numbers for {name}; fill the gaps first.")
         table[:, column] = values

@@ -18,9 +18,9 @@ True
 age prediction probability_False probability_True
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from metricfit import lazily
 from metricfit.store.folder import ModelFolderError, check_replaceable, describe
 
 if TYPE_CHECKING:
@@ -30,9 +30,4 @@ __all__ = [
     "ModelFolderError", "SavedModel", "check_replaceable", "describe", "description_of", "load", "open_model", "save",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    # On first use: a description is read without torch.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.model"), name)
+__getattr__ = lazily(__name__, __all__, ("model",))  # a description is read without torch
