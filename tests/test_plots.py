@@ -91,9 +91,9 @@ def test_alignment_of_a_fit_and_of_values(fitted):
     known = classifier.history_.dropna(subset=["validation_loss", "hard_metric"])
     np.testing.assert_array_equal(display.scatter_.get_offsets()[:, 0], known["validation_loss"])
     np.testing.assert_array_equal(display.scatter_.get_offsets()[:, 1], known["hard_metric"])
-    mine = plots.AlignmentDisplay.from_predictions([0.1, np.nan, 0.3, 0.5], [0.2, 0.3, 0.1, 0.6], metric_name="F1")
+    mine = plots.AlignmentDisplay([0.1, np.nan, 0.3, 0.5], [0.2, 0.3, 0.1, 0.6], metric_name="F1")
     assert mine.correlation == pytest.approx(np.corrcoef([0.1, 0.3, 0.5], [0.2, 0.1, 0.6])[0, 1])
-    assert np.isnan(plots.AlignmentDisplay.from_predictions([0.5], [0.5]).correlation)
+    assert np.isnan(plots.AlignmentDisplay([0.5], [0.5]).correlation)
     with pytest.raises(ValueError, match="exact: expected one value for each"):
         plots.AlignmentDisplay([0.1], [0.1, 0.2])
     with pytest.raises(ValueError, match="estimator: expected a fitted MetricClassifier"):
@@ -142,7 +142,7 @@ def test_annealing_marks_every_cooling(fitted):
 
 def test_step_is_the_losss_own(fitted):
 
-    display = plots.StepDisplay.from_step(Annealed(0.05), tau=0.3)
+    display = plots.StepDisplay(Annealed(0.05), tau=0.3).plot()
     p, heights = display.line_.get_data()
     expected = Annealed(0.05)(torch.from_numpy(np.asarray(p)), torch.tensor(0.3, dtype=torch.float64))
     np.testing.assert_allclose(heights, expected.numpy())

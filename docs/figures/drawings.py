@@ -41,7 +41,7 @@ def draw_steps() -> None:
     """Every step by name."""
     figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
     for step in STEPS:
-        StepDisplay.from_step(step, ax=axes)
+        StepDisplay(step).plot(axes)
     axes.spines["right"].set_visible(False)
     finish(figure, "steps.png")
 
@@ -51,7 +51,7 @@ def draw_temperatures() -> None:
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constrained")
     for axes, tau in zip(panels, (0.5, 0.2), strict=True):
         for temperature, colour in WARM.items():
-            StepDisplay.from_step(Annealed(temperature), tau=tau, ax=axes, color=colour)
+            StepDisplay(Annealed(temperature), tau=tau).plot(axes, color=colour)
         axes.set_title(f"threshold τ = {tau}", fontsize=10, loc="left")
         axes.spines["right"].set_visible(False)
     panels[1].set_ylabel("")

@@ -128,6 +128,9 @@ class AlignmentDisplay(_Display):
 
     The line rises for a surrogate of the metric and falls for a loss, which has a ``loss_name``. The ``correlation`` is
     NaN if too few values differ. Colours show the epochs; the points are ``scatter_``.
+
+    >>> round(AlignmentDisplay([0.2, 0.4, 0.5], [0.25, 0.45, 0.55]).plot().correlation, 3)
+    1.0
     """
 
     surrogate: Any
@@ -168,18 +171,6 @@ class AlignmentDisplay(_Display):
         loss = losses.get(recipe.objective, f"1 - soft {name}" if not recipe.cross_entropy else "Loss as trained")
         named: Any = {"epochs": history["epoch"], "metric_name": name, "loss_name": loss}
         return cls(history["validation_loss"], history["hard_metric"], **named).plot(ax, **kwargs)
-
-    @classmethod
-    def from_predictions(
-        cls, surrogate: ArrayLike, exact: ArrayLike, *, metric_name: str = "metric", ax: Any = None, **kwargs: Any
-    ) -> Self:
-        """Draw values of your own, such as those of a training loop.
-
-        >>> display = AlignmentDisplay.from_predictions([0.2, 0.4, 0.5], [0.25, 0.45, 0.55])
-        >>> round(display.correlation, 3)
-        1.0
-        """
-        return cls(surrogate, exact, metric_name=metric_name).plot(ax, **kwargs)
 
 
 @dataclass
@@ -222,7 +213,11 @@ class AnnealingDisplay(_Display):
 
 @dataclass
 class StepDisplay(_Display):
-    """How much a probability counts as a positive prediction in the loss, beside the exact step at ``tau``."""
+    """How much a probability counts as a positive prediction in the loss, beside the exact step at ``tau``.
+
+    >>> StepDisplay("sigmoid").plot().line_.get_label()
+    'sigmoid:k=10'
+    """
 
     step: StepLike = "annealed"
     _: KW_ONLY
@@ -239,20 +234,11 @@ class StepDisplay(_Display):
         return self
 
     @classmethod
-    def from_step(cls, step: StepLike = "annealed", *, tau: float = 0.5, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw a step at a threshold.
-
-        >>> StepDisplay.from_step("sigmoid").line_.get_label()
-        'sigmoid:k=10'
-        """
-        return cls(step, tau=tau).plot(ax, **kwargs)
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, **kwargs: Any) -> Self:
+    def from_estimator(cls, estimator: Any, *, tau: float = 0.5, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the step of a fitted :class:`metricfit.MetricClassifier` at its last temperature."""
         history, step = _history(estimator), get_step(estimator.recipe_.step)
         last = round(float(history["temperature"].iloc[-1]), 6) if len(history) else estimator.recipe_.temperature
-        return cls.from_step(Annealed(last) if isinstance(step, Annealed) else step, **kwargs)
+        return cls(Annealed(last) if isinstance(step, Annealed) else step, tau=tau).plot(ax, **kwargs)
 
 
 def _history(estimator: Any) -> Any:

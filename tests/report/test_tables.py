@@ -82,4 +82,4 @@ def test_epochs_that_were_not_validated_are_no_points():
     frame = history(12)
     assert len(alignment(frame)["points"]) == 6
     assert coolings(frame) == [5, 9]
-    assert alignment(frame.iloc[:2])["correlation"] is None
+    assert np.isnan(alignment(frame.iloc[:2])["correlation"])

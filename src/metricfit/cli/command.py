@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import signal
 import sys
@@ -127,7 +126,9 @@ class Command(ABC):
     def result(self, content: Any) -> None:
         """Write the result as one JSON document, if that was asked for."""
         if self.json:
-            sys.stdout.write(json.dumps(_plain(content), ensure_ascii=False, allow_nan=False) + "\n")
+            from metricfit.files import to_json
+
+            sys.stdout.write(to_json(content) + "\n")
 
 
 def number(value: float | None) -> str:
@@ -138,16 +139,6 @@ def number(value: float | None) -> str:
 def interval(low: float | None, high: float | None) -> str:
     """An interval, or a dash."""
     return "–" if low is None or math.isnan(low) else f"{number(low)} to {number(high)}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class CommandError(Exception):

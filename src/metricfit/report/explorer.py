@@ -55,7 +55,7 @@ def explorer(
     weight, several = scores.weight, task == "multilabel"
     if task == "binary":
         p = scores.proba[:, 1].astype(np.float64)
-        threshold = _threshold_of(rule, p)
+        threshold = _threshold_of(rule, scores.proba.astype(np.float64))
         # A rule's threshold is the second class's: that the first is more than 1 - t probable is the same decision.
         content["start"] = start = [threshold if positive else 1 - threshold]
         content["axes"] = [
@@ -78,17 +78,12 @@ def explorer(
     return {**content, "metrics": every_metric(labels, task, fixed, positive)}
 
 
-def _threshold_of(rule: DecisionRule, score: Array) -> float:
+def _threshold_of(rule: DecisionRule, proba: NDArray[Any]) -> float:
+    """A rule's threshold; of another kind one half, or the least score that is called if one half decides otherwise."""
     if rule.kind == "threshold":
         return float(rule.parameter)
-    if rule.kind == "offsets":
-        return float(1 / (1 + np.exp(rule.parameter[1] - rule.parameter[0])))
-    if rule.kind == "costs":
-        (right, alarm), (miss, hit) = rule.parameter
-        total = (alarm - right) + (miss - hit)
-        return float((alarm - right) / total) if total > 0 else 0.5
-    # Arg max gives a tie to the first class: the second must be above one half.
-    return float(np.nextafter(0.5, 1)) if (score == 0.5).any() else 0.5
+    called, p = rule.decide(proba) == 1, proba[:, 1]
+    return 0.5 if np.array_equal(p >= 0.5, called) else float(p[called].min(initial=np.nextafter(1, 2)))
 
 
 def _rows(scores: HeldOutScores) -> dict[str, Any]:
@@ -154,7 +149,7 @@ def one_class(
         "negatives": negatives,
         # With every score at hand the page finds the counts of any threshold that is typed; else the nearest cut-off's.
         "scores": sweep.scores[::-1].tolist() if len(sweep) <= points else None,
-        **{area.name: number(float(area.of_classes(counts)[1])) for area in _AREAS},
+        **{area.name: float(area.of_classes(counts)[1]) for area in _AREAS},
         "calibration": calibration(score, positive, weight),
         "histogram": histogram(score, positive, weight),
     }
@@ -201,7 +196,7 @@ def calibration(score: NDArray[Any], positive: NDArray[np.bool_], weight: Array 
         found = share(happened * effective, effective)
         points.append([predicted, happened, found.low, found.high, len(group)])
         gap, total = gap + mass * abs(predicted - happened), total + mass
-    return {"points": [[number(v) for v in p] for p in points], "error": number(gap / total if total else np.nan)}
+    return {"points": points, "error": gap / total if total else math.nan}
 
 
 def histogram(score: NDArray[Any], positive: NDArray[np.bool_] | None, weight: Array | None) -> dict[str, Any]:
@@ -216,11 +211,6 @@ def histogram(score: NDArray[Any], positive: NDArray[np.bool_] | None, weight: A
 def _numbers(values: Array) -> list[float]:
     """Whole where they are whole, else to twelve digits: pages stay small."""
     return [int(v) if float(v).is_integer() else float(f"{v:.12g}") for v in values]
-
-
-def number(value: float | None) -> float | None:
-    """A number that JSON can hold, or None."""
-    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def in_words(metric: Metric) -> str:
@@ -253,7 +243,7 @@ def tree(metric: Metric, labels: tuple[Any, ...], task: Task, fixed: Fixed) -> d
         ]
         return {"kind": "limited", "objective": tree(metric.objective, labels, task, fixed), "limits": limits}
     if metric.judges_scores:
-        return {"kind": "fixed", "value": number(fixed(metric))}
+        return {"kind": "fixed", "value": fixed(metric)}
     if isinstance(metric, Combination):
         left, right = (tree(part, labels, task, fixed) for part in (metric.left, metric.right))
         return {"kind": "join", "operator": metric.operator, "left": left, "right": right}
@@ -289,7 +279,7 @@ def every_metric(labels: tuple[Any, ...], task: Task, fixed: Fixed, positive: in
         except (ValueError, TypeError):
             continue
         node = {"kind": "cost"} if isinstance(metric, metrics.ExpectedCost) else tree(metric, labels, task, fixed)
-        if node["kind"] == "fixed" and node["value"] is None:
+        if node["kind"] == "fixed" and math.isnan(node["value"]):
             continue
         about = (type(metric).__doc__ or "").strip().splitlines()[0]
         found.append({"spec": str(metric), "name": in_words(metric), "tree": node, "about": about,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from base64 import b64encode
 from collections.abc import Sequence
@@ -15,13 +14,15 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
-from metricfit.assess import Assessment, Estimate, HeldOutScores, assess_held_out
+from metricfit.assess import HeldOutScores, assess_held_out
 from metricfit.assess.intervals import Decided
 from metricfit.assess.verdicts import MODEL, PLAIN, TUNED, cautions
+from metricfit.files import to_json
 from metricfit.metrics import Metric, Money
 from metricfit.metrics.algebra import named_class
 from metricfit.report import tables
 from metricfit.report.explorer import explorer, formulas, histogram, in_words
+from metricfit.training.recipes import Recipe
 
 _SCRIPTS = ("metrics.js", "charts.js", "models.js", "explorer.js", "page.js")
 NO_SCORES = (
@@ -29,7 +30,6 @@ NO_SCORES = (
     "matrices and the explorer are left out. 'metricfit report MODEL DATA' with labelled rows that the model was not "
     "trained on adds them, and so does training it again with cross-validation."
 )
-_CAPITALS = {name: name[0].upper() + name[1:] for name in (MODEL, PLAIN, TUNED)}
 
 
 class Unlabelled(NamedTuple):
@@ -78,36 +78,42 @@ def render(
     elif unlabelled is None:
         notices = [*notices, NO_SCORES if scores is None else "No row with a score is left: there is nothing to draw."]
     predictions = None if unlabelled is None else _predictions(unlabelled, labels, named_class(metric, labels))
-    target = noted.get("target") or []
-    content = {
-        **found,
-        "description": description,
-        "task": task,
-        "labels": labels,
-        "metric": str(metric),
-        "metric_short": in_words(metric),
-        "rule": rule,
-        "target": [target] if isinstance(target, str) else target,
-        "notices": notices,
-        "lost": lost,
-        "earlier": [] if found["scores"] else _measured_rows(description),
-        "leaderboard": classifier.leaderboard_.to_dict(orient="records"),
+    data = {
+        "metric": in_words(metric),
+        "explorer": found["explorer"],
         "training": tables.training(classifier),
         "search": noted.get("search"),
-        "unlabelled": predictions,
-        "findings": findings,
-        "columns": tables.columns_of(classifier, description),
-        "choices": noted.get("choices") or [text for _, text in description["fitted"]["choices"]],
-        "reproduction": tables.reproduction(classifier, description, settings),
-        "trained": (noted.get("data") or {}).get("rows"),
+        "histograms": None if predictions is None else predictions["histograms"],
     }
-    data = {"metric": content["metric_short"], "explorer": found["explorer"], "training": content["training"],
-            "search": content["search"],
-            "histograms": None if predictions is None else predictions["histograms"]}  # fmt: skip
+    target, recipe = noted.get("target") or [], classifier.recipe_.parts()
     scripts = "\n".join([formulas(), *map(_asset, _SCRIPTS)])
     # Only this very script and style may run: text that got into the page as markup could do nothing.
     trusted = {"script": f'"use strict";(() => {{\n{scripts}\n}})();', "style": _asset("report.css")}
-    return _page("report.html", trusted, **content, data=to_script_json(data))
+    return _page(
+        "report.html",
+        trusted,
+        **found,
+        **{name: data[name] for name in ("training", "search")},
+        description=description,
+        task=task,
+        labels=labels,
+        metric=str(metric),
+        metric_short=data["metric"],
+        rule=rule,
+        target=[target] if isinstance(target, str) else target,
+        notices=notices,
+        lost=lost,
+        earlier=[] if found["scores"] else _measured_rows(description),
+        leaderboard=classifier.leaderboard_.to_dict(orient="records"),
+        unlabelled=predictions,
+        findings=findings,
+        columns=tables.columns_of(classifier, description),
+        settings=settings,
+        recipe=recipe,
+        usual=Recipe(recipe["name"]).complete().parts(),
+        own_names=(MODEL, PLAIN, TUNED),
+        data=to_script_json(data),
+    )
 
 
 def render_watched(title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -122,29 +128,24 @@ def _page(name: str, trusted: dict[str, str], **content: Any) -> str:
 
 
 def answer(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]) -> dict[str, Any]:
-    """The top of the page: the answer in one sentence, what to be wary of, and the rows of its table."""
+    """The top of the page: the value, the verdict, what to be wary of, the counts, and the rows of its table."""
     model, verdicts = assess_held_out(metric, scores, labels)
-    name, ours, count = in_words(metric), model.estimate, f"{scores.total or len(scores):,}"
-    name = name[0].upper() + name[1:]
-    between = "" if math.isnan(ours.low) else f" (95 % interval {ours.low:.3f} to {ours.high:.3f})"
-    sentence = f"{name} is {ours.value:.3f}{between} on {count} held-out rows."
-    if isinstance(getattr(metric, "objective", metric), Money):
-        per = 1000 / (scores.total or len(scores))
-        value, low, high = (f"{end:,.0f}" for end in (ours.value, ours.low, ours.high))
-        sentence = f"{name} is {value} (95 % interval {low} to {high}) on {count} held-out rows: "
-        sentence += f"{ours.value * per:,.0f} per 1,000 rows."
-    if math.isnan(ours.value):
-        sentence = f"{name} has no value on these {count} held-out rows."
     said, warned = "" if scores.baseline is None else str(verdicts[-1]), cautions(model, verdicts)
     if said and verdicts[-1].better == "level":
         warned.append(said)
+    found = [(model, None), *((v.rival, v.gain) for v in verdicts)]
+    ends = np.array([[e.value, e.low, e.high] for e in (assessment.estimate for assessment, _ in found)])
+    known = ends[np.isfinite(ends)]
     return {
-        "metric": name,
-        "sentence": sentence,
+        "value": model.estimate,
+        "money": isinstance(getattr(metric, "objective", metric), Money),
+        "rows_in_all": scores.total or len(scores),
         "verdict": "" if said in warned else said,
         "warnings": warned,
         **_per_thousand(metric, scores, labels),
-        "rows": _rows([(model, None), *((v.rival, v.gain) for v in verdicts)]),
+        "rows": found,
+        "least": known.min(initial=1e300),
+        "span": np.ptp(known) or 1.0 if known.size else 1.0,
     }
 
 
@@ -157,25 +158,6 @@ def _per_thousand(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]
         found, missed, alarms = (round(share * float(count[k])) for count in (cm.tp, cm.fn, cm.fp))
         counts = {"label": labels[k], "positive": found + missed, "found": found, "missed": missed, "alarms": alarms}
     return {"counts": counts, "right": round(share * float(cm.tp.sum())) if cm.task == "multiclass" else None}
-
-
-def _rows(found: list[tuple[Assessment, Estimate | None]]) -> list[dict[str, Any]]:
-    """The table's rows, with the places of dots and whiskers on a common scale of 240 units."""
-    places = np.array([[e.value, e.low, e.high] for e in (assessment.estimate for assessment, _ in found)])
-    known = places[np.isfinite(places)]
-    low, span = (known.min(), np.ptp(known) or 1.0) if known.size else (0.0, 1.0)
-    places = (12 + 216 * (places - low) / span).round(1)
-    return [
-        {
-            "name": _CAPITALS.get(assessment.name, f"Best single model: {assessment.name}"),
-            **vars(assessment.estimate),
-            "gain": None if gain is None else vars(gain),
-            "limits": [{"text": c.constraint, **vars(c.estimate), "met": c.met} for c in assessment.constraints],
-            "bar": dict(zip(("value", "low", "high", "zero"), [*place.tolist(), float(places[0, 0])], strict=True))
-            if np.isfinite(place).all() else None,
-        }
-        for (assessment, gain), place in zip(found, places, strict=True)
-    ]  # fmt: skip
 
 
 def _predictions(unlabelled: Unlabelled, labels: tuple[Any, ...], named: int | None) -> dict[str, Any]:
@@ -211,7 +193,7 @@ def _measured_rows(description: dict[str, Any]) -> list[dict[str, Any]]:
 
 def to_script_json(data: Any) -> str:
     """JSON that stays inside its script element, whatever texts it holds."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = to_json(data)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

@@ -1,11 +1,8 @@
-"""The tables of the page: matrices, classes, confused pairs, training, columns, and how to train the model again."""
+"""The tables of the page: matrices, classes, confused pairs, training, columns."""
 
 from __future__ import annotations
 
-import json
 import math
-import shlex
-import tomllib
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,6 @@ from metricfit.assess.verdicts import MODEL, PLAIN, TUNED
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
 from metricfit.metrics import get
-from metricfit.report.explorer import number
 from metricfit.steps import Annealed
 from metricfit.steps import get as get_step
 from metricfit.training.recipes import Recipe
@@ -54,12 +50,12 @@ def _decisions(scores: HeldOutScores) -> dict[str, NDArray[np.int64]]:
     if scores.baseline_decided is not None:
         found[f"Before: {PLAIN}"] = scores.baseline_decided
         if scores.baseline_tuned is not None:
-            found[TUNED[0].upper() + TUNED[1:]] = scores.baseline_tuned
+            found[TUNED] = scores.baseline_tuned
     else:
         argmax = scores.proba.argmax(axis=1)
         if not np.array_equal(argmax, scores.decided):
             found["Before: this model, arg max"] = argmax
-    found[f"After: {MODEL}" if found else MODEL.capitalize()] = scores.decided
+    found[f"After: {MODEL}" if found else MODEL] = scores.decided
     return found
 
 
@@ -102,14 +98,15 @@ def training(classifier: Any) -> dict[str, Any] | None:
     if not len(history):
         return None
     recipe: Recipe = classifier.recipe_
-    columns = ("epoch", "loss", "soft_metric", "hard_metric", "temperature")
+    columns = ["epoch", "loss", "soft_metric", "hard_metric", "temperature"]
     return {
-        **{name: [number(v) for v in history[name].tolist()] for name in columns},
+        **history[columns].to_dict(orient="list"),
         "coolings": coolings(history),
         "kept": sorted({int(e) for e in classifier.best_epochs_}),
         "selection_temperature": recipe.selection_temperature,
         "alignment": alignment(history),
-        "step": _step_curve(recipe, float(history["temperature"].iloc[-1])) if recipe.objective == "metric" else None,
+        "step": str(recipe.step),
+        "steps": _steps(recipe, float(history["temperature"].iloc[-1])) if recipe.objective == "metric" else {},
     }
 
 
@@ -119,19 +116,10 @@ def coolings(history: pd.DataFrame) -> list[int]:
 
 
 def alignment(history: pd.DataFrame) -> dict[str, Any]:
-    """Pairs of the surrogate and the exact metric, epoch by epoch, how closely they go together, and in words."""
-    known = history[["epoch", "soft_metric", "hard_metric", "temperature"]].replace([np.inf, -np.inf], np.nan).dropna()
-    pair = known[["soft_metric", "hard_metric"]]
-    r, ranks = (correlation(*values.to_numpy().T) for values in (pair, pair.rank()))
-    text = "One point per validated epoch: the surrogate in the loss against the exact metric."
-    if math.isnan(r):
-        text += " There are too few different values for a correlation."
-    else:
-        tracked = "tracked the metric" + (" closely" if r > 0.9 else "" if r > 0.6 else " only loosely")
-        text += (
-            f" Correlation {r:.2f}, of the ranks {ranks:.2f}: it {tracked if r > 0.2 else 'did not track the metric'}."
-        )
-    return {"points": known.to_numpy(dtype=float).tolist(), "correlation": number(r), "text": text}
+    """Pairs of the surrogate and the exact metric, epoch by epoch, and how closely they and their ranks go together."""
+    known = history[["soft_metric", "hard_metric"]].replace([np.inf, -np.inf], np.nan).dropna()
+    r, ranks = (correlation(*values.to_numpy().T) for values in (known, known.rank()))
+    return {"points": known.to_numpy(dtype=float).tolist(), "correlation": r, "of_ranks": ranks}
 
 
 def correlation(first: Array, second: Array) -> float:
@@ -140,23 +128,14 @@ def correlation(first: Array, second: Array) -> float:
     return float(np.corrcoef(first, second)[0, 1]) if enough else math.nan
 
 
-def _step_curve(recipe: Recipe, temperature: float) -> dict[str, Any]:
-    """The step over the probability at the threshold one half, at the first and the last temperature."""
-    p, half = torch.linspace(0, 1, 201, dtype=torch.float64), torch.tensor(0.5, dtype=torch.float64)
-    chosen, first = get_step(recipe.step), recipe.temperature
-    annealed = isinstance(chosen, Annealed)
-
-    def heights(t: float) -> list[float]:
-        return [round(float(v), 6) for v in (Annealed(t) if annealed else chosen)(p, half)]
-
-    return {
-        "name": str(recipe.step),
-        "p": [round(float(v), 4) for v in p],
-        "last": heights(temperature),
-        "first": heights(first) if annealed and abs(first - temperature) > 1e-6 else None,
-        "temperature": round(temperature, 6) if annealed else None,
-        "first_temperature": first if annealed else None,
-    }
+def _steps(recipe: Recipe, last: float) -> dict[str, list[list[float]]]:
+    """The step over the probability at the threshold one half, at the last temperature and the first, if it has one."""
+    p, chosen = torch.linspace(0, 1, 201, dtype=torch.float64), get_step(recipe.step)
+    shown = {str(chosen): chosen}
+    if isinstance(chosen, Annealed):
+        when = {round(recipe.temperature, 6): "start", round(last, 6): "end"}
+        shown = {f"T = {t:.3g}, at the {name}": Annealed(t) for t, name in when.items()}
+    return {name: torch.stack([p, step(p, torch.tensor(0.5))], 1).tolist() for name, step in shown.items()}
 
 
 def columns_of(classifier: Any, description: dict[str, Any]) -> list[dict[str, Any]]:
@@ -171,31 +150,3 @@ def columns_of(classifier: Any, description: dict[str, Any]) -> list[dict[str, A
         {**column, "values": "", "gaps": None, **known.get(column["name"], {}), **noted.get(column["name"], {})}
         for column in description["columns"]["kinds"] or []
     ]
-
-
-def reproduction(classifier: Any, description: dict[str, Any], settings: str | None) -> dict[str, Any]:
-    """Command, recipe, rule and versions."""
-    recipe, seed = classifier.recipe_, description["fitted"]["seed"]
-    usual = Recipe(recipe.name).complete().parts()
-    return {
-        "command": _command(settings) if settings else None,
-        "python": f"MetricClassifier({description['metric']!r}, recipe={recipe.name!r}, random_state={seed!r})",
-        "recipe": [
-            {"name": name, "value": json.dumps(value, default=str), "changed": value != usual.get(name)}
-            for name, value in recipe.parts().items()
-        ],
-        "rule": json.dumps(description["decision_rule"], ensure_ascii=False),
-    }
-
-
-def _command(settings: str) -> str:
-    options = tomllib.loads(settings)
-    words = ["metricfit", "train", str(options.pop("data", "DATA"))]
-    for name, value in ((name.replace("_", "-"), value) for name, value in options.items()):
-        if isinstance(value, bool):
-            words.append(f"--{name}" if value else f"--no-{name}")
-        else:
-            words += [
-                word for one in (value if isinstance(value, list) else [value]) for word in (f"--{name}", str(one))
-            ]
-    return shlex.join(words)

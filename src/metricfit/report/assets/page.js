@@ -65,8 +65,8 @@ function drawTraining(training, metric) {
   });
   const points = training.alignment.points, r = training.alignment.correlation;
   const third = Math.ceil(points.length / 3);
-  const part = (from, to) => points.slice(from, to).map((p) => [p[1], p[2]]);
-  const range = extent(points.flatMap((p) => [p[1], p[2]]), [0, 1]);
+  const part = (from, to) => points.slice(from, to);
+  const range = extent(points.flat(), [0, 1]);
   drawChart(document.getElementById("c-alignment"), {
     label: `Surrogate against the exact ${metric}, one point per epoch; correlation ${digits(r, 3)}.`,
     x: { label: `surrogate ${metric}`, range }, y: { label: `exact ${metric}`, range }, readout: false,
@@ -77,15 +77,15 @@ function drawTraining(training, metric) {
       { name: "equal", style: "s3", points: [[range[0], range[0]], [range[1], range[1]]] },
     ],
   });
-  const step = training.step;
-  if (!step) return;
-  const line = (values) => step.p.map((p, i) => [p, values[i]]);
-  const series = [{ name: step.temperature === null ? step.name : `T = ${short(step.temperature)}, at the end`, style: "s1", points: line(step.last) }];
-  if (step.first) series.push({ name: `T = ${short(step.first_temperature)}, at the start`, style: "s2", points: line(step.first) });
-  series.push({ name: "exact step", style: "s3", points: [[0, 0], [0.5, 0], [0.5, 1], [1, 1]] });
+  const steps = Object.entries(training.steps).reverse();
+  if (!steps.length) return;
   drawChart(document.getElementById("c-step"), {
-    label: `The ${step.name} step as the loss saw it at the end of training.`,
-    x: { label: "probability (threshold ½)", range: [0, 1] }, y: { label: "counts as positive", range: [0, 1] }, series,
+    label: `The ${training.step} step as the loss saw it at the end of training.`,
+    x: { label: "probability (threshold ½)", range: [0, 1] }, y: { label: "counts as positive", range: [0, 1] },
+    series: [
+      ...steps.map(([name, points], i) => ({ name, style: `s${i + 1}`, points })),
+      { name: "exact step", style: "s3", points: [[0, 0], [0.5, 0], [0.5, 1], [1, 1]] },
+    ],
   });
 }
 
