@@ -93,7 +93,7 @@ def test_compare_stops_within_five_seconds_of_ctrl_c_and_keeps_finished_rows(tab
         _, text = process.communicate(timeout=60)
         assert time.monotonic() - began < 5
         assert process.returncode == 1
-        assert "stopped; the results so far are in" in text
+        assert "Stopped; the results so far are in" in text
         rows = [json.loads(line) for line in out.read_text().splitlines()]
         assert len(rows) >= 2
         assert not any(row["error"] for row in rows)

@@ -3,8 +3,7 @@
 import math
 import tomllib
 
-from metricfit.cli.command import interval, number
-from metricfit.cli.options import columns_of, to_toml
+from metricfit.cli.command import columns_of, interval, number, to_toml
 
 
 def test_numbers_have_four_digits_and_gaps_are_dashes():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import metricfit
-from metricfit.cli.options import seconds
+from metricfit.cli.command import seconds
 from metricfit.data import labelled
 from metricfit.models import DEFAULT
 from metricfit.store import describe

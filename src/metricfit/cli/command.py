@@ -1,24 +1,33 @@
-"""A command: a dataclass whose fields are its options, what it writes where, and the errors it ends with."""
+"""Commands: what they write where, the options they share, from the command line or a TOML file, and their errors."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import math
+import re
 import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, dataclass_transform
 
 import typer
 
 if TYPE_CHECKING:
     from metricfit.choices import Choice
+    from metricfit.classifier import MetricClassifier
+    from metricfit.data import LabelledTable, Roles, TableFile
+    from metricfit.metrics import Metric
+    from metricfit.store import SavedModel
 
 REQUIRED = MISSING
+SPLITS, COLUMNS, RUN, _DATA = "Held-out data", "Columns", "The run", "Reading data"
+_CONFIG = "A TOML file with any of these options, such as the train.toml of a model folder; the command line wins."
 _WIDTH_OF_A_PIPE = 140
 _OPTIONS = {"folds": ("folds", "group", "time"), "unused": ("categorical", "ignore")}  # of a choice's topic
 
@@ -51,11 +60,12 @@ def options_of(command: Any) -> dict[str, Field[Any]]:
 def _existing(value: Any) -> Any:
     """Fail at once, before anything heavy is imported, if a file or folder is not there."""
     open_ended = isinstance(value, str) and ("://" in value or any(sign in value for sign in "*?["))
-    if value is not None and str(value) != "-" and not open_ended and not Path(value).exists():
-        raise UsageError(f"{value}: no such {'model folder' if isinstance(value, Path) else 'file'}.")
+    there = value is None or str(value) == "-" or open_ended or Path(value).exists()
+    expect(there, f"{value}: no such {'model folder' if isinstance(value, Path) else 'file'}.")
     return value
 
 
+@dataclass_transform(kw_only_default=True)
 @dataclass(kw_only=True)
 class Command(ABC):
     """What all commands have: where they write. Results go to standard output, everything else to standard error."""
@@ -63,6 +73,9 @@ class Command(ABC):
     json: bool = switch("--json", "Write the result as JSON to standard output.", "Output")
     quiet: bool = switch("--quiet -q", "Write only the result and errors.", "Output")
     debug: bool = switch("--debug", "Show the traceback of an error.", "Output")
+
+    def __init_subclass__(cls) -> None:
+        dataclass(kw_only=True)(cls)
 
     def __post_init__(self) -> None:
         from rich.console import Console
@@ -80,8 +93,8 @@ class Command(ABC):
     def refuse(self, why: str, *options: str) -> None:
         """Raise a usage error if one of these options was given, which has no effect here."""
         for name in options:
-            if getattr(self, name) not in (None, False):
-                raise UsageError(f"{'DATA' if name == 'data' else '--' + name.replace('_', '-')}: has no effect {why}.")
+            shown = "DATA" if name == "data" else "--" + name.replace("_", "-")
+            expect(getattr(self, name) in (None, False), f"{shown}: has no effect {why}.")
 
     def note(self, text: str) -> None:
         """Write progress or an explanation, unless quiet."""
@@ -109,7 +122,7 @@ class Command(ABC):
             self.console.print(text)
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, left: int = 1) -> None:
-        """Write a table of the result; the first ``left`` columns are text."""
+        """Write a table of the result; the first ``left`` columns are text, a pair is an interval."""
         if self.json:
             return
         from rich import box
@@ -120,7 +133,7 @@ class Command(ABC):
         for i, column in enumerate(columns):
             table.add_column(Text(column), justify="left" if i < left else "right", overflow="fold")
         for row in rows:
-            table.add_row(*(Text(str(cell)) for cell in row))
+            table.add_row(*(Text(shown(cell)) for cell in row))
         self.console.print(table, soft_wrap=False)
 
     def result(self, content: Any) -> None:
@@ -141,6 +154,13 @@ def interval(low: float | None, high: float | None) -> str:
     return "–" if low is None or math.isnan(low) else f"{number(low)} to {number(high)}"
 
 
+def shown(cell: Any) -> str:
+    """A cell of a table: a number, an interval, or text."""
+    if isinstance(cell, tuple):
+        return interval(*cell)
+    return number(cell) if cell is None or isinstance(cell, float) else str(cell)
+
+
 class CommandError(Exception):
     """A failure that is reported in one message; the program then ends with the exit code."""
 
@@ -153,22 +173,31 @@ class UsageError(CommandError):
     exit_code = 2
 
 
+def expect(holds: bool, otherwise: str) -> None:
+    """Raise a usage error unless something holds."""
+    if not holds:
+        raise UsageError(otherwise)
+
+
 class Interrupted(BaseException):
     """Ctrl-C. Not a KeyboardInterrupt, which the training loop turns into an early end."""
 
 
 @contextmanager
-def stoppable() -> Iterator[Callable[[], None]]:
-    """Ctrl-C raises :class:`Interrupted` at once; the function does so again, as NumPy and Cython may lose it."""
+def stoppable(kept: str = "") -> Iterator[Callable[[], None]]:
+    """Ctrl-C raises :class:`Interrupted` at once, which says what is kept.
+
+    The function does so again, as NumPy and Cython may lose it.
+    """
     pressed: list[bool] = []
 
     def stop(*_: Any) -> None:
         pressed.append(True)
-        raise Interrupted
+        check()
 
     def check() -> None:
         if pressed:
-            raise Interrupted
+            raise Interrupted(f"Stopped; {kept}. Give the same command to go on.")
 
     before = signal.signal(signal.SIGINT, stop)
     try:
@@ -187,3 +216,173 @@ def wrong_use() -> Iterator[None]:
         yield
     except (ValueError, TypeError, FileExistsError, FileNotFoundError) as error:
         raise UsageError(f"--{error}") from None
+
+
+a_table = partial(argument, "DATA", "A CSV, JSON Lines, Parquet or Excel file; - for standard input.")
+a_model = partial(argument, "MODEL", "A model folder that 'metricfit train' wrote.")
+an_out = partial(option, names=("--out", "-o"))
+a_seed = partial(option, "Seed of everything random.", "N", default=0, min=0)
+to_overwrite = partial(switch, "--overwrite", "Replace what is there.")
+"""Fields of several commands."""
+
+
+def from_file(context: typer.Context, path: Path | None) -> Path | None:
+    """Take defaults from a TOML file whose keys are the names of the options."""
+    if path is None or context.resilient_parsing:
+        return path
+    import tomllib
+
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else f"not valid TOML: {error}"
+        raise typer.BadParameter(f"{path}: {why}.") from None
+    known = {p.name: p for p in context.command.params if p.name not in (None, "config", "debug", "help")}
+    values = {key.replace("-", "_"): value for key, value in found.items()}
+    for key, value in values.items():
+        if key not in known:
+            from metricfit.choices import close_to
+
+            raise typer.BadParameter(f"{path}: this command has no option {key!r}; {close_to(key, map(str, known))}")
+        values[key] = [value] if getattr(known[key], "multiple", False) and isinstance(value, str) else value
+    context.default_map = {**(context.default_map or {}), **values}
+    return path
+
+
+def to_toml(options: dict[str, Any]) -> str:
+    """Options as TOML; those that were not given are left out."""
+    given = {key: json.dumps(v, default=str, ensure_ascii=False) for key, v in options.items() if v not in (None, [])}
+    # JSON's words and escapes are TOML's; only DEL must be written out in TOML as well.
+    return "".join(f"{key} = {text}\n" for key, text in given.items()).replace("\x7f", "\\u007f")
+
+
+def columns_of(given: list[str] | None, known: list[str]) -> list[str]:
+    """Column names of a repeated option; a text that is no column is divided at its commas."""
+    names: list[str] = []
+    for text in given or []:
+        names += [text] if text in known else [part.strip() for part in text.split(",")]
+    return names
+
+
+def seconds(text: str | None) -> float | None:
+    """A length of time such as 90, 90s, 15m or 2h, in seconds."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d*\.?\d+)([smh]?)", text.lower())
+    if not found or float(found[1]) == 0:
+        raise UsageError(f"--time-limit: expected a time such as 90s, 15m or 2h, got {text!r}.")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def checked_metric(spec: str) -> Metric:
+    """The metric of ``--metric``, or a usage error."""
+    from metricfit import metrics
+
+    with wrong_use():
+        return metrics.get(spec)
+
+
+def resolved(metric: Metric | None, classifier: MetricClassifier) -> Metric:
+    """A metric, or the model's, with its class written out; the positive class is the one that the model's names."""
+    if metric is None:
+        return classifier.metric_
+    from metricfit import metrics
+    from metricfit.metrics.algebra import named_class
+
+    classes = tuple(classifier.classes_.tolist())
+    if named_class(classifier.metric_, classes) == 0 and len(classes) == 2:
+        classes = classes[::-1]
+    with wrong_use():
+        return metrics.resolve(metric, classes, classifier.task_)[0]
+
+
+def check_free(out: Path, overwrite: bool) -> None:
+    """Raise a usage error if no model folder may be written there."""
+    from metricfit.store.folder import check_replaceable
+
+    try:
+        check_replaceable(out, overwrite=overwrite)
+    except FileExistsError as error:
+        raise UsageError(f"--out: {str(error).removeprefix('folder: ')} (--overwrite replaces a model.)") from None
+
+
+class Reading(Command):
+    """How a file is read."""
+
+    separator: str | None = option("Character between a CSV file's fields.", "CHAR", _DATA, shown="detected")
+    encoding: str | None = option("Encoding of a CSV file, e.g. cp1252.", "NAME", _DATA, shown="detected")
+
+    def open(self, data: str) -> TableFile:
+        """The file, or standard input."""
+        from metricfit.data import open_table
+
+        return open_table(data, separator=self.separator, encoding=self.encoding)
+
+
+class Labels(Reading):
+    """How labelled rows are read for a model that is there."""
+
+    target: list[str] | None = option("The column of true labels, or columns.", "COL…", shown="as in training")
+    weight: str | None = option("Weight of each row.", "COL", COLUMNS)
+
+    def rows(self, model: SavedModel, data: str | TableFile, judged: Sequence[Metric] = ()) -> LabelledTable:
+        """The labelled rows of a file, with the columns that metrics (the model's own, if none) name; says choices."""
+        file = self.open(data) if isinstance(data, str) else data
+        named = dict.fromkeys(name for metric in judged or [model.classifier.metric_] for name in metric.columns)
+        target = columns_of(self.target, file.columns)
+        table = model.labelled_rows(file, target=target, weight=self.weight, named=[*named])
+        self.show_choices(table.choices)
+        return table
+
+    def opened(self, model: Path, data: str, spec: str | None) -> tuple[MetricClassifier, LabelledTable, Metric]:
+        """A model, the labelled rows of a file, and the metric that is asked for, or the model's own."""
+        asked = None if spec is None else checked_metric(spec)
+        from metricfit.store import open_model
+
+        loaded = open_model(model)
+        table = self.rows(loaded, data, [] if asked is None else [asked])
+        return loaded.classifier, table, resolved(asked, loaded.classifier)
+
+
+class Training(Reading):
+    """Which rows and columns to train on, and for how long."""
+
+    target: list[str] = option("The column to predict, or several 0/1 columns of labels.", "COL…", default=REQUIRED)
+    group: str | None = option("Never split rows with the same value, such as one patient's.", "COL", SPLITS)
+    weight: str | None = option("Weight of each row.", "COL", COLUMNS)
+    ignore: list[str] | None = option("Columns not to use.", "COL…", COLUMNS)
+    use: list[str] | None = option("Columns to use though they look like identifiers.", "COL…", COLUMNS)
+    categorical: list[str] | None = option("Columns of numbers that are only codes.", "COL…", COLUMNS)
+    missing: list[str] | None = option("Further texts that mean 'missing', beside '', ?, NA, null.", "TEXT…", COLUMNS)
+    positive: str | None = option("The positive class of two.", "LABEL", COLUMNS, shown="second in order")
+    max_rows: int | None = option("Use at most this many rows, drawn at random.", "N", RUN, min=10)
+    max_epochs: int | None = option("Most epochs of the networks' training.", "N", RUN, shown="by recipe", min=1)
+    seed: int = a_seed()
+    config: Path | None = option(_CONFIG, "FILE", RUN, is_eager=True, callback=from_file)
+
+    def roles(self, file: TableFile, metric: Metric, time: str | None = None) -> Roles:
+        """Which column of the file is what, also for the metric."""
+        from metricfit.data import Roles
+
+        several = ("target", "ignore", "use", "categorical")
+        lists: dict[str, Any] = {name: columns_of(getattr(self, name), file.columns) for name in several}
+        special: dict[str, Any] = {"group": self.group, "time": time, "weight": self.weight}
+        return Roles(**lists, **special, missing=self.missing or [], named=metric.columns)
+
+    def judged_by(self, spec: Metric, table: LabelledTable) -> Metric:
+        """The metric with its class or average written out; the table's choices say which was taken."""
+        from metricfit import metrics
+        from metricfit.choices import Choice
+        from metricfit.data.labelled import positive_class
+
+        classes = table.classes.tolist()
+        wanted = positive_class(table.task, classes, self.positive)
+        with wrong_use():
+            metric, why = metrics.resolve(spec, tuple(sorted(classes, key=lambda c: c == wanted)), table.task)
+        if wanted is not None:
+            changed = f"metric {metric}: the positive class is {wanted!r}, as --positive says"
+            unchanged = f"--positive changes nothing: {metric} names its class, or treats all classes alike"
+            table.choices.append(Choice("metric", changed if why else unchanged))
+        elif why:
+            table.choices.append(Choice("metric", why, ("positive" if table.task == "binary" else "metric",)))
+        return metric

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metricfit.cli import options as opt
-from metricfit.cli.command import REQUIRED, CommandError, Interrupted, interval, number, option, stoppable
+from metricfit.cli import command as cli
 
 if TYPE_CHECKING:
     from metricfit.comparison import Comparison
 
 
-@dataclass(kw_only=True)
-class Compare(opt.Training):
+class Compare(cli.Training):
     """Compare methods on the same random splits: a leaderboard.
 
     Methods: metricfit is the portfolio; network and east are networks trained on the metric; cross-entropy,
@@ -27,20 +24,20 @@ class Compare(opt.Training):
     Example: metricfit compare churn.csv --target churn --metric mcc --jobs 4
     """
 
-    data: str = opt.a_table()
-    metric: str = option("What models are judged by; see 'metricfit metrics'.", "M", default=REQUIRED)
-    methods: list[str] | None = option("Methods to compare.", "NAME…", shown="all that are installed")
-    splits: int = option("Random splits into 80 % to train on and 20 % to test.", "N", default=5, min=2)
-    jobs: int = option("Fits at the same time; -1 for one per core.", "N", default=1)
-    backend: str | None = option("loky, threading, or for several machines dask, ray.", "NAME", shown="joblib's")
-    out: Path | None = opt.an_out("Where results are kept, one JSON line each.", "FILE", shown="DATA.compare.jsonl")
-    overwrite: bool = opt.to_overwrite()
+    data: str = cli.a_table()
+    metric: str = cli.option("What models are judged by; see 'metricfit metrics'.", "M", default=cli.REQUIRED)
+    methods: list[str] | None = cli.option("Methods to compare.", "NAME…", shown="all that are installed")
+    splits: int = cli.option("Random splits into 80 % to train on and 20 % to test.", "N", default=5, min=2)
+    jobs: int = cli.option("Fits at the same time; -1 for one per core.", "N", default=1)
+    backend: str | None = cli.option("loky, threading, or for several machines dask, ray.", "NAME", shown="joblib's")
+    out: Path | None = cli.an_out("Where results are kept, one JSON line each.", "FILE", shown="DATA.compare.jsonl")
+    overwrite: bool = cli.to_overwrite()
 
     def run(self) -> None:
         from metricfit.comparison import Comparison
         from metricfit.data import read_labelled
 
-        spec, file = opt.checked_metric(self.metric), self.open(self.data)
+        spec, file = cli.checked_metric(self.metric), self.open(self.data)
         table = read_labelled(file, self.roles(file, spec), max_rows=self.max_rows, seed=self.seed, note=self.note)
         judged = self.judged_by(spec, table)
         self.show_choices(table.choices)
@@ -60,27 +57,23 @@ class Compare(opt.Training):
             self.note(
                 f"[{count - len(comparison.todo)}/{count}, {time.monotonic() - started:.0f} s] split "
                 f"{row['split'] + 1}, {row['method']}: "
-                + (f"failed: {row['error']}" if row["error"] else number(row["value"]))
+                + (f"failed: {row['error']}" if row["error"] else cli.number(row["value"]))
             )
             check()
 
-        try:
-            with stoppable() as check:
-                comparison.run(jobs=self.jobs, backend=self.backend, progress=progress)
-        except Interrupted:
-            raise CommandError(f"stopped; the results so far are in {path}. Give the same command to go on.") from None
+        with cli.stoppable(f"the results so far are in {path}") as check:
+            comparison.run(jobs=self.jobs, backend=self.backend, progress=progress)
         self._show(comparison, len(table.y), path)
 
     def _show(self, comparison: Comparison, rows: int, path: Path) -> None:
         board, metric = comparison.leaderboard(), comparison.metric
         if not board:
-            raise CommandError(f"no method could be fitted; the reasons are in {path}.")
+            raise cli.CommandError(f"no method could be fitted; the reasons are in {path}.")
         reference = comparison.methods[0] if any(r["method"] == comparison.methods[0] for r in board) else ""
         least, most = getattr(metric, "objective", metric).range
         cells = [
-            [r["method"], number(r["mean"]), interval(max(r["low"], least), min(r["high"], most)),
-             f"{r['difference']:+.4f}", interval(r["difference_low"], r["difference_high"]), f"{r['seconds']:.1f}"]
-            for r in board
+            [r["method"], r["mean"], (max(r["low"], least), min(r["high"], most)), f"{r['difference']:+.4f}",
+             (r["difference_low"], r["difference_high"]), f"{r['seconds']:.1f}"] for r in board
         ]  # fmt: skip
         heads = ["method", str(metric), "95 % interval", f"difference to {reference or 'the first'}", "95 % interval",
                  "seconds"]  # fmt: skip

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from metricfit.cli import options as opt
-from metricfit.cli.command import Command, UsageError
+from metricfit.cli import command as cli
 
 _MAX_EPOCHS: int | None = None
 
 
-@dataclass(kw_only=True)
-class Demo(Command):
+class Demo(cli.Command):
     """Train on a small table that comes with scikit-learn and show what it bought.
 
     Writes digits.csv, handwritten digits of which some are rare, and a model folder with a report; shows the command
     to try with a table of your own.
     """
 
-    out: Path = opt.an_out("Where to write.", "DIR", default=Path("metricfit-demo"))
-    seed: int = opt.a_seed()
-    overwrite: bool = opt.to_overwrite()
+    out: Path = cli.an_out("Where to write.", "DIR", default=Path("metricfit-demo"))
+    seed: int = cli.a_seed()
+    overwrite: bool = cli.to_overwrite()
 
     def run(self) -> None:
         import numpy as np
@@ -31,8 +28,8 @@ class Demo(Command):
         from metricfit.cli.train import Train
 
         table, model = self.out / "digits.csv", self.out / "model"
-        if (table.exists() or model.exists()) and not self.overwrite:
-            raise UsageError(f"--out: {self.out} holds an earlier demo; --overwrite replaces it.")
+        free = self.overwrite or not (table.exists() or model.exists())
+        cli.expect(free, f"--out: {self.out} holds an earlier demo; --overwrite replaces it.")
         self.out.mkdir(parents=True, exist_ok=True)
         digits = load_digits(as_frame=True).frame.rename(columns={"target": "digit"}).astype(int)
         digit, random = digits["digit"].to_numpy(), np.random.default_rng(0)

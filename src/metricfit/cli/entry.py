@@ -162,8 +162,6 @@ def _explained(error: Exception) -> tuple[int, str]:
     if isinstance(error, BadArgumentError):
         option = "" if error.argument in ("path", "source") else f"--{error.argument.replace('_', '-')}: "
         return 2, f"{option}{error.problem}"
-    if isinstance(error, BadDataError):
-        return 3, str(error)
     if isinstance(error, OSError) and error.strerror:
         return 1, f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}."
     if isinstance(error, NotEnoughMemoryError):
@@ -171,5 +169,5 @@ def _explained(error: Exception) -> tuple[int, str]:
     if isinstance(error, MemoryError):
         return 1, "there is not enough memory; train on a part of the rows with --max-rows."
     if isinstance(error, ValueError | TypeError | ImportError):
-        return 1, str(error)
+        return 3 if isinstance(error, BadDataError) else 1, str(error)
     return 1, f"{type(error).__name__}: {error}\nThis should not happen; run again with --debug and report it."

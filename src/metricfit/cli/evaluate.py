@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metricfit.cli import options as opt
-from metricfit.cli.command import UsageError, interval, number, option
+from metricfit.cli import command as cli
 
 if TYPE_CHECKING:
     from metricfit.assess import Decided
@@ -19,17 +18,16 @@ _OF_CLASSES = ("precision", "recall", "f1")
 _SHOWN = 12  # classes of which the matrix still fits a terminal
 
 
-@dataclass(kw_only=True)
-class Evaluate(opt.Labels):
+class Evaluate(cli.Labels):
     """Measure a model on labelled rows: metrics with 95 % intervals, the classes, the confusion matrix.
 
     Example: metricfit evaluate model test.csv --metric mcc "recall[yes]"
     """
 
-    model: Path = opt.a_model()
-    data: str = opt.a_table()
-    metric: list[str] | None = option("These metrics; all for every one.", "M…", shown="the usual ones")
-    seed: int = opt.a_seed()
+    model: Path = cli.a_model()
+    data: str = cli.a_table()
+    metric: list[str] | None = cli.option("These metrics; all for every one.", "M…", shown="the usual ones")
+    seed: int = cli.a_seed()
 
     def run(self) -> None:
         from metricfit.assess import estimate, scores_of
@@ -37,22 +35,19 @@ class Evaluate(opt.Labels):
         from metricfit.metrics import Constrained
         from metricfit.store import open_model
 
-        wanted = [opt.checked_metric(spec) for spec in self.metric or [] if spec != "all"]
+        wanted = [cli.checked_metric(spec) for spec in self.metric or [] if spec != "all"]
         loaded = open_model(self.model)
         table, classifier = self.rows(loaded, self.data, wanted), loaded.classifier
         scores = scores_of(classifier, table.X, table.y, table.weight, columns=table.columns)
         rows = scores.judged(tuple(classifier.classes_.tolist()))
-        judged = [opt.resolved(each, classifier) for each in wanted]
+        judged = [cli.resolved(each, classifier) for each in wanted]
         if not wanted:
             judged = [classifier.metric_, *_metrics(classifier, every="all" in (self.metric or []))]
         found = {str(each): estimate(each, rows, seed=self.seed) for each in judged}
         limits = [c for each in judged if isinstance(each, Constrained) for c in each.constraints]
         found |= {c.what + c.where: reached(c, rows, seed=self.seed) for c in limits}
-        self.table(
-            f"{len(table.y):,} rows of {self.data}",
-            ["metric", "value", "95 % interval"],
-            [[name, number(m.value), interval(m.low, m.high)] for name, m in found.items()],
-        )
+        cells = [[name, m.value, (m.low, m.high)] for name, m in found.items()]
+        self.table(f"{len(table.y):,} rows of {self.data}", ["metric", "value", "95 % interval"], cells)
         self.result({
             "rows": len(table.y), "metrics": {name: asdict(m) for name, m in found.items()},
             "classes": {} if wanted else self._by_class(rows),
@@ -68,7 +63,7 @@ class Evaluate(opt.Labels):
         chosen = (*_OF_CLASSES, "mcc") if what == "label" else _OF_CLASSES
         found = {n: estimate_classes(get(f"{n}:average=none"), rows, seed=self.seed) for n in chosen}
         counts, names = rows.confusion, rows.labels
-        values = ([number(m.value) for m in each] for each in found.values())
+        values = ([m.value for m in each] for each in found.values())
         of_class = zip(names, *values, map(_count, counts.support), map(_count, counts.predicted), strict=True)
         self.line("")
         self.table(f"By {what}", [what, *chosen, "rows", "called so"], list(of_class))
@@ -89,6 +84,6 @@ def _metrics(classifier: Any, *, every: bool) -> list[Metric]:
 
     found = []
     for name in metrics.available() if every else _USUAL:
-        with suppress(TypeError, UsageError):  # a cost matrix and a mean over thresholds have no default
-            found.append(opt.resolved(metrics.get(name), classifier))
+        with suppress(TypeError, cli.UsageError):  # a cost matrix and a mean over thresholds have no default
+            found.append(cli.resolved(metrics.get(name), classifier))
     return found

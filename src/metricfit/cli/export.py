@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from metricfit.cli import options as opt
-from metricfit.cli.command import Command, UsageError, option
+from metricfit.cli import command as cli
 
 
-@dataclass(kw_only=True)
-class Export(Command):
+class Export(cli.Command):
     """Write a model for use without Python: preprocessing, network and decision rule as one ONNX graph.
 
     Each column is an input of its own, of shape (rows, 1): numbers as double with NaN for gaps, categories as text
@@ -19,17 +16,15 @@ class Export(Command):
     Example: metricfit export model --format onnx --out model.onnx
     """
 
-    model: Path = opt.a_model()
-    format: str = option("The only one so far.", "FORMAT", default="onnx")
-    out: Path | None = opt.an_out("The file to write.", "FILE", shown="model.onnx in MODEL's parent")
-    overwrite: bool = opt.to_overwrite()
+    model: Path = cli.a_model()
+    format: str = cli.option("The only one so far.", "FORMAT", default="onnx")
+    out: Path | None = cli.an_out("The file to write.", "FILE", shown="model.onnx in MODEL's parent")
+    overwrite: bool = cli.to_overwrite()
 
     def run(self) -> None:
-        if self.format != "onnx":
-            raise UsageError(f"--format: expected onnx, got {self.format!r}.")
+        cli.expect(self.format == "onnx", f"--format: expected onnx, got {self.format!r}.")
         target = self.out or self.model.absolute().parent / f"{self.model.absolute().name}.onnx"
-        if target.exists() and not self.overwrite:
-            raise UsageError(f"--out: {target} exists; --overwrite replaces it.")
+        cli.expect(self.overwrite or not target.exists(), f"--out: {target} exists; --overwrite replaces it.")
         from metricfit.store import load
         from metricfit.store.onnx import to_onnx
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from metricfit.cli.command import Command, UsageError, argument
+from metricfit.cli import command as cli
 
 
-@dataclass(kw_only=True)
-class Metrics(Command):
+class Metrics(cli.Command):
     """List the metrics, or show one: formula, range, parameters, reference.
 
     A spec is a name, a name with parameters (fbeta:beta=2,average=macro), the metric of a class (f1[yes]), an
@@ -19,24 +17,23 @@ class Metrics(Command):
     recall[yes] >= 0.9).
     """
 
-    name: str | None = argument("NAME", "A metric's name or alias.", None)
+    name: str | None = cli.argument("NAME", "A metric's name or alias.", None)
 
     def run(self) -> None:
-        # The pages of all names, which metrics.describe made: to show one needs no torch.
-        shown = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8")).get(self.name)
-        if shown is None:
+        # The pages of all names and aliases, which metrics.describe made: to show them needs no torch.
+        pages = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+        if self.name is None:
+            found = [page for name, page in sorted(pages.items()) if name == page["canonical"]]
+            rows = [[m["name"], m["summary"], *_range(m)] for m in found]
+            self.table(f"{len(found)} metrics", ["name", "what it is", "range", "better"], rows, left=2)
+            return self.result(found)
+        if (shown := pages.get(self.name)) is None:
             from metricfit import metrics
 
-            if self.name is None:
-                found = [metrics.describe(name) for name in metrics.available()]
-                rows = [[m["name"], m["summary"], *_range(m)] for m in found]
-                self.table(f"{len(found)} metrics", ["name", "what it is", "range", "better"], rows, left=2)
-                self.result(found)
-                return
             try:
                 shown = metrics.describe(self.name)
             except ValueError as error:
-                raise UsageError(str(error)) from None
+                raise cli.UsageError(str(error)) from None
         about = {
             "formula": shown["formula"],
             "range": "{}, {} is better".format(*_range(shown)),

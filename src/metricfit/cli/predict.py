@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import importlib
 import io
@@ -11,13 +10,11 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from metricfit.cli import options as opt
-from metricfit.cli.command import UsageError, argument, option, switch
+from metricfit.cli import command as cli
 
 _MANY = "Many files"
 _ENGINES = {"local": "joblib", "ray": "ray", "spark": "pyspark"}
@@ -25,8 +22,7 @@ _NOTE = "metricfit.toml"  # in a folder of predictions: of which model, and with
 _SHAPING = ("keep", "raw", "escape")
 
 
-@dataclass(kw_only=True)
-class Predict(opt.Reading):
+class Predict(cli.Reading):
     """Predict labels and probabilities for the rows of a table, or of a folder of tables.
 
     The column prediction has the decision, by the model's rule. The columns probability_… are calibrated on the rows
@@ -43,20 +39,20 @@ class Predict(opt.Reading):
     Example: metricfit predict model 'in/*.parquet' --out out --engine ray --workers 8
     """
 
-    model: Path = opt.a_model()
-    data: str = argument(
+    model: Path = cli.a_model()
+    data: str = cli.argument(
         "DATA", "A CSV, JSON Lines, Parquet or Excel file, a folder, a pattern or an address; - for standard input."
     )
-    out: Path | None = opt.an_out(
+    out: Path | None = cli.an_out(
         "Write to this .csv, .csv.gz, .parquet or .jsonl, or for several files to this folder.", "FILE",
         shown="standard output",
     )  # fmt: skip
-    keep: list[str] | None = option("Columns to pass through: --keep id name, or --keep id,name.", "COL…")
-    raw: bool = switch("--raw", "The models' mean probabilities as they are, not calibrated.")
-    escape: bool = switch("--escape", "Put ' before CSV text that a spreadsheet takes for a formula.")
-    overwrite: bool = opt.to_overwrite()
-    engine: str | None = option("For several files: local, ray or spark.", "NAME", _MANY, shown="local")
-    workers: int | None = option("Files at a time.", "N", _MANY, shown="1, or what the engine has", min=1)
+    keep: list[str] | None = cli.option("Columns to pass through: --keep id name, or --keep id,name.", "COL…")
+    raw: bool = cli.switch("--raw", "The models' mean probabilities as they are, not calibrated.")
+    escape: bool = cli.switch("--escape", "Put ' before CSV text that a spreadsheet takes for a formula.")
+    overwrite: bool = cli.to_overwrite()
+    engine: str | None = cli.option("For several files: local, ray or spark.", "NAME", _MANY, shown="local")
+    workers: int | None = cli.option("Files at a time.", "N", _MANY, shown="1, or what the engine has", min=1)
 
     def run(self) -> None:
         if self.data != "-" and not Path(self.data).is_file():
@@ -65,8 +61,8 @@ class Predict(opt.Reading):
             if (files := files_of(self.data)) != [self.data]:
                 return self._many(files)
         self.refuse("for one file", "engine", "workers")
-        if self.out is not None and self.out.exists() and not self.overwrite:
-            raise UsageError(f"--out: {self.out} exists; --overwrite replaces it.")
+        free = self.out is None or self.overwrite or not self.out.exists()
+        cli.expect(free, f"--out: {self.out} exists; --overwrite replaces it.")
         count = self._one(self.data, self.out)
         if self.out is not None:
             self.note(f"{count:,} rows predicted: {self.out}")
@@ -76,7 +72,7 @@ class Predict(opt.Reading):
         loaded, file = _model(self.model), self.open(data)
         count = 0
         with _writer(out, lines=self.json, escape=self.escape) as write:
-            for frame in loaded.predictions(file, keep=opt.columns_of(self.keep, file.columns), raw=self.raw):
+            for frame in loaded.predictions(file, keep=cli.columns_of(self.keep, file.columns), raw=self.raw):
                 count += len(frame)
                 write(frame)
         return count
@@ -88,21 +84,23 @@ class Predict(opt.Reading):
         from metricfit.store.folder import DESCRIPTION
 
         out, engine = self.out, self.engine or "local"
-        if out is None or out.is_file() or engine not in _ENGINES:
-            wrong = "--out: name a folder for the results" if engine in _ENGINES else f"--engine: no {engine!r}"
-            raise UsageError(f"{wrong}; for several files, --engine is one of {', '.join(_ENGINES)}.")
+        known = f"for several files, --engine is one of {', '.join(_ENGINES)}"
+        cli.expect(engine in _ENGINES, f"--engine: no {engine!r}; {known}.")
+        if out is None or out.is_file():
+            raise cli.UsageError("--out: name a folder for the results of several files.")
+        cli.expect(bool(files), f"{self.data}: no table there.")
         places = {f: out / f"{Path(f).stem}{'.csv' if f.lower().endswith('.csv') else '.parquet'}" for f in files}
-        if not files or (twice := repeated(places.values())):
-            wrong = (
-                f"two files would become {twice[0]}; predict their folders one by one" if files else "no table there"
-            )
-            raise UsageError(f"{self.data}: {wrong}.")
+        twice = repeated(places.values())
+        cli.expect(
+            not twice,
+            f"{self.data}: two files would become {', '.join(map(str, twice))}; predict their folders one by one.",
+        )
         _model(self.model)  # a model that cannot be read is found here, not by every worker
         out.mkdir(parents=True, exist_ok=True)
         content = hashlib.sha256((self.model / DESCRIPTION).read_bytes()).hexdigest()
-        note, said = out / _NOTE, opt.to_toml({"model": content, **{n: getattr(self, n) for n in _SHAPING}})
-        if not self.overwrite and note.exists() and note.read_text(encoding="utf-8") != said:
-            raise UsageError(f"--out: {out} holds predictions of another model, or with other options; --overwrite.")
+        note, said = out / _NOTE, cli.to_toml({"model": content, **{n: getattr(self, n) for n in _SHAPING}})
+        same = self.overwrite or not note.exists() or note.read_text(encoding="utf-8") == said
+        cli.expect(same, f"--out: {out} holds predictions of another model, or with other options; --overwrite.")
         note.write_text(said, encoding="utf-8")
         left = [file for file in files if self.overwrite or not places[file].exists()]
         if len(left) < len(files):
@@ -141,7 +139,7 @@ def _shared_out(engine: str, work: Any, files: list[Any], workers: int | None) -
     try:
         library: Any = importlib.import_module(_ENGINES[engine])
     except ImportError:
-        raise UsageError(f"--engine: {engine} is not installed; pip install 'metricfit[{engine}]'.") from None
+        raise cli.UsageError(f"--engine: {engine} is not installed; pip install 'metricfit[{engine}]'.") from None
     if engine == "local":
         yield from library.Parallel(workers or 1, return_as="generator_unordered")(
             library.delayed(work)(file) for file in files
@@ -167,16 +165,14 @@ def _writer(out: Path | None, *, lines: bool, escape: bool) -> Iterator[Callable
     from metricfit.files import written_whole
 
     suffix = "" if out is None else out.suffix
-    if suffix not in ("", ".csv", ".gz", ".txt", ".parquet", ".jsonl", ".ndjson"):
-        raise UsageError(f"--out: expected a .csv, .csv.gz, .parquet or .jsonl file, got {suffix!r} in {out}.")
+    known = suffix in ("", ".csv", ".gz", ".txt", ".parquet", ".jsonl", ".ndjson")
+    cli.expect(known, f"--out: expected a .csv, .csv.gz, .parquet or .jsonl file, got {suffix!r} in {out}.")
     header, parquet = iter([True]), list[Any]()
     with ExitStack() as opened:
         path = None if out is None else opened.enter_context(written_whole(out))
         stream: Any = sys.stdout
         if path is not None and suffix != ".parquet":
-            binary: Any = opened.enter_context(path.open("wb"))
-            if suffix == ".gz":  # its head tells neither the time nor the name of the file that is not yet in place
-                binary = opened.enter_context(gzip.GzipFile("", "wb", fileobj=binary, mtime=0))
+            binary: Any = pa.output_stream(str(path), compression="gzip" if suffix == ".gz" else None)
             stream = opened.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline=""))
 
         def write(frame: Any) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from metricfit.cli import options as opt
-from metricfit.cli.command import UsageError, argument, switch
+from metricfit.cli import command as cli
 
 
-@dataclass(kw_only=True)
-class Report(opt.Labels):
+class Report(cli.Labels):
     """Write the report of a model: one HTML page with the measured metric, an explorer of decision rules, and curves.
 
     Without DATA it is drawn from the rows that were held out in training. With DATA it shows those rows: without
@@ -20,10 +17,10 @@ class Report(opt.Labels):
     Example: metricfit report model march.csv --out march.html
     """
 
-    model: Path = opt.a_model()
-    data: str | None = argument("DATA", "Other rows; - for standard input.", None, shown="rows held out in training")
-    out: Path | None = opt.an_out("Write the page here.", "FILE", shown="MODEL/report.html")
-    importance: bool = switch("--importance", "Show which columns the decisions depend on; needs DATA.")
+    model: Path = cli.a_model()
+    data: str | None = cli.argument("DATA", "Other rows; - for standard input.", None, shown="held-out rows")
+    out: Path | None = cli.an_out("Write the page here.", "FILE", shown="MODEL/report.html")
+    importance: bool = cli.switch("--importance", "Show which columns the decisions depend on; needs DATA.")
 
     def run(self) -> None:
         from metricfit.assess import scores_of
@@ -34,8 +31,7 @@ class Report(opt.Labels):
         from metricfit.store import open_model
 
         place = self.out or self.model / "report.html"
-        if place.is_dir():
-            raise UsageError(f"--out: {place} is a folder; name the file to write.")
+        cli.expect(not place.is_dir(), f"--out: {place} is a folder; name the file to write.")
         if self.data is None:
             self.refuse("without DATA", "separator", "encoding", "target", "weight", "importance")
         loaded = open_model(self.model)
@@ -54,12 +50,7 @@ class Report(opt.Labels):
                 proba, scores = classifier.predict_proba(loaded.features(file), raw=True), None
                 unlabelled = Unlabelled(proba, classifier.decision_rule_.decide(proba), f"rows of {name}")
             else:
-                notices.append(
-                    f"These are the rows of {name}. The cross-entropy baseline is not kept with the model, so there is "
-                    "nothing to compare with here; the report of the held-out rows (without DATA) has the comparison."
-                )
-                table = self.rows(loaded, file)
-                rows = table.X, table.y, table.weight
+                rows = (table := self.rows(loaded, file)).X, table.y, table.weight
                 scores = scores_of(classifier, *rows, source=f"rows of {name}", columns=table.columns)
                 found = findings(classifier.metric_, scores.judged(tuple(classifier.classes_.tolist())), table.X)
                 if self.importance:

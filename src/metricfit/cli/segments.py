@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from metricfit.cli import options as opt
-from metricfit.cli.command import interval, number, option, wrong_use
+from metricfit.cli import command as cli
 
 
-@dataclass(kw_only=True)
-class Segments(opt.Labels):
+class Segments(cli.Labels):
     """Show where a model is worse: rows that share a value of a column, beside all other rows; and its worst errors.
 
     Use rows that the model was not trained on. p is corrected for the number of segments that were looked at.
@@ -19,29 +16,24 @@ class Segments(opt.Labels):
     Example: metricfit segments model test.csv
     """
 
-    model: Path = opt.a_model()
-    data: str = opt.a_table()
-    metric: str | None = option("What is measured.", "M", shown="the model's metric")
-    fewest: int = option("Rows that make a segment.", "N", default=30, min=2)
-    errors: int = option("How many of the worst errors to show.", "N", default=5, min=0)
-    seed: int = opt.a_seed()
+    model: Path = cli.a_model()
+    data: str = cli.a_table()
+    metric: str | None = cli.option("What is measured.", "M", shown="the model's metric")
+    errors: int = cli.option("How many of the worst errors to show.", "N", default=5, min=0)
+    seed: int = cli.a_seed()
 
     def run(self) -> None:
-        asked = None if self.metric is None else opt.checked_metric(self.metric)
+        classifier, table, judged = self.opened(self.model, self.data, self.metric)
         from metricfit.assess import scores_of, segments, worst_errors
-        from metricfit.store import open_model
 
-        loaded = open_model(self.model)
-        table, classifier = self.rows(loaded, self.data), loaded.classifier
-        judged = classifier.metric_ if asked is None else opt.resolved(asked, classifier)
-        rows = scores_of(classifier, table.X, table.y, table.weight).judged(tuple(classifier.classes_.tolist()))
-        with wrong_use():
-            found = segments(judged, rows, table.X, fewest=self.fewest, random_state=self.seed)
+        scores = scores_of(classifier, table.X, table.y, table.weight, columns=table.columns)
+        rows = scores.judged(tuple(classifier.classes_.tolist()))
+        with cli.wrong_use():
+            found = segments(judged, rows, table.X, random_state=self.seed)
         parts: list[Any] = found.to_dict(orient="records")
         cells = [
-            [part["column"], part["value"], f"{part['rows']:,}", number(part["metric"]),
-             interval(part["low"], part["high"]), number(part["rest"]), f"{part['p']:.3f}", "worse" * part["worse"]]
-            for part in parts[:10]
+            [p["column"], p["value"], f"{p['rows']:,}", p["metric"], (p["low"], p["high"]), p["rest"], f"{p['p']:.3f}",
+             "worse" * p["worse"]] for p in parts[:10]
         ]  # fmt: skip
         heads = ["column", "value", "rows", "metric", "95 % interval", "other rows", "p", ""]
         self.table(f"{judged} by segment, {len(table.y):,} rows of {self.data}", heads, cells, left=2)

@@ -13,13 +13,11 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from metricfit.cli import command
-from metricfit.cli import options as opt
-from metricfit.cli.command import REQUIRED, Interrupted, UsageError, interval, number, option, switch, wrong_use
+from metricfit.cli import command as cli
 
 if TYPE_CHECKING:
     from metricfit.choices import Choice
@@ -33,8 +31,7 @@ _NOT_KEPT = ("config", "resume", "overwrite", "json", "quiet", "debug", "study",
 _QUICK = ("boosting", "extra_trees")
 
 
-@dataclass(kw_only=True)
-class Train(opt.Training):
+class Train(cli.Training):
     """Train a classifier on the metric it is judged by.
 
     Reads a table, finds out what its columns hold, trains, measures on held-out rows beside cross-entropy plain and
@@ -46,39 +43,40 @@ class Train(opt.Training):
     Example: metricfit train churn.csv --target churn --metric "f1[yes]" --out model
     """
 
-    data: str = command.argument(
+    data: str = cli.argument(
         "DATA",
         "A CSV, JSON Lines, Parquet or Excel file; - for standard input. A folder, a pattern or an address, such as "
         "'s3://bucket/*.parquet', is read piece by piece and may be larger than memory.",
     )
-    metric: str = option(
+    metric: str = cli.option(
         "What the model is judged by: a name, 'f1\\[yes]', an expression, also 'precision\\[yes] subject to "
-        "recall\\[yes] >= 0.9'; see 'metricfit metrics'.", "M", default=REQUIRED,
+        "recall\\[yes] >= 0.9'; see 'metricfit metrics'.", "M", default=cli.REQUIRED,
     )  # fmt: skip
-    out: Path = opt.an_out("The model folder to write.", "DIR", default=REQUIRED)
-    validation: str | None = option("Measure on this file's rows.", "FILE", opt.SPLITS)
-    time: str | None = option("Hold out the latest fifth of the rows; validate on spans of time.", "COL", opt.SPLITS)
-    folds: int | None = option("Members of the ensemble.", "N", opt.SPLITS, shown="by size", min=2)
-    confidence: float | None = option("Keep constraints on new rows with this probability.", "P", opt.SPLITS)
-    baseline: bool = switch("--baseline/--no-baseline", "Train with cross-entropy too, to compare.", opt.SPLITS, True)
-    task: str = option("auto, binary, multiclass or multilabel.", "TASK", opt.COLUMNS, "auto")
-    recipe: str = option("btg, multiclass_fbeta, east, log_loss, …; east:patience=5.", "NAME", opt.RUN, "default")
-    step: str | None = option("The loss's step: linear:delta=0.1, sigmoid:k=10, …", "STEP", opt.RUN, shown="by recipe")
-    models: str = option("auto, the portfolio; or names: network,boosting:max_features=0.5.", "NAMES", opt.RUN, "auto")
-    quick: bool = switch("--quick", "A first answer: trees alone, not compared with cross-entropy.", opt.RUN)
-    time_limit: str | None = option("Stop training after 90s, 15m or 2h and keep the best so far.", "TIME", opt.RUN)
-    resume: bool = switch("--resume", "Go on with a run that was stopped.", opt.RUN)
-    overwrite: bool = opt.to_overwrite()
+    out: Path = cli.an_out("The model folder to write.", "DIR", default=cli.REQUIRED)
+    validation: str | None = cli.option("Measure on this file's rows.", "FILE", cli.SPLITS)
+    time: str | None = cli.option("Hold out the latest fifth; validate on spans of time.", "COL", cli.SPLITS)
+    folds: int | None = cli.option("Members of the ensemble.", "N", cli.SPLITS, shown="by size", min=2)
+    confidence: float | None = cli.option("Keep constraints on new rows with this probability.", "P", cli.SPLITS)
+    baseline: bool = cli.switch("--baseline/--no-baseline", "Compare with cross-entropy.", cli.SPLITS, True)
+    task: str = cli.option("auto, binary, multiclass or multilabel.", "TASK", cli.COLUMNS, "auto")
+    recipe: str = cli.option("btg, multiclass_fbeta, east, log_loss, …; east:patience=5.", "NAME", cli.RUN, "default")
+    models: str = cli.option("auto, or names: network,boosting:max_features=0.5.", "NAMES", cli.RUN, "auto")
+    quick: bool = cli.switch("--quick", "A first answer: trees alone, not compared with cross-entropy.", cli.RUN)
+    time_limit: str | None = cli.option("Stop training after 90s, 15m or 2h and keep the best so far.", "TIME", cli.RUN)
+    resume: bool = cli.switch("--resume", "Go on with a run that was stopped.", cli.RUN)
+    overwrite: bool = cli.to_overwrite()
 
     def run(self) -> None:
         from metricfit.processes import is_first_process, join_processes, wait_for_all
 
-        settings = opt.to_toml({n: getattr(self, n) for n in command.options_of(type(self)) if n not in _NOT_KEPT})
+        settings = cli.to_toml({n: getattr(self, n) for n in cli.options_of(type(self)) if n not in _NOT_KEPT})
         join_processes()  # where torchrun started several
         first = is_first_process()
         if not first:
             self.json, self.quiet = False, True
-        spec, limit = opt.checked_metric(self.metric), opt.seconds(self.time_limit)
+        spec, limit = cli.checked_metric(self.metric), cli.seconds(self.time_limit)
+        from sklearn.base import clone
+
         from metricfit import save
         from metricfit.assess import scores_of
         from metricfit.assess.columns import findings
@@ -88,38 +86,37 @@ class Train(opt.Training):
         from metricfit.training.recipes import Recipe
 
         names, recipe = self.asked_for()
-        shorter: dict[str, Any] = {} if self.max_epochs is None else {"max_epochs": self.max_epochs, "min_updates": 0}
         baseline = self.baseline and not self.quick
-        opt.check_free(self.out, self.overwrite)
+        cli.check_free(self.out, self.overwrite)
         if first:
             self.held.enter_context(locked(self.out))  # until the command ends
         checkpoint = self.out.absolute().parent / f"{self.out.name}.checkpoint"
         going_on = self._goes_on(checkpoint, settings)
 
-        streamed = self._streamed()
-        table, held, roles = cast(Any, (streamed, None, None)) if streamed else self.tables(spec)
+        streamed = self._streamed(spec)
+        given: Any = streamed or self.tables(spec)
+        table, held, roles = given
         judged = self.judged_by(spec, table)
         groups, folds = (None, self.folds) if streamed else table.fold_groups(self.folds)
         choices = self.show_choices(table.choices)
-        expected, shape = "", (streamed.rows, len(streamed.columns)) if streamed else table.X.shape
+        expected, shape = "", (table.rows, len(table.columns)) if streamed else table.X.shape
         if names == "auto" and baseline and math.prod(shape) <= 200_000:  # fitted to tables of 2,000 to 50,000 cells
             seconds = 12 + 2.2e-4 * math.prod(shape) * (1 + len(table.classes) / 15)
             expected = f" Expect about {seconds:.0f} s of CPU time."
         self.note(f"Training on {shape[0]:,} rows and {shape[1]} columns for {judged}.{expected}")
 
-        # Measured on other rows, cross-entropy is a run of its own.
-        share = None if limit is None else limit / (2 if baseline and held is not None else 1)
-        common: dict[str, Any] = {
-            "cv": folds or "auto", "verbose": not self.quiet, "random_state": self.seed, "time_limit": share,
-        }  # fmt: skip
+        apart = baseline and held is not None  # measured on other rows, cross-entropy is a run of its own
         classifier = MetricClassifier(
             judged,
             models=names,
             recipe=recipe,
+            cv=folds or "auto",
             baseline=baseline and held is None,
-            checkpoint_dir=checkpoint,
             confidence=self.confidence,
-            **common,
+            time_limit=limit and limit / (1 + apart),
+            checkpoint_dir=checkpoint,
+            verbose=not self.quiet,
+            random_state=self.seed,
         )
         usual = None
         wait_for_all()  # until every process has seen that no other run is in the way
@@ -132,15 +129,16 @@ class Train(opt.Training):
                 if streamed:
                     from metricfit.training.streaming import fit_shards
 
-                    fit_shards(classifier, streamed, streamed.target, passes=self.max_epochs or 1)
+                    fit_shards(classifier, table, table.target, passes=self.max_epochs or 1)
                 else:
-                    classifier.fit(table.X, table.target, table.weight, groups, table.columns)
-                if held is not None and baseline:
+                    classifier.fit(*(rows := (table.X, table.target, table.weight, groups, table.columns)))
+                if apart:
                     self.note("Training the same network with cross-entropy, for comparison.")
-                    usual = MetricClassifier(
-                        judged, models="network", recipe=Recipe("log_loss", rule="tuned", **shorter), baseline=False,
-                        checkpoint_dir=checkpoint / "cross-entropy", **common,
-                    ).fit(table.X, table.target, table.weight, groups, table.columns)  # fmt: skip
+                    length: dict[str, Any] = {n: getattr(recipe, n) for n in ("max_epochs", "min_updates")}
+                    usual = clone(classifier).set_params(
+                        models="network", recipe=Recipe("log_loss", rule="tuned", **length), confidence=None,
+                        checkpoint_dir=checkpoint / "cross-entropy",
+                    ).fit(*rows)  # fmt: skip
             except ValueError as error:  # options were checked before; what is left is about the rows
                 raise BadDataError(str(error)) from error
         choices += self.show_choices([*classifier.choices_, _kinds(classifier)])
@@ -148,16 +146,15 @@ class Train(opt.Training):
             which = "the latest by " + self.time if self.time else "a random fifth"
             source = f"rows that are {which}; nothing was trained on them"
             source = source if self.validation is None else f"rows of {Path(self.validation).name}"
-            rows = held.X, held.y, held.weight
-            classifier.held_out_ = scores_of(classifier, *rows, source=source, baseline=usual, columns=held.columns)
+            how: dict[str, Any] = {"source": source, "baseline": usual, "columns": held.columns}
+            classifier.held_out_ = scores_of(classifier, held.X, held.y, held.weight, **how)
         if not first:
             return
         verdict = self._judge(classifier, anew=held is not None)
-        named = streamed.target if streamed else roles.target if table.labels else roles.target[0]
         formats = {name: asdict(how) for name, how in table.formats.items()}
         notes: dict[str, Any] = {
             "choices": choices,
-            "target": named,
+            "target": roles.target if len(roles.target) > 1 else roles.target[0],
             "input": {"formats": formats, "missing": self.missing or []},
             "data": {**describe_table(table.X), "rows": shape[0]},
         }
@@ -177,8 +174,8 @@ class Train(opt.Training):
         names: Any = re.split(r",(?!\s*\w+\s*=)", self.models)  # a comma before a parameter parts no models
         names = names if len(names) > 1 else self.models
         shorter: dict[str, Any] = {} if self.max_epochs is None else {"max_epochs": self.max_epochs, "min_updates": 0}
-        with wrong_use():
-            recipe = Recipe.of(self.recipe).with_parts(shorter if self.step is None else {**shorter, "step": self.step})
+        with cli.wrong_use():
+            recipe = Recipe.of(self.recipe).with_parts(shorter)
             recipe.complete()
             names_of(names)
         return list(_QUICK) if self.quick and self.models == "auto" else names, recipe
@@ -190,26 +187,22 @@ class Train(opt.Training):
     def _goes_on(self, path: Path, settings: str) -> bool:
         """Whether there is a stopped run to go on with; an error if it is another one, or in the way."""
         self.resume |= int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0  # torchrun starts it anew after a death
-        if path.exists() and not self.overwrite and not self.resume:
-            raise UsageError(
-                f"--out: {path} holds a run that was stopped; --resume goes on with it, --overwrite starts anew."
-            )
+        free = self.overwrite or self.resume or not path.exists()
+        cli.expect(free, f"--out: {path} holds a stopped run; --resume goes on with it, --overwrite starts anew.")
         if not self.resume or not (path / _SETTINGS).exists():
             if self.resume:
                 self.note("There is no stopped run to resume; starting from the beginning.")
             return False
         before, now = tomllib.loads((path / _SETTINGS).read_text(encoding="utf-8")), tomllib.loads(settings)
         for key in sorted((before.keys() | now.keys()) - {"time_limit"}):
-            if before.get(key) != now.get(key):
-                raise UsageError(
-                    f"--resume: the run in {path} was started with another --{key.replace('_', '-')} "
-                    f"({before.get(key)!r}, now {now.get(key)!r}); use the same options, or --overwrite to start anew."
-                )
+            other = f"another --{key.replace('_', '-')} ({before.get(key)!r}, now {now.get(key)!r})"
+            told = f"--resume: the run in {path} was started with {other}; use the same options, or --overwrite."
+            cli.expect(before.get(key) == now.get(key), told)
         self.note(f"Going on with the run in {path}.")
         return True
 
-    def _streamed(self) -> Any:
-        """The rows of a folder, a pattern or an address, read piece by piece; None for a file."""
+    def _streamed(self, spec: Metric) -> Any:
+        """As :meth:`tables`, the rows of a folder, a pattern or an address, read piece by piece; None for a file."""
         if self.data == "-" or Path(self.data).is_file():
             return None
         from metricfit.data import Shards
@@ -219,16 +212,14 @@ class Train(opt.Training):
         why = "on files that are read piece by piece"
         self.refuse(why, "validation", "time", "use", "missing", "max_rows", "separator", "encoding")
         shards = Shards(self.data)
-        target, ignored, codes = (
-            opt.columns_of(g, shards.columns) for g in (self.target, self.ignore, self.categorical)
-        )
-        for role, given in (("target", target), ("ignore", ignored), ("categorical", codes)):
-            shards.pieces[0][0].check_columns(given, role)
-        if len(target) > 1 or self.task == "multilabel":
-            raise UsageError(f"--target: {why} one column of classes can be predicted, got {', '.join(target)}.")
-        shards.formats |= dict.fromkeys(codes, ColumnFormat("category", reason="named as a category"))
-        columns = [name for name in shards.columns if name not in ignored]
-        return ShardedRows(shards, target[0], columns=columns, weight=self.weight, groups=self.group)
+        roles = self.roles(first := shards.pieces[0][0], spec)
+        roles.check(first)
+        one = len(roles.target) == 1 and self.task != "multilabel"
+        cli.expect(one, f"--target: {why} one column of classes can be predicted, got {', '.join(roles.target)}.")
+        shards.formats |= dict.fromkeys(roles.categorical, ColumnFormat("category", reason="named as a category"))
+        columns = [name for name in shards.columns if name not in roles.ignore]
+        rows = ShardedRows(shards, roles.target[0], columns=columns, weight=self.weight, groups=self.group)
+        return rows, None, roles
 
     def tables(self, spec: Metric) -> tuple[LabelledTable, LabelledTable | None, Roles]:
         """The rows to train on, the rows to measure on if the options set some apart, and which column is what."""
@@ -267,10 +258,9 @@ class Train(opt.Training):
         rows: list[Any] = report.to_dict(orient="records")
         count = max((row["rows"] for row in rows), default=0)
         if rows:
-            cells = [[r["model"], number(r["value"]), interval(r["low"], r["high"]), r["note"]] for r in rows]
-            wide = 4 if any(row["note"] for row in rows) else 3
-            heads = ["model", "value", "95 % interval", ""][:wide]
-            self.table(f"{classifier.metric_} on {count:,} held-out rows", heads, [cell[:wide] for cell in cells])
+            cells = [[r["model"], r["value"], (r["low"], r["high"]), r["note"]] for r in rows]
+            heads = ["model", "value", "95 % interval", ""]
+            self.table(f"{classifier.metric_} on {count:,} held-out rows", heads, cells)
             if verdict:
                 self.line(verdict)
         else:
@@ -287,19 +277,19 @@ class Train(opt.Training):
 def _stoppable(checkpoint: Path, first: bool) -> Iterator[None]:
     """Ctrl-C ends the run at once and says how to go on; the first process cleans up."""
     try:
-        with command.stoppable():
+        with cli.stoppable():
             yield
     except BaseException as error:
         empty = not any(checkpoint.rglob("*.pt"))
         if empty and first:
             shutil.rmtree(checkpoint, ignore_errors=True)
-        if not isinstance(error, Interrupted):
+        if not isinstance(error, cli.Interrupted):
             raise
         if empty:
-            raise Interrupted("Stopped before the first epoch was done; nothing was written.") from None
+            raise cli.Interrupted("Stopped before the first epoch was done; nothing was written.") from None
         again = shlex.join([*(a for a in sys.argv[1:] if a not in ("--resume", "--overwrite")), "--resume"])
         kept = f"Stopped. What was trained so far is kept in {checkpoint}; go on with"
-        raise Interrupted(f"{kept}\n  metricfit {again}") from None
+        raise cli.Interrupted(f"{kept}\n  metricfit {again}") from None
 
 
 @contextmanager

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metricfit.cli import options as opt
-from metricfit.cli.command import UsageError, argument, interval, number, option, wrong_use
+from metricfit.cli import command as cli
 
 if TYPE_CHECKING:
     from metricfit.assess import HeldOutScores
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from metricfit.store.model import SavedModel
 
 
-@dataclass(kw_only=True)
-class Tune(opt.Labels):
+class Tune(cli.Labels):
     """Choose a new decision rule for another metric or constraint, without training again.
 
     Use rows that the model was not trained on. The network stays as it is; only the step from probabilities to
@@ -31,15 +29,15 @@ class Tune(opt.Labels):
     Example: metricfit tune model holdout.csv --metric "precision[yes] subject to recall[yes] >= 0.9"
     """
 
-    model: Path = opt.a_model()
-    data: str | None = argument("DATA", "Labelled rows, as CSV, CSV.gz or Parquet; - for standard input.", None)
-    metric: str | None = option("What to decide for, e.g. 'precision\\[yes] subject to recall\\[yes] >= 0.9'.", "M")
-    prevalence: str | None = option("Share of the positive class where the model is used: 0.01, or auto.", "P")
-    threshold: float | None = option("Take this threshold of the second class instead, without DATA.", "P")
-    rule: str | None = option("Take this rule instead, without DATA: JSON text, or a file with it.", "JSON")
-    out: Path | None = opt.an_out("Write the changed model here.", "DIR", shown="MODEL itself")
-    confidence: float | None = option("Meet the constraints on new data with this probability.", "P", min=0.0, max=1.0)
-    overwrite: bool = opt.to_overwrite()
+    model: Path = cli.a_model()
+    data: str | None = cli.argument("DATA", "Labelled rows, as CSV, CSV.gz or Parquet; - for standard input.", None)
+    metric: str | None = cli.option("What to decide for, e.g. 'precision\\[yes] subject to recall\\[yes] >= 0.9'.", "M")
+    prevalence: str | None = cli.option("Share of the positive class where the model is used: 0.01, or auto.", "P")
+    threshold: float | None = cli.option("Take this threshold of the second class instead, without DATA.", "P")
+    rule: str | None = cli.option("Take this rule instead, without DATA: JSON text, or a file with it.", "JSON")
+    out: Path | None = cli.an_out("Write the changed model here.", "DIR", shown="MODEL itself")
+    confidence: float | None = cli.option("Meet constraints on new data with this probability.", "P", min=0.0, max=1.0)
+    overwrite: bool = cli.to_overwrite()
 
     def run(self) -> None:
         from metricfit import save
@@ -47,17 +45,18 @@ class Tune(opt.Labels):
         from metricfit.store import open_model
 
         if self.out is not None:
-            opt.check_free(self.out, self.overwrite)
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise UsageError(f"--threshold: expected a probability from 0 to 1, got {self.threshold:g}.")
+            cli.check_free(self.out, self.overwrite)
+        valid = self.threshold is None or 0 <= self.threshold <= 1
+        cli.expect(valid, f"--threshold: expected a probability from 0 to 1, got {self.threshold}.")
         given = self.rule is not None or self.threshold is not None
         if given:
             self.refuse("with a rule that is given", "data", "metric", "confidence", "target", "weight", "prevalence")
         elif self.prevalence is not None:
             self.refuse("with --prevalence", "target", "weight")
-        elif self.data is None or self.metric is None:
-            raise UsageError("give DATA and --metric to choose a rule, or the rule itself with --threshold or --rule.")
-        asked = None if self.metric is None else opt.checked_metric(self.metric)
+        else:
+            named = self.data is not None and self.metric is not None
+            cli.expect(named, "give DATA and --metric to choose a rule, or the rule by --threshold or --rule.")
+        asked = None if self.metric is None else cli.checked_metric(self.metric)
         loaded = open_model(self.model)
         if given:
             loaded.change_rule(self._given(loaded), Choice("rule", "the decision rule was given by hand"))
@@ -81,9 +80,8 @@ class Tune(opt.Labels):
 
         classifier = loaded.classifier
         labels = tuple(classifier.classes_.tolist())
-        metric = classifier.metric_ if asked is None else opt.resolved(asked, classifier)
-        if metric.judges_scores:
-            raise UsageError(f"--metric: {metric} judges the order of scores; no decision rule changes it.")
+        metric = cli.resolved(asked, classifier)
+        cli.expect(not metric.judges_scores, f"--metric: {metric} judges the order of scores; no rule changes it.")
         options: dict[str, Any] = {"labels": labels, "confidence": self.confidence, "belief": 1.0}
         if self.prevalence is not None:
             held, shares = self._shares(loaded, metric, labels)
@@ -108,7 +106,7 @@ class Tune(opt.Labels):
         limits = metric.constraints if isinstance(metric, Constrained) else ()
         name, (was, now) = str(getattr(metric, "objective", metric)), [estimate(metric, rows) for rows in both]
         shown = [(name, was, now), *((c.what + c.where, reached(c, both[0]), reached(c, both[1])) for c in limits)]
-        cells = [[name, number(was.value), number(now.value), interval(now.low, now.high)] for name, was, now in shown]
+        cells = [[name, was.value, now.value, (now.low, now.high)] for name, was, now in shown]
         self.table(f"On the {where} it was chosen on", ["metric", "before", "after", "95 % interval"], cells)
         rows = [{"metric": name, "before": was.value, "after": now.value} for name, was, now in shown]
         return {"metric": str(metric), "rows": rows}
@@ -120,13 +118,12 @@ class Tune(opt.Labels):
 
         held = loaded.classifier.held_out_
         if held is None or held.truth.ndim == 2:
-            raise UsageError("--prevalence: needs classes, not labels, and rows that were held out in training.")
+            raise cli.UsageError("--prevalence: needs classes, not labels, and rows that were held out in training.")
         if self.prevalence == "auto":
-            if self.data is None:
-                raise UsageError("--prevalence auto: give DATA, rows (without labels) from where the model is used.")
-            new = loaded.classifier.predict_as_held_out(loaded.features(self.open(self.data)))
+            cli.expect(self.data is not None, "--prevalence auto: give DATA, rows from where the model is used.")
+            new = loaded.classifier.predict_as_held_out(loaded.features(self.open(self.data or "-")))
             found = list(estimate_prevalence(new, held.truth, held.proba, labels=range(len(labels))).values())
-            cells = [[label, number(e.value), interval(e.low, e.high)] for label, e in zip(labels, found, strict=True)]
+            cells = [[str(label), e.value, (e.low, e.high)] for label, e in zip(labels, found, strict=True)]
             self.table(f"Shares of the classes in {self.data}, estimated", ["class", "share", "95 % interval"], cells)
             least = [max(each.value, 1e-4) for each in found]
             return held, [share / sum(least) for share in least]
@@ -134,8 +131,8 @@ class Tune(opt.Labels):
             share = float(self.prevalence or "")
         except ValueError:
             share = -1.0
-        if not 0 < share < 1 or len(labels) != 2:
-            raise UsageError(f"--prevalence: expected auto, or of two classes a share as 0.01, got {self.prevalence}.")
+        expected = f"auto, or of two classes a share as 0.01, got {self.prevalence}"
+        cli.expect(0 < share < 1 and len(labels) == 2, f"--prevalence: expected {expected}.")
         return held, [share, 1 - share] if named_class(metric, labels) == 0 else [1 - share, share]
 
     def _given(self, loaded: SavedModel) -> DecisionRule:
@@ -144,17 +141,15 @@ class Tune(opt.Labels):
 
         classes, task, text = tuple(loaded.classifier.classes_.tolist()), loaded.classifier.task_, self.rule
         if text is None:
-            if task != "binary":
-                raise UsageError(f"--threshold: decides between two classes; the model has {len(classes)}. Use --rule.")
+            cli.expect(task == "binary", f"--threshold: decides between two classes, not {len(classes)}. Use --rule.")
             return DecisionRule.at_threshold(self.threshold or 0.0, classes)
-        if self.threshold is not None:
-            raise UsageError("--threshold: is a rule already; give --rule or --threshold.")
+        cli.expect(self.threshold is None, "--threshold: is a rule already; give --rule or --threshold.")
         if not text.lstrip().startswith("{") and Path(text).is_file():
             text = Path(text).read_text(encoding="utf-8")
-        with wrong_use():
+        with cli.wrong_use():
             found = DecisionRule.from_json(text)
-        if found.classes != classes:
-            raise UsageError(f"--rule: its classes are {list(found.classes)[:5]}, the model's {list(classes)[:5]}.")
-        if (found.kind == "thresholds") is not (task == "multilabel"):
-            raise UsageError(f"--rule: a rule of kind {found.kind!r} does not fit this model.")
+        theirs, ours = list(found.classes)[:5], list(classes)[:5]
+        cli.expect(found.classes == classes, f"--rule: its classes are {theirs}, the model's {ours}.")
+        fits = (found.kind == "thresholds") is (task == "multilabel")
+        cli.expect(fits, f"--rule: a rule of kind {found.kind!r} does not fit this model.")
         return found

@@ -279,7 +279,7 @@ def every_metric(labels: tuple[Any, ...], task: Task, fixed: Fixed, positive: in
         except (ValueError, TypeError):
             continue
         node = {"kind": "cost"} if isinstance(metric, metrics.ExpectedCost) else tree(metric, labels, task, fixed)
-        if node["kind"] == "fixed" and math.isnan(node["value"]):
+        if node["kind"] == "fixed" and node["value"] != node["value"]:
             continue
         about = (type(metric).__doc__ or "").strip().splitlines()[0]
         found.append({"spec": str(metric), "name": in_words(metric), "tree": node, "about": about,

@@ -85,7 +85,7 @@ def render(
         "search": noted.get("search"),
         "histograms": None if predictions is None else predictions["histograms"],
     }
-    target, recipe = noted.get("target") or [], classifier.recipe_.parts()
+    recipe = classifier.recipe_.parts()
     scripts = "\n".join([formulas(), *map(_asset, _SCRIPTS)])
     # Only this very script and style may run: text that got into the page as markup could do nothing.
     trusted = {"script": f'"use strict";(() => {{\n{scripts}\n}})();', "style": _asset("report.css")}
@@ -100,10 +100,8 @@ def render(
         metric=str(metric),
         metric_short=data["metric"],
         rule=rule,
-        target=[target] if isinstance(target, str) else target,
         notices=notices,
         lost=lost,
-        earlier=[] if found["scores"] else _measured_rows(description),
         leaderboard=classifier.leaderboard_.to_dict(orient="records"),
         unlabelled=predictions,
         findings=findings,
@@ -179,16 +177,7 @@ def warnings_of(classifier: Any) -> list[str]:
 
 def model_card(description: dict[str, Any], warnings: Sequence[str] = ()) -> str:
     """The model card as Markdown, from a description, see :func:`metricfit.store.description_of`, and warnings."""
-    classes = [str(value) for value in description["classes"]["values"]]
-    template = _environment(html=False).get_template("card.md")
-    return template.render(
-        description | {"classes": classes, "rows": _measured_rows(description), "warnings": warnings}
-    )
-
-
-def _measured_rows(description: dict[str, Any]) -> list[dict[str, Any]]:
-    """What was measured when the model was trained: model, value, low and high; only rows that have a value."""
-    return [row for row in description["validation_report"] if row["value"] is not None]
+    return _environment(html=False).get_template("card.md").render(description, warnings=warnings)
 
 
 def to_script_json(data: Any) -> str:

@@ -98,9 +98,9 @@ def training(classifier: Any) -> dict[str, Any] | None:
     if not len(history):
         return None
     recipe: Recipe = classifier.recipe_
-    columns = ["epoch", "loss", "soft_metric", "hard_metric", "temperature"]
+    columns = ("epoch", "loss", "soft_metric", "hard_metric", "temperature")
     return {
-        **history[columns].to_dict(orient="list"),
+        **{name: history[name].tolist() for name in columns},
         "coolings": coolings(history),
         "kept": sorted({int(e) for e in classifier.best_epochs_}),
         "selection_temperature": recipe.selection_temperature,
