@@ -33,7 +33,7 @@ def rows_of(unit: Unit) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for metric in ("f1", "accuracy"):
         for asked in COVERAGES:
-            decided = cautious_rule(unit.y, held, metric, coverage=asked).apply(test)
+            decided = cautious_rule(unit.y, held, metric, coverage=asked).rule.apply(test)
             sure = np.array([one is not None for one in decided])
             value = metrics.get(metric).score(unit.y_test[sure], decided[sure].astype(int))
             found.append({**place, "metric": metric, "asked": asked, "value": value, "reached": sure.mean()})

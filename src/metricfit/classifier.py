@@ -225,11 +225,12 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.held_out_.calibration.apply(proba)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels (n,), or 0/1 indicators (n, labels)."""
-        proba = self.predict_proba(X)
-        if self.task_ == "multilabel":
-            return (proba > 0.5).astype(np.int64)
-        return np.asarray(self.classes_[proba.argmax(axis=1)])
+        """Labels (n,), or 0/1 indicators (n, labels).
+
+        Where the metric has a constraint such as ``coverage >= 0.9``, rows that are left to a person get None.
+        """
+        codes = self.decision_rule_.decide(self.predict_proba(X, raw=True))
+        return codes if self.task_ == "multilabel" else self.decision_rule_.named(codes, self.classes_)
 
     def scorer(self, *, keep: Sequence[str] = (), raw: bool = False) -> Scorer:
         """The classifier as a function of frames that can be pickled, for Ray Data, Spark and others."""
@@ -251,7 +252,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             predicted = self.predict(X)
         truth = read_truth(y, self.task_, self.classes_)
-        if self.metric_.needs_rows:
+        if self.metric_.needs_rows or self.decision_rule_.least:
             known = rows_columns(self.metric_.columns, X, columns, len(truth))
             rows = scores_of(self, X, y, sample_weight, columns=known).judged(tuple(self.classes_.tolist()))
             found = assess("", self.metric_, rows)

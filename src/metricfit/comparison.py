@@ -172,9 +172,9 @@ class Comparison:
             return {**row, "value": None, "error": f"{type(error).__name__}: {error}"}
         row["seconds"] = time.perf_counter() - started
         truth, weight = self.y[rows.validation], None if self.weight is None else self.weight[rows.validation]
-        ways = [y if y.ndim == 2 else np.searchsorted(self.classes, y) for y in (truth, decided)]
+        truth = truth if truth.ndim == 2 else np.searchsorted(self.classes, truth)
         columns = {name: values[rows.validation] for name, values in self.columns.items()}
-        judged = Decided(ways[0], ways[1], tuple(self.classes.tolist()), proba, weight, columns)
+        judged = Decided(truth, decided, tuple(self.classes.tolist()), proba, weight, columns)
         found = assess(name, self.metric, judged)
         return {**row, "value": found.estimate.value, "note": found.note.removeprefix("with ")}
 
@@ -192,10 +192,14 @@ class Comparison:
         model.fit(self.X.iloc[rows.train], target, weight, groups, {n: c[rows.train] for n, c in self.columns.items()})
         proba = model.predict_proba(self.X.iloc[rows.validation], raw=True)
         rule = model.decision_rule_ if method.tuned else argmax_rule(y, tuple(model.classes_.tolist()))
-        decided = rule.apply(proba)
+        decided = rule.decide(proba)
         if len(model.classes_) < len(self.classes):  # some have no row in this split
-            seen, proba = proba, np.zeros((len(proba), len(self.classes)))
-            proba[:, np.searchsorted(self.classes, model.classes_)] = seen
+            place, seen, proba = (
+                np.searchsorted(self.classes, model.classes_),
+                proba,
+                np.zeros((len(proba), len(self.classes))),
+            )
+            proba[:, place], decided = seen, np.where(decided < 0, -1, place[decided])
         return decided, proba
 
 

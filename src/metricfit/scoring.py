@@ -74,7 +74,11 @@ class Scorer:
         proba = self.classifier.predict_proba(X, raw=True) if len(X) else np.empty((0, len(classes)))
         chosen = self.classifier.decision_rule_.decide(proba) if len(X) else proba.astype(np.int64)
         shown = proba if self.calibration is None or not len(X) else self.calibration.apply(proba)
-        decided = chosen.T if self.several else [classes[chosen] if len(X) else classes[:0]]
+        decided = (
+            chosen.T
+            if self.several
+            else [self.classifier.decision_rule_.named(chosen, classes) if len(X) else classes[:0]]
+        )
         found = zip([*self.decided, *self.probable], [*decided, *shown.T], strict=True)
         return pd.DataFrame(dict(kept) | dict(found))
 

@@ -3,10 +3,12 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from metricfit import metrics
-from metricfit.decisions import InfeasibleError, best_group_thresholds, best_threshold
+from metricfit.decisions import InfeasibleError, TunedRuleClassifier, best_group_thresholds, best_threshold
 
 
 def rows(seed, n=24):
@@ -76,3 +78,22 @@ def test_what_cannot_be_is_said():
     found = best_group_thresholds(y, score, "f1", by="sex", columns=columns)
     with pytest.raises(ValueError, match="no cut-off for 'x'; the groups are"):
         found.apply([0.1], {"sex": ["x"]})
+
+
+def test_the_tuned_classifier_has_a_cut_off_for_each_group():
+    rng = np.random.default_rng(0)
+    y, score, sex = rows(4, 400)
+    table = pd.DataFrame({"score": score, "noise": rng.normal(size=400)})
+    base, spec = LogisticRegression(), "accuracy subject to spread(recall[1]) <= 0.1 in sex"
+    model = TunedRuleClassifier(base, spec, by="sex").fit(table, y, columns={"sex": sex})
+    assert set(model.rule_.thresholds) == {"f", "m"}
+    decided = model.predict(table, columns={"sex": sex})
+    np.testing.assert_array_equal(decided, model.predict_proba(table, columns={"sex": sex}).argmax(axis=1))
+    p = model.predict_proba(table, raw=True)[:, 1]
+    np.testing.assert_array_equal(decided, p >= np.where(sex == "f", *[model.rule_.thresholds[g] for g in "fm"]))
+    one = TunedRuleClassifier(base, spec).fit(table, y, columns={"sex": sex})
+    assert model.value_ >= one.value_
+    with pytest.raises(ValueError, match="columns: the metric needs 'sex'"):
+        model.predict(table)
+    with pytest.raises(ValueError, match="by: cut-offs of groups are for two classes"):
+        TunedRuleClassifier(base, spec, by="sex", confidence=0.9).fit(table, y, columns={"sex": sex})

@@ -150,7 +150,7 @@ def worst_errors(rows: Decided, X: pd.DataFrame, *, most: int = 5) -> pd.DataFra
         p, several = of_truth[place, label], np.stack(["not " + names, names])
         true, decided = (several[codes[place, label], label] for codes in (rows.truth, rows.decided))
     else:
-        p = np.where(rows.truth == rows.decided, np.inf, p[place, rows.truth])
+        p = np.where((rows.truth == rows.decided) | (rows.decided < 0), np.inf, p[place, rows.truth])
         true, decided = names[rows.truth], names[rows.decided]
     order = np.argsort(p, kind="stable")[: min(most, int(np.isfinite(p).sum()))]
     found = pd.DataFrame({"true": true[order], "decided": decided[order], "probability": p[order]}, X.index[order])

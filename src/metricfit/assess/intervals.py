@@ -25,6 +25,7 @@ from metricfit.decisions.problem import Rows, computed
 from metricfit.inputs import Task
 from metricfit.labels import group_names
 from metricfit.metrics import Constraint, Metric
+from metricfit.metrics.algebra import Coverage
 from metricfit.metrics.money import Money
 
 TAILS = (1 - 0.95) / 2, (1 + 0.95) / 2  # the quantiles at which the 95 % interval ends
@@ -60,7 +61,8 @@ class Estimate:
 class Decided(Rows):
     """Decisions about rows, beside the truth: class codes (n,), or 0/1 (n, labels), of these labels.
 
-    ``proba`` (n, labels), before the decision rule, is for metrics of scores.
+    Rows with a decision of -1 are left to a person and count in nothing but the coverage. ``proba`` (n, labels), before
+    the decision rule, is for metrics of scores.
     """
 
     truth: Codes
@@ -80,8 +82,8 @@ class Decided(Rows):
     @property
     def confusion(self) -> ConfusionMatrix:
         """The confusion matrix, (classes, classes) or (labels, 2, 2)."""
-        size, task = len(self.labels), self.task
-        return ConfusionMatrix.from_codes(self.truth, self.decided, size, self.weight, task=task, labels=self.labels)
+        size, of = len(self.labels), self if self.decided.ndim == 2 else self.take(self.decided >= 0)
+        return ConfusionMatrix.from_codes(of.truth, of.decided, size, of.weight, task=self.task, labels=self.labels)
 
 
 def estimate(metric: Metric, rows: Decided, *, seed: int = 0) -> Estimate:
@@ -99,6 +101,8 @@ def estimate(metric: Metric, rows: Decided, *, seed: int = 0) -> Estimate:
 
 def reached(constraint: Constraint, rows: Decided, *, seed: int = 0) -> Estimate:
     """What decisions reach of a constraint: of one in groups the worst group's value, or the difference."""
+    if isinstance(constraint.metric, Coverage):
+        return share(float(np.average(rows.decided >= 0, weights=rows.weight)) * len(rows.truth), len(rows.truth))
     if constraint.within is None:
         return estimate(constraint.metric, rows, seed=seed)
     names = group_names(rows.columns, constraint.within, len(rows.truth))
@@ -218,7 +222,8 @@ def added(truth: NDArray[Any], decided: NDArray[Any], weight: Array, size: int) 
     """Which cells of the flat matrix each row, or kind of row, adds to, and how much: (rows, cells)."""
     rows = np.arange(len(truth))
     if truth.ndim == 1:
-        return sparse.csr_array((weight, (rows, truth * size + decided)), shape=(len(rows), size * size))
+        counted = weight * (decided >= 0)
+        return sparse.csr_array((counted, (rows, truth * size + decided.clip(0))), shape=(len(rows), size * size))
     columns = (np.arange(size) * 4 + truth * 2 + decided).ravel()
     return sparse.csr_array((np.repeat(weight, size), (np.repeat(rows, size), columns)), shape=(len(rows), size * 4))
 
@@ -235,7 +240,7 @@ def _of_rows(metric: Metric, several: Sequence[Decided], random: np.random.Gener
 
     def value(judged: Decided, weight: Array) -> float:
         if table is not None:
-            return float(weight @ table[np.arange(n), rows.truth, judged.decided])
+            return float(weight @ (table[np.arange(n), rows.truth, judged.decided] * (judged.decided >= 0)))
         if judged.proba is None:
             raise ValueError(f"proba: {metric} judges scores, so they are needed.")
         try:

@@ -92,7 +92,7 @@ def without_labels(
         belief = found[-1] * ratio / (ratio @ found[-1])[:, None]
         if i and decided is not None:  # labels by these beliefs: a metric of few rows is uncertain itself
             belief = np.eye(size)[(rng.random((len(new), 1)) > belief.cumsum(axis=1)[:, :-1]).sum(axis=1)]
-        matrices.append(belief.T @ np.eye(size)[called])
+        matrices.append(belief.T @ (called[:, None] == np.arange(size)))
     task: Any = "binary" if size == 2 else "multiclass"
     return classes, np.array(found), ConfusionMatrix(torch.from_numpy(np.array(matrices)), task, classes)
 

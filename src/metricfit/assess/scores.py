@@ -56,8 +56,9 @@ class HeldOutScores(Rows):
         highest = 1 if self.truth.ndim == 2 else self.proba.shape[1] - 1
         for name in ("truth", "decided", "baseline_tuned", "single_decided"):
             part = getattr(self, name)
-            if part is not None and len(part) and not (part.min() >= 0 and part.max() <= highest):
-                raise ValueError(f"{name}: expected codes from 0 to {highest}.")
+            lowest = 0 if name == "truth" or self.truth.ndim == 2 else -1  # a decision of -1: left to a person
+            if part is not None and len(part) and not (part.min() >= lowest and part.max() <= highest):
+                raise ValueError(f"{name}: expected codes from {lowest} to {highest}.")
 
     def __len__(self) -> int:
         return len(self.truth)

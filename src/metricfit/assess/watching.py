@@ -16,7 +16,7 @@ from metricfit.assess.prevalence import without_labels
 from metricfit.assess.scores import HeldOutScores
 from metricfit.decisions.problem import UntunableError, computed
 from metricfit.metrics import Constrained
-from metricfit.metrics.algebra import named_class
+from metricfit.metrics.algebra import Coverage, named_class
 
 __all__ = ["Watched", "monitor"]
 
@@ -63,8 +63,8 @@ def monitor(
     metric, labels, rule = classifier.metric_, tuple(classifier.classes_.tolist()), classifier.decision_rule_
     proba = np.asarray(classifier.predict_as_held_out(X))
     decided, before = rule.decide(proba), rule.decide(held.proba)
-    several, one_of = held.truth.ndim == 2, np.eye(len(labels))
-    called = [before, decided] if several else [one_of[before], one_of[decided]]
+    several = held.truth.ndim == 2
+    called = [each if several else each[:, None] == np.arange(len(labels)) for each in (before, decided)]
     binary, found = len(labels) == 2 and not several, list[Watched]()
     columns = [0 if named_class(metric, labels) == 0 else 1] if binary else range(len(labels))
     for k in columns:
@@ -75,7 +75,7 @@ def monitor(
         counts[:, 1] -= counts[:, 0]
         found.append(Watched("predicted share", labels[k], usual, now, float(stats.fisher_exact(counts)[1])))
     objective = metric.objective if isinstance(metric, Constrained) else metric
-    limits = [c for c in getattr(metric, "constraints", ()) if c.within is None]
+    limits = [c for c in getattr(metric, "constraints", ()) if c.within is None and not isinstance(c.metric, Coverage)]
     topics = [] if objective.needs_rows else [metric, *limits]  # money and groups need columns: see report and evaluate
     judged = [objective if about is metric else about.metric for about in topics]
     then: list[Array] = [drawn(each, [held.judged(labels)], random_state)[0] for each in judged]

@@ -10,13 +10,13 @@ from metricfit.decisions.threshold import best_rule, best_threshold
 if TYPE_CHECKING:
     from metricfit.decisions.calibration import Calibration, calibrate
     from metricfit.decisions.coordinates import best_label_thresholds, best_offsets
-    from metricfit.decisions.doubt import CautiousRule, cautious_rule, least_probabilities
+    from metricfit.decisions.doubt import cautious_rule, least_probabilities
     from metricfit.decisions.groups import GroupThresholds, best_group_thresholds
     from metricfit.decisions.streaming import best_threshold_of_chunks, confusion_of_chunks
     from metricfit.decisions.tuned import TunedRuleClassifier
 
 __all__ = [
-    "BestRule", "Calibration", "CautiousRule", "ConstraintValue", "DecisionRule", "GroupThresholds",
+    "BestRule", "Calibration", "ConstraintValue", "DecisionRule", "GroupThresholds",
     "InfeasibleError", "TunedRuleClassifier", "UntunableError", "bayes_rule",
     "best_group_thresholds", "best_label_thresholds", "best_offsets", "best_rule", "best_threshold",
     "best_threshold_of_chunks", "calibrate", "cautious_rule", "confusion_of_chunks", "least_probabilities",

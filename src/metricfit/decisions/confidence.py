@@ -28,6 +28,7 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import Goal, InfeasibleError, Samples
 from metricfit.decisions.rules import BestRule, DecisionRule
 from metricfit.metrics import Constraint
+from metricfit.metrics.algebra import Coverage
 from metricfit.metrics.base import ClassMetric
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def check_confidence(
         raise ValueError(f"confidence: expected a number between 0 and 1, such as 0.95, got {confidence!r}.")
     if not constraints:
         raise ValueError("confidence: has no effect without a constraint; write '… subject to recall[1] >= 0.9'.")
+    if [c for c in constraints if isinstance(c.metric, Coverage)]:
+        raise ValueError("confidence: rows that are left to a person allow no promise; leave out coverage or it.")
     if weighted:
         raise ValueError("sample_weight: a promise at a confidence needs unweighted samples; leave the weights out.")
     mixed = [c for c in constraints if getattr(c.metric, "name", "") not in ("recall", "specificity", "fpr", "fnr")]

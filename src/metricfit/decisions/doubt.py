@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.problem import class_samples, goal_of
-from metricfit.decisions.rules import DecisionRule
+from metricfit.decisions.problem import InfeasibleError, as_columns, class_samples, goal_of
+from metricfit.decisions.rules import BestRule, ConstraintValue
 from metricfit.decisions.threshold import best_rule
-from metricfit.metrics import MetricLike
+from metricfit.metrics import Constraint, MetricLike
+from metricfit.metrics.algebra import Coverage
 
-__all__ = ["CautiousRule", "cautious_rule", "least_probabilities"]
-
-
-class CautiousRule(NamedTuple):
-    """A rule that does not decide where no class reaches ``least`` once the rule is folded in.
-
-    ``value`` is the metric of the decided rows, ``coverage`` their share; ``curve`` (k, 2) has both for every bound.
-    """
-
-    rule: DecisionRule
-    least: float
-    value: float
-    coverage: float
-    curve: NDArray[np.float64]
-
-    def apply(self, proba: ArrayLike) -> NDArray[Any]:
-        """Labels (n,), None where the rule does not decide."""
-        decided = self.rule.apply(proba).astype(object)
-        decided[self.rule.fold(proba).max(axis=1) < self.least] = None
-        return decided
+__all__ = ["cautious_rule", "least_probabilities"]
 
 
 def cautious_rule(
-    y_true: ArrayLike, proba: ArrayLike, metric: MetricLike, *, coverage: float = 0.9, labels: Any = None
-) -> CautiousRule:
+    y_true: ArrayLike, proba: ArrayLike, metric: MetricLike, *, coverage: float = 0.9, labels: Any = None,
+    sample_weight: ArrayLike | None = None,
+) -> BestRule:  # fmt: skip
     """The best rule that decides at least a share ``coverage`` of the rows and leaves unsure ones to a person.
 
     The rule is tuned for the expected metric of all rows, by probabilities (n, classes); then every bound is compared,
@@ -46,20 +30,34 @@ def cautious_rule(
     """
     if not 0 < coverage <= 1:
         raise ValueError(f"coverage: expected a share above 0 and at most 1, got {coverage!r}.")
-    goal, samples = goal_of(metric), class_samples(y_true, proba, labels=labels)
+    goal, samples = goal_of(metric), class_samples(y_true, as_columns(proba, "proba"), sample_weight, labels=labels)
     p, (n, size) = samples.score, samples.score.shape
-    rule = best_rule(y_true, p, metric, labels=samples.classes, belief=1.0).rule
-    sure = rule.fold(p).max(axis=1)
+    given: Any = {"labels": samples.classes, "sample_weight": samples.weight, "belief": 1.0}
+    try:
+        rule = best_rule(y_true, p, metric, **given).rule
+    except InfeasibleError:  # of all rows; those that are decided may keep what all do not
+        rule = best_rule(y_true, p, goal.metric, **given).rule
+    sure, weight = rule.fold(p).max(axis=1), np.ones(n) if samples.weight is None else samples.weight
     order = np.argsort(-sure, kind="stable")
-    enough = np.append(sure[order][1:] != sure[order][:-1], True) & (np.arange(1, n + 1) >= coverage * n)
-    cells = np.eye(size * size)[(samples.target * size + rule.decide(p))[order]].cumsum(axis=0)[enough]
+    shares = weight[order].cumsum() / weight.sum()
+    enough = np.append(sure[order][1:] != sure[order][:-1], True) & (shares >= coverage - 1e-12)
+    cells = (np.eye(size * size)[samples.target * size + rule.decide(p)] * weight[:, None])[order].cumsum(axis=0)[
+        enough
+    ]
     task: Any = "binary" if size == 2 else "multiclass"
     found = ConfusionMatrix(torch.from_numpy(cells.reshape(-1, size, size)), task, samples.classes)
     violation, gain = (part.numpy() for part in goal.keys(found))
-    curve = np.stack([(np.flatnonzero(enough) + 1) / n, goal.sign * gain], axis=1)
+    curve = np.stack([shares[enough], goal.sign * gain], axis=1)
     best = int(np.lexsort((curve[:, 0], gain, -violation))[-1])
-    share, value = curve[best].tolist()
-    return CautiousRule(rule, float(sure[order][enough][best]) if share < 1 else 0.0, value, share, curve)
+    if violation[best] > 0:
+        missed = " and ".join(map(str, goal.constraints))
+        told = f"no rule that decides a share of {coverage:g} of the rows meets {missed}; ask for less coverage"
+        raise InfeasibleError(f"subject_to: {told}, or relax a bound.", {})
+    asked = Constraint(Coverage(), ">=", coverage)
+    spec = replace(goal, constraints=(*goal.constraints, asked)).spec
+    rule = replace(rule, least=float(sure[order][enough][best]) if best < len(curve) - 1 else 0.0, metric=spec)
+    result = BestRule.of(rule, goal, found.with_matrix(found.matrix[best]), curve=curve)
+    return replace(result, constraints=(*result.constraints, ConstraintValue(asked, float(curve[best, 0]))))
 
 
 def least_probabilities(

@@ -14,7 +14,7 @@ from torch import Tensor
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.coordinates import Point, ascend
 from metricfit.decisions.problem import Goal, Key, binary_samples, goal_of
-from metricfit.decisions.rules import DecisionRule
+from metricfit.decisions.rules import DecisionRule, move_to_half
 from metricfit.decisions.threshold import Sweep
 from metricfit.labels import group_names
 from metricfit.metrics import MetricLike
@@ -36,12 +36,21 @@ class GroupThresholds:
     def apply(self, score: ArrayLike, columns: Mapping[str, ArrayLike]) -> NDArray[Any]:
         """Decide (n,); a group without a cut-off is an error."""
         scores = np.asarray(score)
-        names = group_names(columns, self.column, len(scores)).tolist()
+        reached = scores >= self._limits(columns, len(scores)).astype(scores.dtype)
+        return DecisionRule.at_threshold(0.5, self.classes).apply(reached.astype(np.float64))
+
+    def fold(self, proba: ArrayLike, columns: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+        """Probabilities (n, 2) whose arg max is the decision, from those of the second class (n,)."""
+        p = np.asarray(proba)
+        positive = move_to_half(p, self._limits(columns, len(p)))
+        return np.stack([1 - positive, positive], axis=1)
+
+    def _limits(self, columns: Mapping[str, ArrayLike], rows: int) -> NDArray[np.float64]:
+        names = group_names(columns, self.column, rows).tolist()
         if unknown := [name for name in names if name not in self.thresholds]:
             known = f"the groups are {[*self.thresholds]}"
             raise ValueError(f"columns[{self.column!r}]: no cut-off for {unknown[0]!r}; {known}.")
-        limits = np.array([self.thresholds[name] for name in names], dtype=scores.dtype)
-        return DecisionRule.at_threshold(0.5, self.classes).apply((scores >= limits).astype(np.float64))
+        return np.array([self.thresholds[name] for name in names])
 
 
 def best_group_thresholds(

@@ -17,6 +17,7 @@ from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
 from metricfit.labels import as_label_array, as_numpy, checked_weights, class_labels, encode_labels, score_array
 from metricfit.metrics import Constrained, Constraint, Metric, MetricLike
+from metricfit.metrics.algebra import Coverage
 
 Array = NDArray[np.float64]
 ConstraintLike = Constraint | str
@@ -189,6 +190,11 @@ class Goal:
         return str(self.metric.subject_to(*self.constraints)) if self.constraints else str(self.metric)
 
     @property
+    def coverage(self) -> Constraint | None:
+        """The least share of the rows to decide about, where some are left to a person."""
+        return next((c for c in self.constraints if isinstance(c.metric, Coverage)), None)
+
+    @property
     def sign(self) -> float:
         """1 if more of the objective is better, else -1."""
         upwards = self.metric.greater_is_better if self.sought is None else self.sought.operator == ">="
@@ -229,25 +235,33 @@ def reached(constraint: Constraint, cm: ConfusionMatrix, groups: Groups | None =
 
 
 def goal_of(
-    metric: MetricLike, subject_to: ConstraintLike | Sequence[ConstraintLike] = (), *, rows: bool = False
-) -> Goal:
-    """Read a metric, a spec with ``subject to``, and further constraints into one goal; it may need ``rows``."""
+    metric: MetricLike, subject_to: ConstraintLike | Sequence[ConstraintLike] = (), *, rows: bool = False,
+    doubt: bool = False,
+) -> Goal:  # fmt: skip
+    """Read a metric, a spec with ``subject to``, and further constraints into one goal.
+
+    It may need columns of the ``rows``, and with ``doubt`` leave rows to a person.
+    """
     found = metrics.get(metric)
     found = getattr(found, "decision", found)  # of precision and recall at k
     objective, constraints = (found.objective, found.constraints) if isinstance(found, Constrained) else (found, ())
     for item in [subject_to] if isinstance(subject_to, (str, Constraint)) else subject_to:
         if isinstance(item, str):
-            constraints += goal_of(f"accuracy subject to {item}", rows=rows).constraints
+            constraints += goal_of(f"accuracy subject to {item}", rows=rows, doubt=doubt).constraints
         elif isinstance(item, Constraint):
             constraints += (item,)
         else:
             raise TypeError(f"subject_to: expected constraints such as 'recall[1] >= 0.9', got {type(item).__name__}.")
     for part in (objective, *(c.metric for c in constraints)):
         check_decides(part)
+    goal = Goal(objective, constraints)
     if not rows and (objective.needs_rows or any(c.within for c in constraints)):
         told = "looks at columns of the rows, which is for two classes; best_threshold and TunedRuleClassifier do"
-        raise ValueError(f"metric: {Goal(objective, constraints).spec} {told}.")
-    return Goal(objective, constraints)
+        raise ValueError(f"metric: {goal.spec} {told}.")
+    if not doubt and goal.coverage is not None:
+        told = "leaves rows to a person; best_rule, cautious_rule, TunedRuleClassifier and MetricClassifier do that"
+        raise ValueError(f"metric: {goal.spec} {told}.")
+    return goal
 
 
 def computed(metric: Metric, cm: ConfusionMatrix) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,8 @@ class DecisionRule:
 
     ``kind`` is "argmax", "threshold" (positive if score >= threshold), "offsets" (arg max of log p + offset), "costs"
     (least expected cost) or "thresholds" (one per label); ``parameter`` has its numbers. ``classes`` are those of the
-    columns, in order; ``metric`` says what the rule was chosen for.
+    columns, in order; ``metric`` says what the rule was chosen for. Rows in which no class reaches ``least`` once the
+    rule is folded in are left to a person: the decision is None.
 
     >>> rule = DecisionRule.from_offsets([0.0, 1.0], ["ham", "spam"])
     >>> rule.apply([[0.9, 0.1], [0.6, 0.4]])
@@ -44,6 +45,7 @@ class DecisionRule:
     classes: tuple[Any, ...]
     parameter: Any = None
     metric: str | None = None
+    least: float = 0.0
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
@@ -52,6 +54,8 @@ class DecisionRule:
         object.__setattr__(self, "parameter", _checked_parameter(self.kind, self.parameter, len(self.classes)))
         if self.metric is not None and not isinstance(self.metric, str):
             raise TypeError(f"metric: expected a spec or None, got {type(self.metric).__name__}.")
+        if not isinstance(self.least, float | int) or not 0 <= self.least <= (self.kind != "thresholds"):
+            raise ValueError(f"least: expected a probability, and classes rather than labels, got {self.least!r}.")
 
     @classmethod
     def argmax(cls, classes: Classes) -> DecisionRule:
@@ -82,7 +86,7 @@ class DecisionRule:
         return cls("thresholds", tuple(names), thresholds, metric)
 
     def apply(self, score: ArrayLike) -> NDArray[Any]:
-        """Decide: labels (n,); a 0/1 array (n, labels) for thresholds.
+        """Decide: labels (n,), None for rows that are left to a person; a 0/1 array (n, labels) for thresholds.
 
         The scores are probabilities (n, classes); for a threshold also any scores of the second class, (n,); for
         thresholds scores (n, labels).
@@ -91,10 +95,24 @@ class DecisionRule:
         if self.kind == "thresholds":
             return codes
         of_one_type = len({type(c) for c in self.classes}) == 1
-        return np.asarray(np.array(self.classes, dtype=None if of_one_type else object)[codes])
+        return self.named(codes, np.array(self.classes, dtype=None if of_one_type else object))
+
+    def named(self, codes: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[Any]:
+        """The classes of decisions (n,), None for rows that are left to a person."""
+        found = np.asarray(classes[codes])
+        if self.least:
+            found = found.astype(object)
+            found[codes < 0] = None
+        return found
 
     def decide(self, scores: NDArray[Any]) -> NDArray[np.int64]:
-        """The positions of the chosen classes (n,), or 0/1 (n, labels), for scores that were checked already."""
+        """The positions of the chosen classes (n,), or 0/1 (n, labels), for scores that were checked already.
+
+        Of rows that are left to a person the position is -1.
+        """
+        if self.least:
+            codes = replace(self, least=0.0).decide(scores)
+            return np.where(self._fold(scores).max(axis=1) < self.least, -1, codes)
         if self.kind == "threshold" and scores.ndim == 2:
             scores = scores[:, 1]
         if self.kind in ("threshold", "thresholds"):
@@ -111,6 +129,9 @@ class DecisionRule:
 
     def in_words(self, how: str = "") -> str:
         """What the rule does, as the end of a sentence; ``how`` it was chosen is added where it was."""
+        if self.least:
+            decided = replace(self, least=0.0).in_words(how).rstrip(".")
+            return f"{decided}; a row in which no class reaches {self.least:.4g} after that is left to a person."
         chosen = f", {how}" if how else ""
         if self.kind == "argmax":
             return "the class with the highest probability; nothing was tuned afterwards."
@@ -131,6 +152,8 @@ class DecisionRule:
             content[self.kind] = self.parameter
         if self.metric is not None:
             content["metric"] = self.metric
+        if self.least:
+            content["least"] = self.least
         return json.dumps(content, allow_nan=False)
 
     @classmethod
@@ -147,12 +170,17 @@ class DecisionRule:
         kind, classes = content.get("kind"), content.get("classes")
         if not isinstance(kind, str) or kind not in _KINDS or not isinstance(classes, list):
             raise ValueError(f"rule: expected a known kind and a list of classes, got {kind!r} and {classes!r}.")
-        if unknown := set(content) - {"format", "version", "kind", "classes", "metric"} - ({kind} - {"argmax"}):
+        if (
+            unknown := set(content)
+            - {"format", "version", "kind", "classes", "metric", "least"}
+            - ({kind} - {"argmax"})
+        ):
             raise ValueError(f"rule: unknown fields {sorted(unknown)} in a rule of kind {kind!r}.")
-        return cls(kind, tuple(classes), content.get(kind), content.get("metric"))
+        return cls(kind, tuple(classes), content.get(kind), content.get("metric"), content.get("least", 0.0))
 
     def _columns(self, score: ArrayLike, *, any_scale: bool) -> NDArray[Any]:
         scores, size = score_array(score, "score"), len(self.classes)
+        any_scale = any_scale and not self.least
         if self.kind == "threshold" and any_scale and (scores.ndim == 1 or scores.shape[1:] == (2,)):
             return scores
         if size == 2 and self.kind != "thresholds" and scores.ndim == 1:
@@ -169,9 +197,9 @@ class DecisionRule:
 
     def _fold(self, proba: NDArray[Any]) -> Array:
         if self.kind == "thresholds":
-            return _move_to_half(proba, np.asarray(self.parameter))
+            return move_to_half(proba, np.asarray(self.parameter))
         if self.kind == "threshold":
-            positive = _move_to_half(proba[:, 1], np.asarray(self.parameter))
+            positive = move_to_half(proba[:, 1], np.asarray(self.parameter))
             return np.stack([1 - positive, positive], axis=1)
         p = proba.astype(np.float64)
         if self.kind == "offsets":
@@ -185,7 +213,7 @@ class DecisionRule:
         return np.where(total > 0, p, 1.0) / np.where(total > 0, total, float(p.shape[1]))
 
 
-def _move_to_half(p: NDArray[Any], threshold: Array) -> Array:
+def move_to_half(p: NDArray[Any], threshold: Array) -> Array:
     """Rescale the odds so that ``threshold`` becomes one half: above it exactly where ``p >= threshold``."""
     decided = p >= threshold.astype(p.dtype)
     wide = p.astype(np.float64)
@@ -211,7 +239,9 @@ class BestRule:
 
     ``value`` and ``confusion`` are the metric and the confusion matrix with the rule, ``confidence`` is that of the
     promises, ``argmax_value`` the metric of plain arg max where the search was for class offsets, ``cutoffs`` how many
-    distinct cut-offs were compared where it was for one. ``again`` repeats the search for :meth:`for_prevalence`.
+    distinct cut-offs were compared where it was for one. ``again`` repeats the search for :meth:`for_prevalence`. Of a
+    rule that leaves rows to a person, ``curve`` (k, 2) has the share of the rows that is decided and their metric at
+    every bound; value and matrix are those of the decided rows.
     """
 
     rule: DecisionRule
@@ -222,6 +252,7 @@ class BestRule:
     argmax_value: float | None = None
     cutoffs: int | None = None
     again: Callable[..., BestRule] | None = field(default=None, repr=False, compare=False)
+    curve: Array | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(

@@ -275,13 +275,27 @@ def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = N
     """A threshold for two classes, offsets (or the Bayes rule of a cost matrix) for more, thresholds for labels.
 
     ``y_true`` are labels (n,) or 0/1 (n, labels), ``proba`` probabilities (n,) of the second class, (n, classes) or (n,
-    labels). Options are those of :func:`best_threshold`, :func:`best_offsets` or :func:`best_label_thresholds`.
+    labels). With a constraint such as ``coverage >= 0.9`` unsure rows are left to a person, see :func:`cautious_rule`.
+    Options are those of :func:`best_threshold`, :func:`best_offsets` or :func:`best_label_thresholds`.
 
     >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
     DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')
     """
     p = np.asarray(as_numpy(proba))
     several = np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,))
+    goal = goal_of(
+        problem.TotalGain() if metric is None else metric, options.get("subject_to", ()), rows=True, doubt=True
+    )
+    if goal.coverage is not None:
+        from metricfit.decisions.doubt import cautious_rule
+
+        others = [c for c in goal.constraints if c is not goal.coverage]
+        aim = goal.metric.subject_to(*others) if others else goal.metric
+        extra = [name for name in ("confidence", "gain", "prevalence") if options.get(name) is not None]
+        if extra := extra + ["several labels"] * several + ["columns"] * aim.needs_rows:
+            raise ValueError(f"coverage: cannot be kept together with {extra[0]}; leave one of them out.")
+        how = {name: options.get(name) for name in ("labels", "sample_weight")}
+        return cautious_rule(y_true, p, aim, coverage=goal.coverage.bound, **how)
     if not several and (p.ndim == 1 or p.shape[1] == 2):
         return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, **options)
     if metric is None or [options.pop(name, None) for name in ("gain", "columns")] != [None, None]:
@@ -293,7 +307,6 @@ def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = N
     if several:
         return best_label_thresholds(y_true, p, metric, **options)
     found = best_offsets(y_true, p, metric, **options)
-    goal = goal_of(metric, options.get("subject_to", ()))
     if isinstance(goal.metric, ExpectedCost) and not goal.constraints:
         rule, weight = bayes_rule(goal.metric.matrix, found.rule.classes), options.get("sample_weight")
         cm = ConfusionMatrix.from_labels(y_true, rule.apply(p), labels=rule.classes, sample_weight=weight)

@@ -19,7 +19,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, has_fit_parameter
 
 from metricfit.decisions.calibration import Calibration, calibrate
+from metricfit.decisions.groups import GroupThresholds, best_group_thresholds
 from metricfit.decisions.problem import ConstraintLike, goal_of
+from metricfit.decisions.rules import DecisionRule
 from metricfit.decisions.threshold import best_rule
 from metricfit.labels import read_target, rows_columns
 from metricfit.metrics import MetricLike
@@ -50,6 +52,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             is a statement about the folds' models; for one about the very model, use ``cv="prefit"``.
         n_jobs: Folds fitted at the same time.
         random_state: Seed of the folds' shuffling.
+        by: A column with groups that get a cut-off of their own, see :func:`best_group_thresholds`: of two classes, and
+            unlawful in places where the groups are of people. ``predict`` then needs the column, in ``X`` or apart.
         belief: The share of every label that calibrated probabilities replace, see :func:`best_threshold`: all of it by
             default, as a rule tuned on few labels over-fits. With ``gain``, which differs by row, labels alone count.
 
@@ -66,7 +70,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     def __init__(
         self, estimator: Any = None, metric: MetricLike = "f1", *,
         subject_to: ConstraintLike | Sequence[ConstraintLike] = (), cv: Any = None, confidence: float | None = None,
-        n_jobs: int | None = None, random_state: int | None = 0, belief: float = 1.0,
+        n_jobs: int | None = None, random_state: int | None = 0, belief: float = 1.0, by: str | None = None,
     ) -> None:  # fmt: skip
         self.estimator = estimator
         self.metric = metric
@@ -76,6 +80,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.belief = belief
+        self.by = by
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, columns: Any = None) -> TunedRuleClassifier:
         """Choose the rule on out-of-fold probabilities, then fit the estimator on everything.
@@ -106,32 +111,47 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             rows, proba = self._out_of_fold(base, X, y, weight)
             self.estimator_ = _fitted(base, X, y, weight)
         self._held_out = y[rows], proba, None if weight is None else weight[rows]
-        goal = goal_of(self.metric, self.subject_to, rows=True)
-        names = (*goal.metric.columns, *(c.within for c in goal.constraints if c.within))
+        goal = goal_of(self.metric, self.subject_to, rows=True, doubt=True)
+        names = [*goal.metric.columns, *(c.within for c in goal.constraints if c.within), *self._by]
         found = rows_columns(names, X, columns, len(y))
-        own = {"columns": {name: values[rows] for name, values in found.items()}} if found else {}
-        self.search_ = best_rule(
-            y[rows], proba, self.metric, **own, subject_to=self.subject_to, confidence=self.confidence,
-            sample_weight=self._held_out[2], labels=None if self._labelwise else self.classes_.tolist(),
-            belief=0.0 if goal.metric.needs_rows else self.belief,
-        )  # fmt: skip
-        self.rule_, self.value_ = self.search_.rule, self.search_.value
+        own: dict[str, Any] = {"columns": {name: values[rows] for name, values in found.items()}} if found else {}
+        own |= {"subject_to": self.subject_to, "sample_weight": self._held_out[2]}
+        own["labels"] = None if self._labelwise else self.classes_.tolist()
+        if self._by:
+            if len(self.classes_) != 2 or self._labelwise or self.confidence is not None:
+                raise ValueError("by: cut-offs of groups are for two classes, without a confidence; leave it out.")
+            search: Any = best_group_thresholds(y[rows], proba[:, 1], self.metric, by=self._by[0], **own)
+        else:
+            own |= {"confidence": self.confidence, "belief": 0.0 if goal.metric.needs_rows else self.belief}
+            search = best_rule(y[rows], proba, self.metric, **own)
+        self.search_, self.value_ = search, search.value
+        self.rule_: DecisionRule | GroupThresholds = getattr(search, "rule", search)
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The rule's decisions: labels (n,), or 0/1 (n, labels)."""
+    def predict(self, X: Any, *, columns: Any = None) -> NDArray[Any]:
+        """The rule's decisions: labels (n,), None for rows that are left to a person; or 0/1 (n, labels).
+
+        ``columns`` has the groups of ``by`` where ``X`` has not.
+        """
         check_is_fitted(self, "rule_")
-        return self.rule_.apply(self._probabilities(self.estimator_, X))
+        return self.rule_.apply(*self._seen_by_rule(self._probabilities(self.estimator_, X), X, columns))
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
-    def predict_proba(self, X: Any, *, raw: bool = False) -> Array:
+    def predict_proba(self, X: Any, *, raw: bool = False, columns: Any = None) -> Array:
         """Probabilities with the rule folded in: ``predict`` is their arg max (above one half, for labels).
 
-        ``raw`` ones are the estimator's own, (n, classes) or (n, labels).
+        ``raw`` ones are the estimator's own, (n, classes) or (n, labels); ``columns`` as in :meth:`predict`.
         """
         check_is_fitted(self, "rule_")
         proba = self._probabilities(self.estimator_, X)
-        return proba if raw else self.rule_.fold(proba)
+        return proba if raw else self.rule_.fold(*self._seen_by_rule(proba, X, columns))
+
+    @property
+    def _by(self) -> list[str]:
+        return [] if self.by is None else [self.by]
+
+    def _seen_by_rule(self, proba: Array, X: Any, columns: Any) -> tuple[Any, ...]:
+        return (proba[:, 1], rows_columns(self._by, X, columns, len(proba))) if self._by else (proba,)
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator, unused-ignore]
     def predict_log_proba(self, X: Any) -> Array:

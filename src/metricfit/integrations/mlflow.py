@@ -35,7 +35,8 @@ class _Decider:
         if self.classifier.task_ == "multilabel":
             found = dict(zip([f"label_{name}" for name in names], (proba > 0.5).astype(np.int64).T, strict=True))
         else:
-            found = {"label": names[proba.argmax(axis=1)]}
+            codes = np.where(proba.max(axis=1) < self.classifier.decision_rule_.least, -1, proba.argmax(axis=1))
+            found = {"label": self.classifier.decision_rule_.named(codes, names)}
         found |= dict(zip([f"probability_{name}" for name in names], proba.T, strict=True))
         return pd.DataFrame(found).assign(rule=self.rule)
 

@@ -79,6 +79,25 @@ class Column(Metric):
 
 
 @dataclass(frozen=True)
+class Coverage(Metric):
+    """The share of the rows that a rule decides about, for ``… subject to coverage >= 0.9``; a matrix has no others."""
+
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    greater_is_better: ClassVar[bool | None] = True
+
+    def compute(self, cm: ConfusionMatrix) -> Tensor:
+        return torch.ones_like(cm.total)
+
+    def resolve(self, labels: tuple[Any, ...], task: Task) -> Coverage:
+        if task == "multilabel":
+            raise ValueError("coverage: is about rows that have one class each, not several labels; leave it out.")
+        return self
+
+    def __str__(self) -> str:
+        return "coverage"
+
+
+@dataclass(frozen=True)
 class Combination(Metric):
     """Two metrics joined by ``+``, ``-``, ``*`` or ``/``.
 
@@ -203,6 +222,8 @@ class Constraint:
             raise ValueError(f"subject_to: {self.metric} is what to earn, not a constraint; put it first.")
         if isinstance(self.metric, ClassMetric) and self.metric.average == "none":
             raise ValueError(f"{self.metric}: gives one value per class; a constraint needs one, such as recall[1].")
+        if isinstance(self.metric, Coverage) and (self.operator != ">=" or self.within or self.bound <= 0):
+            raise ValueError(f"{self}: expected the least share of all rows to decide, such as 'coverage >= 0.9'.")
         lowest, highest = self.metric.range
         if (self.operator == ">=" and self.bound > highest) or (self.operator == "<=" and self.bound < lowest):
             raise ValueError(f"{self}: cannot be met, {self.metric} lies between {lowest:g} and {highest:g}.")

@@ -3,7 +3,7 @@
 ::
 
     spec       = sum [ "subject to" constraint { "and" constraint } ]
-    constraint = ( sum | "spread" "(" sum ")" ) ( ">=" | "<=" ) number [ ( "in" | "per" ) column ]
+    constraint = ( sum | "coverage" | "spread" "(" sum ")" ) ( ">=" | "<=" ) number [ ( "in" | "per" ) column ]
     column     = word | quoted text
     sum        = product { ("+" | "-") product }
     product    = factor { ("*" | "/") factor }
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, cast
 
-from metricfit.metrics.algebra import Column, Constant, Constraint, combine
+from metricfit.metrics.algebra import Column, Constant, Constraint, Coverage, combine
 from metricfit.metrics.base import Metric
 from metricfit.metrics.money import OUTCOMES, Money
 from metricfit.metrics.registry import build
@@ -80,7 +80,7 @@ class _Parser:
 
     def constraint(self) -> Constraint:
         spread = bool(self.take("word", "spread") and self.need("'(' after 'spread'", "symbol", "("))
-        metric = self.sum()
+        metric = Coverage() if self.take("word", "coverage") else self.sum()
         if spread:
             self.need("')'", "symbol", ")")
         operator = self.need("'>=' or '<='", "compare")

@@ -38,7 +38,9 @@ def matrices(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, A
     place[shown] = np.arange(len(shown))
     found = []
     for name, decided in _decisions(scores).items():
-        rows = Decided(place[scores.truth], place[decided], tuple(names), weight=scores.weight)
+        rows = Decided(
+            place[scores.truth], np.where(decided < 0, -1, place[decided]), tuple(names), weight=scores.weight
+        )
         cells = rows.confusion.matrix.numpy()
         shares = cells / np.maximum(cells.sum(axis=1, keepdims=True), np.finfo(float).tiny)
         found.append({"name": name, "labels": names, "joined": joined, "cells": np.stack([cells, shares], -1).tolist()})

@@ -147,6 +147,8 @@ def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[
     Returns:
         The inputs: name and type, "double", "text", "date", or "float" for an array without names.
     """
+    if classifier.decision_rule_.least:
+        raise ValueError("rule: leaves rows to a person, for which ONNX has no label; tune a rule without coverage.")
     graph, classes = _Graph(), classifier.classes_
     several = classifier.task_ == "multilabel"
     table = _features(graph, classifier)

@@ -149,8 +149,10 @@ def confusion_of_shards(
     matrix = ConfusionMatrix(torch.zeros(len(classes), len(classes), dtype=torch.float64), task, labels)
     for chunk in shards.chunks(columns=wanted, target=target, rows=rows_at_once):
         true = torch.from_numpy(_codes(chunk.rows[target], classes, target))
-        predicted = torch.from_numpy(classifier.predict_proba(chunk.rows.drop(columns=target)).argmax(axis=1))
-        matrix += ConfusionMatrix.from_codes(true, predicted, len(classes), task=task, labels=labels)
+        proba = classifier.predict_proba(chunk.rows.drop(columns=target), raw=True)
+        predicted = torch.from_numpy(classifier.decision_rule_.decide(proba))
+        kept = predicted >= 0  # the others are left to a person
+        matrix += ConfusionMatrix.from_codes(true[kept], predicted[kept], len(classes), task=task, labels=labels)
     return matrix
 
 
