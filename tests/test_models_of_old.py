@@ -1,4 +1,4 @@
-"""Model folders of every format since version 4 load and predict what they did."""
+"""Model folders of every released format, and of the present one, load and predict what they did."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from metricfit import store
-from metricfit.store.folder import VERSION
+from metricfit.store.folder import OLDEST, VERSION
 from tests.models_of_old.__main__ import HERE, rows
 
 FOLDERS = sorted(path.parent for path in HERE.glob("*/*/model.json"))
@@ -23,9 +23,9 @@ def test_a_folder_of_old_loads_and_predicts_what_it_did(path):
 
 
 def test_there_are_folders_of_every_version_and_they_are_small():
-    assert {int(path.parent.name) for path in FOLDERS} == set(range(4, VERSION + 1))
+    assert {int(path.parent.name) for path in FOLDERS} == set(range(OLDEST, VERSION + 1))
     size = sum(file.stat().st_size for file in HERE.rglob("*") if file.is_file() and file.suffix != ".pyc")
-    assert size < 300_000 * (VERSION - 3)
+    assert size < 300_000 * (VERSION - OLDEST + 1)
 
 
 def shape(value):

@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from metricfit import MetricClassifier, save, steps, store
 from metricfit.decisions import DecisionRule
 from metricfit.report import model_card
-from metricfit.store import ModelFolderError, describe, description_of, folder, load
+from metricfit.store import ModelFolderError, description_of, folder, load, open_model
 from metricfit.store.folder import write_folder
 from metricfit.training.recipes import Recipe
 from tests.helper import make_classifier
@@ -228,7 +228,7 @@ def test_an_existing_model_is_overwritten_only_on_purpose_and_other_folders_neve
         save(fitted, saved)
     assert (saved / "model.json").read_bytes() == before
     save(fitted, saved, overwrite=True, notes={"again": True})
-    assert describe(saved)["notes"] == {"again": True}
+    assert open_model(saved).notes == {"again": True}
     other = tmp_path / "photos"
     other.mkdir()
     (other / "me.jpg").write_bytes(b"x")
@@ -260,7 +260,7 @@ def test_a_failure_at_any_write_leaves_the_old_folder(fitted, saved, monkeypatch
         assert [file.name for file in saved.parent.iterdir()] == ["model"]
     monkeypatch.setattr(folder, "write_synced", real)
     save(fitted, saved, overwrite=True, notes={"new": 1})
-    assert describe(saved)["notes"] == {"new": 1}
+    assert open_model(saved).notes == {"new": 1}
     assert [file.name for file in saved.parent.iterdir()] == ["model"]
 
 

@@ -52,11 +52,16 @@ class Scorer:
             raise BadArgumentError("keep", f"{clash[0]!r} is the name of a result; rename the column.")
 
     @property
-    def schema(self) -> str:
-        """The columns of the result, those kept apart, as Spark wants to know them."""
+    def types(self) -> dict[str, str]:
+        """The columns of the result, those kept apart, and their types in the words of Spark and MLflow."""
         known = {"b": "boolean", "i": "long", "u": "long", "f": "double"}
         kind = "long" if self.several else known.get(self.classifier.classes_.dtype.kind, "string")
-        return ", ".join([*(f"`{n}` {kind}" for n in self.decided), *(f"`{n}` double" for n in self.probable)])
+        return dict.fromkeys(self.decided, kind) | dict.fromkeys(self.probable, "double")
+
+    @property
+    def schema(self) -> str:
+        """The same as one text, as Spark wants it."""
+        return ", ".join(f"`{name}` {kind}" for name, kind in self.types.items())
 
     def __call__(self, frames: Any) -> Any:
         """The result for a frame, or for each frame of an iterator."""

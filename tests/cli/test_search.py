@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from metricfit.store import describe
+from metricfit.store import open_model
 from tests.cli.helper import customers, write_csv
 
 pytest.importorskip("optuna", reason="pip install 'metricfit[search]'")
@@ -25,7 +25,7 @@ def test_a_search_from_a_table_to_a_model_and_to_the_training_of_another(program
     assert "best so far" in program.err
     assert result["held_out_rows"] == 30
     assert result["held_out"][-1]["value"] == pytest.approx(found["value"])
-    notes = describe(tmp_path / "m")["notes"]["search"]
+    notes = open_model(tmp_path / "m").notes["search"]
     assert [trial["spec"] for trial in notes["trials"]] == [trial["spec"] for trial in found["trials"]]
     page = (tmp_path / "m" / "report.html").read_text(encoding="utf-8")
     assert "4 trials chose the parameters" in page

@@ -15,7 +15,7 @@ import metricfit
 from metricfit.cli.command import seconds
 from metricfit.data import labelled
 from metricfit.models import DEFAULT
-from metricfit.store import describe
+from metricfit.store import open_model
 from tests.cli.helper import customers, write_csv
 
 QUICK = ("--max-epochs", 3, "--no-baseline", "--models", "forest,network")
@@ -117,14 +117,14 @@ def test_time_holds_out_the_latest_rows(program, table, tmp_path):
         row["day"] >= sorted(r["day"] for r in customers())[120] for row in customers()
     )
     assert any("latest" in choice for choice in result["choices"])
-    assert "day" not in describe(tmp_path / "m")["columns"]["names"]
+    assert "day" not in open_model(tmp_path / "m").description["columns"]["names"]
 
 
 def test_group_ignore_and_weight_are_no_features(program, tmp_path):
     rows = [{**row, "who": f"p{i % 12}", "w": 1 + i % 3} for i, row in enumerate(customers())]
     data = write_csv(tmp_path / "t.csv", rows)
     train(program, data, tmp_path / "m", *QUICK, "--group", "who", "--weight", "w", "--ignore", "day,plan")
-    assert describe(tmp_path / "m")["columns"]["names"] == ["age"]
+    assert open_model(tmp_path / "m").description["columns"]["names"] == ["age"]
     rows[10]["w"] = -1
     train(program, write_csv(data, rows), tmp_path / "n", *QUICK, "--weight", "w", code=3)
     assert "line 12, column 'w': expected a weight >= 0" in program.err
@@ -280,7 +280,7 @@ def test_columns_overridden_by_options(program, tmp_path):
     train(program, data, tmp_path / "a", target="y")
     assert "column 'id' left out as an identifier" in program.err
     train(program, data, tmp_path / "b", "--use", "id", "--categorical", "code", *QUICK, target="y")
-    kinds = {c["name"]: c["kind"] for c in describe(tmp_path / "b")["columns"]["kinds"]}
+    kinds = {c["name"]: c["kind"] for c in open_model(tmp_path / "b").description["columns"]["kinds"]}
     assert kinds == {"id": "number", "code": "category", "x": "number"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import subprocess
 import sys
@@ -449,20 +448,3 @@ def test_a_wide_table_is_packed_once_per_distinct_array_and_comes_back() -> None
     assert sum(array.size for array in packed["numbers"].values()) == 500 * 300 + 500
     copy = pickle.loads(pickle.dumps(preprocessor))
     np.testing.assert_array_equal(copy.transform(X), preprocessor.transform(X))
-
-
-def test_columns_packed_by_earlier_versions_are_read(fitted: TablePreprocessor) -> None:
-    packed = pack(fitted.columns_)
-    numbers: dict[str, list[np.ndarray]] = {dtype: [] for dtype in packed["numbers"]}
-
-    def earlier(value: dict[str, Any]) -> dict[str, Any]:
-        if "start" in value:
-            start, size = value.pop("start"), int(np.prod(value["shape"]))
-            numbers[value["dtype"]].append(packed["numbers"][value["dtype"]][start : start + size])
-        return value | {"parts": {"parts": value["parts"]}} if value.get("type") == "DateEncoder" else value
-
-    text = json.dumps(json.loads(packed["columns"], object_hook=earlier))
-    copy = clone(fitted)
-    old = {"columns": text, "numbers": {dtype: np.concatenate(parts) for dtype, parts in numbers.items()}}
-    copy.__setstate__(fitted.__getstate__() | {"columns_": old})
-    np.testing.assert_array_equal(copy.transform(make_frame(3)), fitted.transform(make_frame(3)))

@@ -11,7 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from metricfit.data import BadArgumentError, BadDataError, ColumnFormat, open_table, read_table
+from metricfit.data import BadArgumentError, BadDataError, ColumnFormat, open_table
+
+
+def read_table(path, columns=None, **how):
+    return open_table(path, **how).read(columns).frame()
 
 
 def written(tmp_path, text, name="table.csv", encoding="utf-8"):

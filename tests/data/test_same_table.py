@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from metricfit import MetricClassifier
-from metricfit.data import Roles, TablePreprocessor, open_table, read_labelled, read_table
+from metricfit.data import Roles, TablePreprocessor, open_table, read_labelled
 from metricfit.training.recipes import Recipe
 
 ROWS = 120
@@ -53,7 +53,7 @@ def tables(path: Path) -> dict[str, object]:
     typed = pd.read_csv(path, sep=";")
     text = pd.read_csv(path, sep=";", dtype=str, keep_default_na=False)
     return {
-        "the reader": read_table(path),
+        "the reader": open_table(path).read().frame(),
         "the command line": read_labelled(open_table(path), Roles(["target"])).X,
         "pandas": typed,
         "pandas, text": pd.read_csv(path, sep=";", dtype=str),

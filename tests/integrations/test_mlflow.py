@@ -47,8 +47,8 @@ def test_a_saved_model_decides_alike_with_gaps(fitted: MetricClassifier, table: 
     model = mlflow.pyfunc.load_model(str(tmp_path / "model"))
     for X in (table, with_gaps(table)):
         found = model.predict(X)
-        assert (found["label"] == fitted.predict(X)).all()
-        np.testing.assert_array_equal(found[["probability_no", "probability_yes"]], fitted.predict_proba(X))
+        assert (found["prediction"] == fitted.predict(X)).all()
+        pd.testing.assert_frame_equal(found.drop(columns="rule"), fitted.scorer()(X))
         assert found["rule"].nunique() == 1
     assert not [path for path in (tmp_path / "model").rglob("*") if path.suffix in (".pkl", ".pickle", ".joblib")]
 
@@ -59,7 +59,8 @@ def test_the_signature_names_the_columns_and_refuses_what_does_not_fit(
     save_model(fitted, tmp_path / "model")
     model = mlflow.pyfunc.load_model(str(tmp_path / "model"))
     assert model.metadata.signature.inputs.input_names() == table.columns.tolist()
-    assert model.metadata.signature.outputs.input_names() == ["label", "probability_no", "probability_yes", "rule"]
+    named = ["prediction", "probability_no", "probability_yes", "rule"]
+    assert model.metadata.signature.outputs.input_names() == named
     with pytest.raises(mlflow.exceptions.MlflowException, match="age"):
         model.predict(table.drop(columns="age"))
     with pytest.raises(ValueError, match="column 'age' held numbers in fit, now holds 'old'"):
@@ -89,7 +90,7 @@ def test_arrays_several_labels_and_numbers_as_labels(target: str, table: pd.Data
     classifier = make_classifier("f1", **QUICK).fit(X, y)
     save_model(classifier, tmp_path / "model")
     found = mlflow.pyfunc.load_model(str(tmp_path / "model")).predict(X)
-    labels = found[["label_old", "label_big"]] if target == "several labels" else found["label"]
+    labels = found[["prediction_old", "prediction_big"]] if target == "several labels" else found["prediction"]
     assert (labels.to_numpy() == classifier.predict(X)).all()
 
 
@@ -102,4 +103,4 @@ def test_a_logged_model_is_found_again(
         info = log_model(fitted, input_example=table[:3])
     assert info.signature is not None
     found = mlflow.pyfunc.load_model(info.model_uri).predict(table)
-    assert (found["label"] == fitted.predict(table)).all()
+    assert (found["prediction"] == fitted.predict(table)).all()

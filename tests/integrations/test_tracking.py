@@ -44,16 +44,16 @@ class Journal(ModuleType):
 def test_mlflow_gets_the_numbers_of_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal("mlflow")
     monkeypatch.setitem(sys.modules, "mlflow", journal)
-    callback = MLflow(prefix="a/")
+    callback = MLflow()
     assert callback(event(3)) is None, "a true result would end the training"
     name, (values,), options = journal.calls[0]
     assert (name, options) == ("log_metrics", {"step": 3})
-    assert values["a/network/hard_metric"] == 0.5
-    assert values["a/network/loss"] == 0.25
+    assert values["network/hard_metric"] == 0.5
+    assert values["network/loss"] == 0.25
     assert not any("epoch" in key for key in values)
-    MLflow(run_id="r1")(event(4, metric=math.nan))
+    callback(event(4, metric=math.nan))
     _, (values,), options = journal.calls[1]
-    assert options == {"step": 4, "run_id": "r1"}
+    assert options == {"step": 4}
     assert "network/hard_metric" not in values, "an epoch without validation has no metric"
 
 
@@ -117,7 +117,6 @@ def test_tensorboard_reads_what_a_classifier_wrote(tmp_path: Path) -> None:
     classifier = make_classifier(
         "f1", cv=None, baseline=True, max_epochs=3, min_updates=1, callbacks=[tracker], random_state=0
     ).fit(X, y)
-    tracker.close()
     read = EventAccumulator(str(tmp_path)).Reload()
     assert {"network/loss", "network/hard_metric", "network_ce/loss", "network/temperature"} <= set(
         read.Tags()["scalars"]
@@ -129,7 +128,6 @@ def test_tensorboard_reads_what_a_classifier_wrote(tmp_path: Path) -> None:
     tracker(event(4))
     assert copy.deepcopy(tracker)._writer is None
     assert clone(classifier).callbacks[0].log_dir == tmp_path
-    tracker.close()
 
 
 def trained_with(tracker: Any) -> MetricClassifier:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import metricfit
-from metricfit.store import describe, load
+from metricfit.store import load, open_model
 from metricfit.store.folder import write_folder
 from metricfit.store.model import scores_from, scores_to_bytes
 from tests.cli.helper import customers, write_csv
@@ -45,7 +45,7 @@ def test_train_writes_the_page_and_report_writes_it_again(program, model, tmp_pa
         assert f"{row.low:.3f} to {row.high:.3f}" in text
         assert f"{100 * row.weight:.1f} %" in text
         assert f"{row.fit_seconds:.1f}" in text
-    of_segments = describe(model)["notes"]["findings"]
+    of_segments = open_model(model).notes["findings"]
     assert page.locator("#segments tbody tr").count() == len(of_segments["segments"]) > 0
     assert page.locator("#errors tbody tr").count() == len(of_segments["errors"])
     table = customers()
@@ -140,14 +140,14 @@ def test_the_rule_that_the_page_gives_is_taken_by_tune(program, model, table, tm
     assert words[:3] == ["metricfit", "tune", "MODEL"]
     program("tune", model, *words[3:], "--out", tmp_path / "tuned")
     rule = json.loads(page.text_content("#x-json"))
-    assert describe(tmp_path / "tuned")["decision_rule"] == rule
+    assert open_model(tmp_path / "tuned").description["decision_rule"] == rule
     again = tmp_path / "again"
     program("tune", model, "--rule", json.dumps(rule), "--out", again)
     first, second = metricfit.load(tmp_path / "tuned"), metricfit.load(again)
     frame = pd.DataFrame(customers())[["age", "plan"]]
     assert (first.predict(frame) == second.predict(frame)).all()
     assert (first.predict(frame) == np.where(first.predict_proba(frame, raw=True)[:, 1] >= 0.31, "yes", "no")).all()
-    assert describe(again)["notes"]["earlier_rules"]
+    assert open_model(again).notes["earlier_rules"]
     assert 'value="0.9"' in page_in(again)
     start = show(page_in(again), name="again.html").input_value("#x-number-0")
     assert start == "0.31"

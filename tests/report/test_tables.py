@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
 from metricfit import metrics
-from metricfit.data import describe_table
+from metricfit.data import TablePreprocessor
 from metricfit.report.explorer import calibration, explorer, one_class
 from metricfit.report.tables import alignment, class_table, confused_pairs, coolings, matrices
 from tests.report.helper import binary_scores, class_scores, history, model
@@ -57,9 +57,16 @@ def test_areas_of_many_classes_equal_the_metrics_own():
         assert value == pytest.approx(metrics.get(spec).score(truth, scores.proba, scores.weight, labels=labels))
 
 
-def test_values_with_a_percent_sign_stay_as_they_are():
-    table = pd.DataFrame({"rebate": ["10%", "10%", "5%", "5%"]})
-    assert describe_table(table)["columns"]["rebate"]["values"] == "2 distinct; 10% 50 %, 5% 50 %"
+def test_columns_say_what_they_held():
+    table = pd.DataFrame({
+        "rebate": ["10%", "10%", "10%", "5%"] * 5, "rows": [0.5, 2, 3, 40] * 5, "flag": [True, False, False, False] * 5,
+        "day": pd.date_range("2024-01-30", periods=20), "gap": np.nan, "same": 1,
+    })  # fmt: skip
+    found = {column.name: column.values for column in TablePreprocessor().fit(table).columns_}
+    assert found == {
+        "rebate": "2 distinct; most often 10%, 5%", "rows": "0.5 to 40, median 2.5", "flag": "mean 0.25",
+        "day": "2024-01-30 to 2024-02-18", "gap": "", "same": "",
+    }  # fmt: skip
 
 
 def test_tables_count_what_there_is():

@@ -360,6 +360,12 @@ class Training(Reading):
     seed: int = a_seed()
     config: Path | None = option(_CONFIG, "FILE", RUN, is_eager=True, callback=from_file)
 
+    def open(self, data: str) -> TableFile:
+        """The file, or standard input, with the words for a missing value."""
+        file = super().open(data)
+        file.gaps += tuple(self.missing or ())
+        return file
+
     def roles(self, file: TableFile, metric: Metric, time: str | None = None) -> Roles:
         """Which column of the file is what, also for the metric."""
         from metricfit.data import Roles
@@ -367,7 +373,7 @@ class Training(Reading):
         several = ("target", "ignore", "use", "categorical")
         lists: dict[str, Any] = {name: columns_of(getattr(self, name), file.columns) for name in several}
         special: dict[str, Any] = {"group": self.group, "time": time, "weight": self.weight}
-        return Roles(**lists, **special, missing=self.missing or [], named=metric.columns)
+        return Roles(**lists, **special, named=metric.columns)
 
     def judged_by(self, spec: Metric, table: LabelledTable) -> Metric:
         """The metric with its class or average written out; the table's choices say which was taken."""

@@ -81,7 +81,7 @@ class Train(cli.Training):
         from metricfit.assess import scores_of
         from metricfit.assess.columns import findings
         from metricfit.classifier import MetricClassifier
-        from metricfit.data import BadDataError, describe_table
+        from metricfit.data import BadDataError
         from metricfit.files import locked
         from metricfit.training.recipes import Recipe
 
@@ -156,7 +156,7 @@ class Train(cli.Training):
             "choices": choices,
             "target": roles.target if len(roles.target) > 1 else roles.target[0],
             "input": {"formats": formats, "missing": self.missing or []},
-            "data": {**describe_table(table.X), "rows": shape[0]},
+            "data": {"rows": shape[0]},
         }
         if (scores := classifier.held_out_) is not None:
             X = (held or table).X if scores.rows is None else table.X.iloc[scores.rows]
@@ -206,7 +206,7 @@ class Train(cli.Training):
         if self.data == "-" or Path(self.data).is_file():
             return None
         from metricfit.data import Shards
-        from metricfit.data.columns import ColumnFormat
+        from metricfit.data.columns import NAMED_CATEGORY
         from metricfit.training.streaming import ShardedRows
 
         why = "on files that are read piece by piece"
@@ -216,7 +216,7 @@ class Train(cli.Training):
         roles.check(first)
         one = len(roles.target) == 1 and self.task != "multilabel"
         cli.expect(one, f"--target: {why} one column of classes can be predicted, got {', '.join(roles.target)}.")
-        shards.formats |= dict.fromkeys(roles.categorical, ColumnFormat("category", reason="named as a category"))
+        shards.formats |= dict.fromkeys(roles.categorical, NAMED_CATEGORY)
         columns = [name for name in shards.columns if name not in roles.ignore]
         rows = ShardedRows(shards, roles.target[0], columns=columns, weight=self.weight, groups=self.group)
         return rows, None, roles

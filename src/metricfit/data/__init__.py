@@ -4,11 +4,10 @@ from metricfit.data.columns import GAPS, ColumnFormat
 from metricfit.data.encoders import FittedColumn
 from metricfit.data.labelled import LabelledTable, NotEnoughMemoryError, Roles, read_labelled, read_labelled_like
 from metricfit.data.preprocessing import TablePreprocessor
-from metricfit.data.reader import BadArgumentError, BadDataError, TableFile, describe_table, open_table, read_table
+from metricfit.data.reader import BadArgumentError, BadDataError, TableFile, open_table
 from metricfit.data.shards import Shards
 
 __all__ = [
     "GAPS", "BadArgumentError", "BadDataError", "ColumnFormat", "FittedColumn", "LabelledTable", "NotEnoughMemoryError",
-    "Roles", "Shards", "TableFile", "TablePreprocessor", "describe_table", "open_table", "read_labelled",
-    "read_labelled_like", "read_table",
+    "Roles", "Shards", "TableFile", "TablePreprocessor", "open_table", "read_labelled", "read_labelled_like",
 ]  # fmt: skip

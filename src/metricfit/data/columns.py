@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -71,12 +70,12 @@ def columns_of(X: Any, names: Sequence[str] | None = None) -> list[Any]:
     """The columns of an array, list, frame or sparse matrix, not copied; of a frame those named, if names are given."""
     if isinstance(X, list | tuple) and np.asarray(X).dtype.kind in "US":
         X = np.array(X, dtype=object)  # NumPy would turn the numbers of a mixed list into text
-    if not is_frame(X):
+    if hasattr(X, "collect"):
+        raise TypeError("X: expected a polars DataFrame, got a LazyFrame; call .collect() first.")
+    if not hasattr(X, "columns"):  # no frame of pandas or polars
         X = check_array(X, accept_sparse="coo", dtype=None, ensure_all_finite=False)  # coo: repeated entries add up
         sparse: Any = pd.DataFrame.sparse
         X = sparse.from_spmatrix(X) if hasattr(X, "toarray") else pd.DataFrame(X, copy=False)
-    if not hasattr(X, "shape"):
-        raise TypeError("X: expected a polars DataFrame, got a LazyFrame; call .collect() first.")
     if 0 in X.shape:
         what = "sample(s)" if len(X) == 0 else "feature(s)"
         raise ValueError(f"X: found 0 {what} (shape={X.shape}) while a minimum of 1 is required.")
@@ -92,13 +91,6 @@ def columns_of(X: Any, names: Sequence[str] | None = None) -> list[Any]:
     return [by_name[name] for name in names]
 
 
-def is_frame(X: Any) -> bool:
-    """Whether ``X`` is a pandas or polars frame."""
-    # A polars frame can only arrive when polars has been imported; importing it here would cost everyone else.
-    polars: Any = sys.modules.get("polars")
-    return isinstance(X, pd.DataFrame) or (polars is not None and isinstance(X, polars.DataFrame | polars.LazyFrame))
-
-
 @dataclass(frozen=True)
 class ColumnFormat:
     """What a column holds and how its text is read."""
@@ -109,6 +101,9 @@ class ColumnFormat:
     style: str = ""
     text: bool = False  # whether it was text
     reason: str = ""  # why it was taken for that, in words
+
+
+NAMED_CATEGORY = ColumnFormat("category", reason="named as a category")
 
 
 def find_format(values: Any, gaps: Sequence[str] = GAPS) -> ColumnFormat:

@@ -295,6 +295,21 @@ class FittedColumn:
         suffixes = [*self.encoder.suffixes, *["__missing"] * self.encoder.indicator]
         return tuple(f"{self.name}{suffix}" for suffix in suffixes)
 
+    @property
+    def values(self) -> str:
+        """What it held in training, in a few words, as far as its features say."""
+        if self.levels is not None:
+            often = ", ".join(str(level)[:40] for level in self.encoder.levels[:3])
+            return f"{self.levels:,} distinct" + (f"; most often {often}" if often else "")
+        date = isinstance(self.encoder, DateEncoder)
+        number = self.encoder.parts.get("days", NumberEncoder()) if date else self.encoder
+        if not len(number.knots):
+            return f"mean {number.centre:.4g}" if number.scale and not date else ""
+        low, high = number.knots[[0, -1]]
+        if date:
+            return " to ".join(f"{_EPOCH + np.timedelta64(int(day), 'D')}"[:10] for day in (low, high))
+        return f"{low:.4g} to {high:.4g}, median {number.fill:.4g}"
+
     def write(self, values: Any, out: NDArray[np.float32], folds: Folds | None = None) -> None:
         """Write the features of what :meth:`read` returned into the columns of ``out``."""
         whole = isinstance(values, tuple)  # numbers and dates come in parts, so that temporary arrays stay small
@@ -348,7 +363,6 @@ def pack(columns: list[FittedColumn]) -> dict[str, Any]:
 
 def unpack(packed: dict[str, Any]) -> list[FittedColumn]:
     """Columns from :func:`pack`."""
-    numbers, starts = packed["numbers"], dict.fromkeys(packed["numbers"], 0)
 
     def built(value: dict[str, Any]) -> Any:
         if "type" in value:
@@ -356,10 +370,8 @@ def unpack(packed: dict[str, Any]) -> list[FittedColumn]:
         if "text" in value:
             return np.array(value["text"], dtype=object)
         if "dtype" in value:
-            dtype, size = value["dtype"], math.prod(value["shape"])
-            start = value.get("start", starts[dtype])  # earlier versions wrote one array after another
-            starts[dtype] = start + size
-            return numbers[dtype][start : start + size].reshape(value["shape"])
-        return value.get("parts", value)  # earlier versions wrapped the parts of a date
+            start, shape = value["start"], value["shape"]
+            return packed["numbers"][value["dtype"]][start : start + math.prod(shape)].reshape(shape)
+        return value
 
     return list(json.loads(packed["columns"], object_hook=built))

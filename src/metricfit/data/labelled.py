@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from metricfit.choices import Choice, close_to
-from metricfit.data.columns import GAPS, LABEL_GAPS, ColumnFormat, identifier_reason, read_column
+from metricfit.data.columns import LABEL_GAPS, ColumnFormat, identifier_reason, read_column
 from metricfit.data.preprocessing import TablePreprocessor
 from metricfit.data.reader import BadArgumentError, BadDataError, Formats, Rows, TableFile
 from metricfit.inputs import Task
@@ -44,7 +44,6 @@ class Roles:
     ignore: list[str] = field(default_factory=list)  # not used
     use: list[str] = field(default_factory=list)  # used though they look like identifiers
     categorical: list[str] = field(default_factory=list)  # taken as categories though they may hold numbers
-    missing: list[str] = field(default_factory=list)  # further texts that stand for a missing value
     named: Sequence[str] = ()  # read for the metric, which names them, whether they are features or ignored
 
     def check(self, file: TableFile) -> None:
@@ -61,11 +60,6 @@ class Roles:
         """The features and all columns that have a role, each once."""
         special = filter(None, (self.group, self.time, self.weight))
         return list(dict.fromkeys([*features, *self.target, *special, *self.named]))
-
-    @property
-    def gaps(self) -> tuple[str, ...]:
-        """Texts that stand for a missing value."""
-        return (*GAPS, *self.missing)
 
 
 @dataclass
@@ -188,8 +182,7 @@ def read_labelled(
     if not features:
         left = f"is left to predict {', '.join(map(repr, roles.target))} from"
         raise BadArgumentError("ignore", f"no column of {file.name} {left}.")
-    reading: dict[str, Any] = {"categorical": roles.categorical, "gaps": roles.gaps}
-    memory = check_memory(file, features, min(file.rows, max_rows or file.rows), **reading)
+    memory = check_memory(file, features, min(file.rows, max_rows or file.rows), roles.categorical)
     if memory and note is not None:
         note(memory)
     rows = file.read(roles.columns(features), max_rows, seed)
@@ -205,15 +198,14 @@ def read_labelled(
         y = labels[present].to_numpy()
     rows = _labelled(rows, present, roles, choices)
     y = (_checked_labels if several else _checked_classes)(y, rows.file.name, roles.target, task, choices)
-    formats = rows.formats(features, **reading)
+    formats = rows.formats(features, roles.categorical)
     for name, how in formats.items():
         if how.style:
             arguments = () if how.kind == "category" else ("categorical",)
             choices.append(Choice("columns", f"column {name!r}: {how.reason}", arguments))
-    X = _without_identifiers(rows.frame(formats, roles.gaps), roles, choices)
+    X = _without_identifiers(rows.frame(formats), roles, choices)
     formats = {name: formats[name] for name in X.columns}
-    names = tuple(roles.target) if several else ()
-    return LabelledTable(X, y, *_special(rows, roles), formats, choices, names, _named(rows, roles))
+    return _built(rows, roles, X, y, formats, choices, roles.target if several else ())
 
 
 def read_labelled_like(file: TableFile, roles: Roles, formats: Formats, classes: NDArray[Any]) -> LabelledTable:
@@ -228,30 +220,24 @@ def read_labelled_like(file: TableFile, roles: Roles, formats: Formats, classes:
     y, present = _indicators(rows, roles.target) if several else matched_labels(rows, roles.target[0], classes)
     choices: list[Choice] = []
     rows = _labelled(rows, present, roles, choices)
-    X = rows.frame(formats, roles.gaps)
-    labels = tuple(classes.tolist()) if several else ()
-    return LabelledTable(X, y, *_special(rows, roles), formats, choices, labels, _named(rows, roles))
+    return _built(rows, roles, rows.frame(formats), y, formats, choices, classes.tolist() if several else ())
 
 
-def _special(rows: Rows, roles: Roles) -> tuple[Any, Any, Any]:
-    """Groups, times and weights."""
-    groups = time = weight = None
+def _built(
+    rows: Rows, roles: Roles, X: pd.DataFrame, y: Any, formats: Formats, choices: list[Choice], labels: Sequence[str]
+) -> LabelledTable:
+    """The table, with groups, times, weights, and the columns that the metric names."""
+    groups = weight = None
     if roles.group is not None:
         groups = pd.factorize(rows.column(roles.group).to_pandas().astype(str))[0]
-    if roles.time is not None:
-        time = _times(rows, roles.time)
     if roles.weight is not None:
         how = rows.formats([roles.weight])[roles.weight]
         style = how.style if how.kind == "number" and how.style != "lenient" else ""
         weight = np.asarray(rows.read(roles.weight, ColumnFormat("number", style)), dtype=np.float64)
         rows.refuse(roles.weight, ~(weight >= 0), "a weight >= 0")
-    return groups, time, weight
-
-
-def _named(rows: Rows, roles: Roles) -> dict[str, NDArray[Any]]:
-    """The columns that the metric names."""
-    frame = rows.frame(rows.formats(roles.named, gaps=roles.gaps), roles.gaps)
-    return {name: frame[name].to_numpy() for name in roles.named}
+    time = None if roles.time is None else _times(rows, roles.time)
+    named = {str(name): column.to_numpy() for name, column in rows.frame(rows.formats(roles.named)).items()}
+    return LabelledTable(X, y, groups, time, weight, formats, choices, tuple(labels), named)
 
 
 def _times(rows: Rows, name: str) -> NDArray[np.float64]:
@@ -394,16 +380,14 @@ class NotEnoughMemoryError(MemoryError):
         self.max_rows = max_rows
 
 
-def check_memory(
-    file: TableFile, columns: Sequence[str], rows: int, *, categorical: Sequence[str] = (), gaps: Sequence[str] = GAPS
-) -> str:
+def check_memory(file: TableFile, columns: Sequence[str], rows: int, categorical: Sequence[str] = ()) -> str:
     """The memory that training on so many rows requires, in words; an error if that is more than there is."""
     if rows * len(columns) < _SMALL:
         return ""
     some = columns[:: max(1, len(columns) // _SAMPLE_COLUMNS)]  # in a wide table they stand for all
     first = next(file.batches(some))
     sample = first.take(first.records < _SAMPLE_ROWS)
-    X = sample.frame(sample.formats(some, categorical=categorical, gaps=gaps), gaps)
+    X = sample.frame(sample.formats(some, categorical))
     features = TablePreprocessor(random_state=0).fit(X).transform(X[:1]).shape[1]
     values = X.memory_usage(deep=True).sum() / len(X)
     # The rows as the file has them, their values and features. The factors, for copies, are measured ones.

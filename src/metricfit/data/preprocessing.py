@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from metricfit.choices import Choice, close_to
 from metricfit.data import encoders
-from metricfit.data.columns import ColumnFormat, columns_of, find_format, identifier_reason, is_frame
+from metricfit.data.columns import ColumnFormat, columns_of, find_format, identifier_reason
 from metricfit.data.encoders import FittedColumn, Folds, NumericMode
 
 _FREE_TEXT = "an identifier or free text: hardly a value occurs twice"  # why a column of text was dropped
@@ -122,10 +122,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def read(self, X: Any) -> tuple[int, Iterator[tuple[FittedColumn, Any]]]:
         """The rows of a table, and each column that is used with its values as :meth:`FittedColumn.read` gives them."""
         check_is_fitted(self)
-        if is_frame(X) and hasattr(self, "feature_names_in_"):
-            columns = columns_of(X, self.feature_names_in_)
-        else:
-            columns = columns_of(X)
+        by_name = hasattr(self, "feature_names_in_") and hasattr(X, "shape") and hasattr(X, "columns")
+        columns = columns_of(X, self.feature_names_in_ if by_name else None)
+        if not by_name:
             validate_data(self, X, reset=False, skip_check_array=True)
         used = ((c, values) for c, values in zip(self.columns_, columns, strict=True) if c.features)
         return len(columns[0]), ((c, c.read(values)) for c, values in used)

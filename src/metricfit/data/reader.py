@@ -31,7 +31,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from metricfit.choices import Choice, close_to
-from metricfit.data.columns import GAPS, BadValueError, ColumnFormat, find_format, labels_of, read_column, refuse, typed
+from metricfit.data.columns import (
+    GAPS,
+    NAMED_CATEGORY,
+    BadValueError,
+    ColumnFormat,
+    find_format,
+    labels_of,
+    read_column,
+    refuse,
+    typed,
+)  # fmt: skip
 from metricfit.labels import repeated
 
 Formats = dict[str, ColumnFormat]
@@ -71,6 +81,7 @@ class TableFile:
     size: int = 0  # bytes of the rows when they are not compressed, estimated likewise
     table: pa.Table | None = None  # all rows, if they were read at once
     choices: list[Choice] = field(default_factory=list)
+    gaps: tuple[str, ...] = GAPS  # texts that stand for a missing value
 
     def batches(self, columns: Sequence[str] | None = None, group: int | None = None) -> Iterator[Rows]:
         """The rows (of a row group) in order, some ten thousand at a time; all fields of a CSV file are text."""
@@ -88,33 +99,22 @@ class TableFile:
 
     def read(self, columns: Sequence[str] | None = None, max_rows: int | None = None, seed: int = 0) -> Rows:
         """All rows, or ``max_rows`` drawn at random, in their order; never more than twice as many are in memory."""
-        random, keys = np.random.default_rng(seed), np.empty(0)
-        kept: list[Rows] = []
-
-        def draw(most: int) -> None:
-            nonlocal kept, keys
-            keep = keys <= np.partition(keys, most - 1)[most - 1]
-            kept, keys = [joined(kept).take(keep)], keys[keep]
-
+        random, most, keys, kept = np.random.default_rng(seed), max_rows or sys.maxsize, np.empty(0), list[Rows]()
         for rows in self.batches(columns):
-            kept.append(rows)
-            if max_rows is not None:
-                keys = np.append(keys, random.random(len(rows)))
-                if len(keys) > 2 * max_rows:
-                    draw(max_rows)
+            kept, keys = [*kept, rows], np.append(keys, random.random(len(rows)))
+            if len(keys) > 2 * most:
+                kept, keys = _least(kept, keys, most)
         if not kept:
             raise BadDataError(f"{self.name}: has a header but no rows.")
-        if max_rows is not None and len(keys) > max_rows:
-            draw(max_rows)
-        return joined(kept)
+        return joined(kept if len(keys) <= most else _least(kept, keys, most)[0])
 
     def frames(
-        self, formats: Formats, more: Sequence[str] = (), gaps: Sequence[str] = GAPS, group: int | None = None
+        self, formats: Formats, more: Sequence[str] = (), group: int | None = None
     ) -> Iterator[tuple[pd.DataFrame, Rows]]:
         """Batches of rows as values, read as the formats say, with the rows they come from and ``more`` columns."""
         self.check_columns(formats)
         for rows in self.batches(list(dict.fromkeys([*formats, *more])), group):
-            yield rows.frame(formats, gaps), rows
+            yield rows.frame(formats), rows
 
     def check_columns(self, names: Iterable[str], argument: str | None = None) -> None:
         """Raise an error for names that are no columns: those of an argument, or else those that a model needs."""
@@ -209,21 +209,21 @@ class Rows:
         """Some of the rows."""
         return Rows(self.file, self.table.filter(pa.array(keep)), self.records[keep])
 
-    def formats(self, columns: Iterable[str], categorical: Iterable[str] = (), gaps: Sequence[str] = GAPS) -> Formats:
+    def formats(self, columns: Iterable[str], categorical: Sequence[str] = ()) -> Formats:
         """What the columns hold; those named as categories are taken as such though they may hold numbers."""
-        named = set(categorical)
-        given = ColumnFormat("category", reason="named as a category")
-        return {name: given if name in named else find_format(self.column(name), gaps) for name in columns}
+        found = {name: find_format(self.column(name), self.file.gaps) for name in columns if name not in categorical}
+        return {name: found.get(name, NAMED_CATEGORY) for name in columns}
 
-    def frame(self, formats: Formats, gaps: Sequence[str] = GAPS) -> pd.DataFrame:
-        """Columns as values, read as the formats say."""
-        return pd.DataFrame({name: self.read(name, how, gaps) for name, how in formats.items()}, copy=False)
+    def frame(self, formats: Formats | None = None) -> pd.DataFrame:
+        """Columns as numbers, truth values, dates (``datetime64``) and categories: by the formats, or by content."""
+        formats = self.formats(self.table.column_names) if formats is None else formats
+        return pd.DataFrame({name: self.read(name, how) for name, how in formats.items()}, copy=False)
 
-    def read(self, name: str, how: ColumnFormat, gaps: Sequence[str] = GAPS) -> Any:
+    def read(self, name: str, how: ColumnFormat) -> Any:
         """One column as values; a bad one is named by file, line and column."""
         column = self.column(name)
         with self._named(name):
-            values = read_column(column, how, gaps, strict=how.style != "lenient")
+            values = read_column(column, how, self.file.gaps, strict=how.style != "lenient")
             if how.kind == "number" and values.dtype.kind == "f":
                 refuse(np.isinf(values), column, "a finite number")
             return typed(values, how)
@@ -251,86 +251,36 @@ class Rows:
         return len(self.table)
 
 
+def _least(kept: list[Rows], keys: NDArray[np.float64], most: int) -> tuple[list[Rows], NDArray[np.float64]]:
+    """The rows with the least keys, and these."""
+    keep = keys <= np.partition(keys, most - 1)[most - 1]
+    return [joined(kept).take(keep)], keys[keep]
+
+
 def joined(parts: Sequence[Rows]) -> Rows:
     """Rows of one or several files, one after another."""
     table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
     return Rows(parts[0].file, table, np.concatenate([part.records for part in parts]))
 
 
-def read_table(
-    path: str | os.PathLike[str],
-    *,
-    columns: Sequence[str] | None = None,
-    categorical: Sequence[str] = (),
-    missing: Sequence[str] = (),
-    separator: str | None = None,
-    encoding: str | None = None,
-    max_rows: int | None = None,
-    seed: int = 0,
-) -> pd.DataFrame:
-    r"""Read a file as ``metricfit train`` reads it.
-
-    The columns are typed by their content: numbers (decimal commas and commas between thousands too), truth values,
-    dates, and categories for all other text.
+def open_table(path: str | os.PathLike[str], *, separator: str | None = None, encoding: str | None = None) -> TableFile:
+    r"""Look at a file: its kind, columns, separator and encoding.
 
     Args:
         path: A CSV, JSON Lines, Parquet or Excel (first sheet) file, whatever its name, also packed by gzip, bzip2, xz
             or as the only file of a zip archive; ``-`` for standard input.
-        columns: Only these.
-        categorical: Columns to take as categories though they may hold numbers.
-        missing: Further texts that stand for a missing value, beside :data:`GAPS`.
         separator: Of a CSV file, if it is not to be found out.
         encoding: Likewise.
-        max_rows: Rows to keep at most, drawn at random; their order stays.
-        seed: Of the drawing.
-
-    Returns:
-        A frame (rows, columns) of numbers, truth values, dates (``datetime64``) and categories.
 
     Example:
-        >>> import tempfile
         >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
         ...     _ = file.write("size;paid;on\n1,5;true;31.12.2024\n?;false;01.02.2025\n")
         ...     file.flush()
-        ...     read_table(file.name)
+        ...     open_table(file.name).read().frame()
            size   paid         on
         0   1.5   True 2024-12-31
         1   NaN  False 2025-02-01
     """
-    file = open_table(path, separator=separator, encoding=encoding)
-    for argument, names in (("columns", columns or ()), ("categorical", categorical)):
-        file.check_columns(names, argument)
-    rows = file.read(columns, max_rows, seed)
-    gaps = (*GAPS, *missing)
-    return rows.frame(rows.formats(rows.table.column_names, categorical=categorical, gaps=gaps), gaps)
-
-
-def describe_table(table: pd.DataFrame) -> dict[str, Any]:
-    """Rows, and of each of the first 500 columns its gaps and a few words on its values: a note to keep with a model.
-
-    >>> describe_table(pd.DataFrame({"age": [20.0, 40.0, None], "plan": ["a", "b", "a"]}))["columns"]["plan"]
-    {'gaps': 0, 'values': '2 distinct; a 67 %, b 33 %'}
-    """
-    columns = {}
-    for name, column in table[table.columns[:500]].items():
-        known = column.dropna()
-        if not len(known):
-            words = "nothing but gaps"
-        elif known.dtype.kind in "iuf":
-            low, middle, high = np.quantile(known.to_numpy(dtype=np.float64), [0, 0.5, 1])
-            words = f"{low:.4g} to {high:.4g}, median {middle:.4g}"
-        elif known.dtype.kind == "M":
-            words = f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
-        else:
-            counts = known.astype(str).value_counts()
-            top = (f"{str(level)[:40]} {100 * count / len(known):.0f} %" for level, count in counts[:3].items())
-            words = f"{len(counts):,} distinct; {', '.join(top)}"
-        columns[str(name)] = {"gaps": len(column) - len(known), "values": words}
-    return {"rows": len(table), "columns": columns}
-
-
-def open_table(path: str | os.PathLike[str], *, separator: str | None = None, encoding: str | None = None) -> TableFile:
-    """Look at a file: its kind, columns, separator and encoding; arguments as for :func:`read_table`."""
     name = "standard input" if path == "-" else os.fspath(path)
     file, remote = _spooled(sys.stdin.buffer) if path == "-" else Path(name), is_url(name)
     if not remote and file.is_dir():

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from metricfit.data.columns import LABEL_GAPS
+from metricfit.data.columns import LABEL_GAPS, find_format
 from metricfit.data.reader import BadArgumentError, BadDataError, is_url, joined, open_table, reaching
 
 ROWS_AT_ONCE = 16_384  # rows that come from a file
@@ -81,7 +81,7 @@ class Shards:
         self.sizes = [file.rows if group is None else file.groups[group] for file, group in self.pieces]
         first = joined(starts)
         self.formats = first.formats(self.columns)
-        self._label_formats = first.formats(self.columns, gaps=LABEL_GAPS)
+        self._label_formats = {name: find_format(first.column(name), LABEL_GAPS) for name in self.columns}
 
     def chunks(
         self, *, columns: Sequence[str] | None = None, target: str | None = None, order: Sequence[int] | None = None,

@@ -1,8 +1,8 @@
 """MLflow: a classifier as a pyfunc model, which MLflow logs, registers, loads and serves; never pickle.
 
 What MLflow keeps is a model folder of :mod:`metricfit.store`. Where it is loaded, metricfit has to be installed.
-``mlflow.pyfunc.load_model(…).predict(frame)`` gives a frame: ``label`` (``label_<name>`` for several labels),
-``probability_<class>`` with the decision rule folded in, and ``rule``, a short id that changes with the rule.
+``mlflow.pyfunc.load_model(…).predict(frame)`` gives what ``metricfit predict`` gives: ``prediction`` (of several labels
+``prediction_<name>``) and ``probability_<class>``; beside them ``rule``, a short id that changes with the rule.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from metricfit import __version__, save
@@ -27,18 +26,11 @@ __all__ = ["log_model", "save_model"]
 
 class _Decider:
     def __init__(self, classifier: MetricClassifier) -> None:
-        self.classifier = classifier
+        self.scorer = classifier.scorer()
         self.rule = hashlib.sha256(classifier.decision_rule_.to_json().encode()).hexdigest()[:12]
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        names, proba = self.classifier.classes_, self.classifier.predict_proba(model_input)
-        if self.classifier.task_ == "multilabel":
-            found = dict(zip([f"label_{name}" for name in names], (proba > 0.5).astype(np.int64).T, strict=True))
-        else:
-            codes = np.where(proba.max(axis=1) < self.classifier.decision_rule_.least, -1, proba.argmax(axis=1))
-            found = {"label": self.classifier.decision_rule_.named(codes, names)}
-        found |= dict(zip([f"probability_{name}" for name in names], proba.T, strict=True))
-        return pd.DataFrame(found).assign(rule=self.rule)
+        return self.scorer.result(model_input, {}).assign(rule=self.rule)
 
 
 def save_model(classifier: MetricClassifier, path: str | os.PathLike[str], **options: Any) -> None:
@@ -76,19 +68,15 @@ def _written(how: str, classifier: MetricClassifier, options: dict[str, Any], **
 
 def _signature(classifier: MetricClassifier) -> Any:
     """The columns, none for a model of an array; MLflow would refuse whole numbers where it expects doubles."""
-    preprocessor, names = classifier.preprocessor_, classifier.classes_
+    preprocessor = classifier.preprocessor_
     if not isinstance(preprocessor, TablePreprocessor) or not hasattr(classifier, "feature_names_in_"):
         return None
     types, inputs = library("mlflow.types.schema", "mlflow"), []
     for column in preprocessor.columns_:
         date = column.format.kind == "date" and not column.format.text
         inputs.append(types.ColSpec("datetime" if date else types.AnyType(), column.name))
-    several = classifier.task_ == "multilabel"
-    kind = {"b": "boolean", "i": "long", "u": "long", "f": "double"}.get(names.dtype.kind, "string")
-    labels = [("long", f"label_{name}") for name in names] if several else [(kind, "label")]
-    outputs = [*labels, *(("double", f"probability_{name}") for name in names), ("string", "rule")]
-    schemas = types.Schema(inputs), types.Schema([types.ColSpec(*each) for each in outputs])
-    return library("mlflow.models", "mlflow").ModelSignature(*schemas)
+    outputs = [types.ColSpec(kind, name) for name, kind in (*classifier.scorer().types.items(), ("rule", "string"))]
+    return library("mlflow.models", "mlflow").ModelSignature(types.Schema(inputs), types.Schema(outputs))
 
 
 def _load_pyfunc(path: str) -> _Decider:  # MLflow calls it by this name

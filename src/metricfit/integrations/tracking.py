@@ -19,17 +19,15 @@ from metricfit.training.loop import EpochEnd
 __all__ = ["MLflow", "TensorBoard", "WandB"]
 
 
-@dataclass(eq=False, kw_only=True)
 class _Tracker(ABC):
     """Writes an epoch's numbers by :meth:`_write`; an epoch without a validation has no metric."""
-
-    prefix: str = ""
 
     def __call__(self, event: EpochEnd) -> None:
         if is_first_process():
             record = event.record._asdict()
-            epoch, run = record.pop("epoch"), f"{self.prefix}{event.run}"
-            self._write({f"{run}/{name}": v for name, v in record.items() if not math.isnan(v)}, epoch, run)
+            epoch = record.pop("epoch")
+            numbers = {f"{event.run}/{name}": value for name, value in record.items() if not math.isnan(value)}
+            self._write(numbers, epoch, event.run)
 
     @abstractmethod
     def _write(self, numbers: dict[str, float], epoch: int, run: str) -> None: ...
@@ -37,11 +35,7 @@ class _Tracker(ABC):
 
 @dataclass(eq=False)
 class TensorBoard(_Tracker):
-    """Write to a TensorBoard log folder.
-
-    Args:
-        log_dir: The folder; a run of training each.
-        prefix: In front of every name.
+    """Write to a TensorBoard log folder, one for each run of training.
 
     Example:
         ``MetricClassifier("f1", callbacks=[TensorBoard("runs/one")])``, then ``tensorboard --logdir runs``.
@@ -57,42 +51,25 @@ class TensorBoard(_Tracker):
             self._writer.add_scalar(name, value, epoch)
         self._writer.flush()
 
-    def close(self) -> None:
-        """Close the file; what was written is there without it, too."""
-        if self._writer is not None:
-            self._writer.close()
-        self._writer = None
-
     def __getstate__(self) -> dict[str, Any]:
         # scikit-learn copies an estimator's parameters; a copy opens a file of its own.
         return {**vars(self), "_writer": None}
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class MLflow(_Tracker):
-    """Write to the active MLflow run; MLflow starts one if there is none.
-
-    Args:
-        prefix: In front of every name.
-        run_id: The run to write to, where it is not the active one.
-    """
-
-    run_id: str | None = None
+    """Write to the active MLflow run; MLflow starts one if there is none."""
 
     def _write(self, numbers: dict[str, float], epoch: int, run: str) -> None:
-        options = {} if self.run_id is None else {"run_id": self.run_id}
-        library("mlflow", "mlflow").log_metrics(numbers, step=epoch, **options)
+        library("mlflow", "mlflow").log_metrics(numbers, step=epoch)
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class WandB(_Tracker):
     """Write to the active Weights & Biases run; ``wandb.init`` comes first.
 
     Steps of W&B only go up, while each training counts its epochs from 1: the epoch is written as a number of its
     own, ``<run>/epoch``, and named as the axis of the others.
-
-    Args:
-        prefix: In front of every name.
     """
 
     _defined: set[str] = field(default_factory=set, init=False, repr=False)

@@ -207,7 +207,7 @@ class EstimatorModel(Model):
 
     def described(self) -> dict[str, Any]:
         """The form of table that it takes."""
-        return {"kind": "estimators", "form": self.form, "outputs": self.outputs, "pooling": self.pooling}
+        return {"kind": "estimators", "form": self.form, "outputs": self.outputs}
 
     @classmethod
     def restored(
@@ -218,8 +218,9 @@ class EstimatorModel(Model):
             raise ValueError(f"a table in the form {described['form']!r}")
         model = cls(name)
         model.form, model.outputs, model.several = described["form"], int(described["outputs"]), task == "multilabel"
-        model.pooling = described.get("pooling", "mean")
         model._read(content)
+        for estimator in [each for fits in model.fits for each in fits]:
+            _check_fit(estimator, max(2, model.outputs))
         return model
 
     def _read(self, content: bytes) -> None:
@@ -311,6 +312,45 @@ class EstimatorModel(Model):
         if not self.several:
             return _all_classes(*found[0], self.outputs)
         return np.stack([_all_classes(*one, 2)[:, 1] for one in found], axis=1)
+
+
+SKLEARN = (RandomForestClassifier, ExtraTreesClassifier, HistGradientBoostingClassifier)
+Nodes = dict[str, NDArray[Any]]
+"""Arrays with one entry per node of a tree: feature, threshold, left, right, gap_left, leaf."""
+
+_NODES = ("feature", "threshold", "left", "right", "gap_left")
+_OF_FOREST = ("feature", "threshold", "left_child", "right_child", "missing_go_to_left")
+_OF_BOOSTING = ("feature_idx", "num_threshold", "left", "right", "missing_go_to_left")
+
+
+def trees_of(estimator: Any) -> list[tuple[Any, Nodes]]:
+    """Every tree of a fitted forest or boosting model of scikit-learn, and its nodes."""
+    if isinstance(estimator, HistGradientBoostingClassifier):
+        trees = [predictor for step in estimator._predictors for predictor in step]
+        names, nodes = _OF_BOOSTING, [tree.nodes for tree in trees]
+        leaves = [each["is_leaf"] != 0 for each in nodes]
+    else:
+        trees = [each.tree_ for each in estimator.estimators_]
+        names, nodes = _OF_FOREST, [tree.__getstate__()["nodes"] for tree in trees]
+        leaves = [each["left_child"] == -1 for each in nodes]
+    arrays = [{name: each[field].copy() for name, field in zip(_NODES, names, strict=True)} for each in nodes]
+    return [(tree, each | {"leaf": leaf}) for tree, each, leaf in zip(trees, arrays, leaves, strict=True)]
+
+
+def _check_fit(estimator: Any, classes: int) -> None:
+    """Refuse what a file may hold but no fit gives; an estimator may be the only class that a fold has seen."""
+    if not isinstance(estimator, SKLEARN):
+        if not (0 <= estimator < classes if isinstance(estimator, int) else hasattr(estimator, "predict_proba")):
+            raise ValueError("an estimator that gives no probabilities of these classes")
+        return
+    for _, nodes in trees_of(estimator):
+        at = np.flatnonzero(~nodes["leaf"])
+        children = np.stack([nodes[side][at].astype(np.int64) for side in ("left", "right")])
+        if (children <= at).any() or (children >= len(nodes["leaf"])).any():
+            raise ValueError("a tree whose branches lead nowhere, or in circles")
+        feature = nodes["feature"][at].astype(np.int64)
+        if (feature < 0).any() or (feature >= estimator.n_features_in_).any():
+            raise ValueError("a tree that splits a column which is not there")
 
 
 class LibraryFit(NamedTuple):

@@ -53,7 +53,6 @@ class Model(ABC):
     seconds: float = 0.0  # how long it was fitted
     complete: bool = True  # whether every fold was fitted to its end
     several: bool = False  # whether there are several labels
-    pooling: str = "log_odds"  # how folds become one; "mean" in models that an older version saved
 
     @abstractmethod
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
@@ -65,8 +64,7 @@ class Model(ABC):
 
     def predict(self, table: Table) -> Array:
         """Probabilities (n, classes) or (n, labels), of all folds together."""
-        each = self.each_fold(table)
-        return pooled(each, self.several) if self.pooling == "log_odds" else np.asarray(each.mean(axis=0))
+        return pooled(self.each_fold(table), self.several)
 
     @abstractmethod
     def described(self) -> dict[str, Any]:
@@ -129,7 +127,7 @@ class NetworkModel(Model):
         hidden = [int(size[2]) for size in sizes[:-1]]
         ends = {"inputs": int(sizes[0][1]), "outputs": int(sizes[-1][2])}
         of_fold = {"members": network.members, "members_per_fold": self.members}
-        return {"kind": "networks", **of_fold, **ends, "hidden_sizes": hidden, "pooling": self.pooling}
+        return {"kind": "networks", **of_fold, **ends, "hidden_sizes": hidden}
 
     def to_bytes(self) -> bytes:
         """The weights, by safetensors."""
@@ -152,9 +150,9 @@ class NetworkModel(Model):
         generator = torch.Generator().manual_seed(0)
         network = MemberMLP(members, inputs, outputs, sizes[1:-1], recipe.dropout, generator=generator)
         network.load_state_dict(weights)
-        model = cls(name, recipe, members=described.get("members_per_fold", 1))
-        model.pooling, model.several = described.get("pooling", "mean"), task == "multilabel"
+        model = cls(name, recipe, members=described["members_per_fold"])
         model.result, model.task = TrainingResult(network.eval(), [], [], [], 0.0, False), task
+        model.several = task == "multilabel"
         return model
 
 

@@ -52,7 +52,7 @@ def render(
 ) -> str:
     """The report of a fitted classifier as one HTML page that loads nothing.
 
-    ``description`` is that of :func:`metricfit.store.describe`, ``settings`` the training command's options as TOML.
+    ``description`` is that of :func:`metricfit.store.open_model`, ``settings`` the training command's options as TOML.
     ``scores`` or predictions of ``unlabelled`` rows take the place of the classifier's own held-out scores.
     ``findings`` are the segments, errors and columns of these; those of the description for the classifier's own.
     """

@@ -142,13 +142,7 @@ def _steps(recipe: Recipe, last: float) -> dict[str, list[list[float]]]:
 
 def columns_of(classifier: Any, description: dict[str, Any]) -> list[dict[str, Any]]:
     """Of each column what it was taken for and what it held."""
-    noted = (description["notes"].get("data") or {}).get("columns", {})
-    made = classifier.preprocessor_
-    known = {
-        c.name: {"values": "" if c.levels is None else f"{c.levels:,} distinct", "gaps": c.gaps}
-        for c in (made.columns_ if isinstance(made, TablePreprocessor) else ())
-    }
-    return [
-        {**column, "values": "", "gaps": None, **known.get(column["name"], {}), **noted.get(column["name"], {})}
-        for column in description["columns"]["kinds"] or []
-    ]
+    made, unknown = classifier.preprocessor_, {"values": "", "gaps": None}
+    columns = made.columns_ if isinstance(made, TablePreprocessor) else []
+    known = {column.name: {"values": column.values, "gaps": column.gaps} for column in columns}
+    return [kind | known.get(kind["name"], unknown) for kind in description["columns"]["kinds"] or []]

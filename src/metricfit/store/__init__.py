@@ -18,16 +18,7 @@ True
 age prediction probability_False probability_True
 """
 
-from typing import TYPE_CHECKING
+from metricfit.store.folder import ModelFolderError, check_replaceable
+from metricfit.store.model import SavedModel, description_of, load, open_model, save
 
-from metricfit import lazily
-from metricfit.store.folder import ModelFolderError, check_replaceable, describe
-
-if TYPE_CHECKING:
-    from metricfit.store.model import SavedModel, description_of, load, open_model, save
-
-__all__ = [
-    "ModelFolderError", "SavedModel", "check_replaceable", "describe", "description_of", "load", "open_model", "save",
-]  # fmt: skip
-
-__getattr__ = lazily(__name__, __all__, ("model",))  # a description is read without torch
+__all__ = ["ModelFolderError", "SavedModel", "check_replaceable", "description_of", "load", "open_model", "save"]

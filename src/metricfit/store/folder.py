@@ -18,7 +18,7 @@ from typing import Any
 
 from metricfit.files import names_the_file, write_synced
 
-FORMAT, OLDEST, VERSION = "metricfit.model", 4, 5
+FORMAT, OLDEST, VERSION = "metricfit.model", 5, 5
 DESCRIPTION = "model.json"
 TIMES = "times.json"
 _FREE = ("README.md", "report.html", TIMES)
@@ -136,12 +136,6 @@ def _read(file: Path, size: int | None = None) -> bytes | None:
     # Without following a link or waiting for a pipe that took the file's place in the meantime.
     with open(os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)), "rb") as opened:
         return opened.read(status.st_size)
-
-
-def describe(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the checked content of ``model.json``, without importing torch."""
-    with refused(Path(folder)):
-        return read_folder(Path(folder))[0]
 
 
 def _sha(content: bytes) -> str:

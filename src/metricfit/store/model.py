@@ -30,7 +30,6 @@ from metricfit.ensemble import LEADERBOARD_COLUMNS
 from metricfit.scoring import Scorer
 from metricfit.store import folder as model_folder
 from metricfit.store.folder import DESCRIPTION, TIMES, ModelFolderError, refused
-from metricfit.store.trees import check_fit
 from metricfit.training.loop import EpochRecord
 from metricfit.training.recipes import Recipe
 
@@ -89,9 +88,7 @@ def load(folder: str | os.PathLike[str]) -> MetricClassifier:
         ModelFolderError: If the folder is incomplete, was changed, has a newer format or holds a type that is not
             allowed.
     """
-    path = Path(folder)
-    with refused(path):
-        return _rebuild(*model_folder.read_folder(path))
+    return open_model(folder).classifier
 
 
 def open_model(folder: str | os.PathLike[str]) -> SavedModel:
@@ -131,14 +128,13 @@ class SavedModel:
         return [noted] if isinstance(noted, str) else list(noted or [])
 
     def labelled_rows(
-        self, data: str | TableFile, *, target: Sequence[str] = (), weight: str | None = None,
-        named: Sequence[str] = (), **reading: Any,
-    ) -> LabelledTable:  # fmt: skip
+        self, data: str | TableFile, *, target: Sequence[str] = (), weight: str | None = None, named: Sequence[str] = ()
+    ) -> LabelledTable:
         """The rows of a file that have a label, read as the rows of training were.
 
         ``target`` are the columns of the true labels, by default those of training; ``named`` those that metrics name.
         """
-        file = self._opened(data, **reading)
+        file = self._opened(data)
         names = list(target) or self.target
         if not names:
             raise BadArgumentError("target", "the model was not trained from a file; name the column of the labels.")
@@ -148,27 +144,27 @@ class SavedModel:
             raise BadArgumentError("target", f"the model predicts {each}; got {', '.join(map(repr, names))}.")
         if weight is not None:
             file.check_columns([weight], "weight")
-        roles = tables.Roles(target=names, weight=weight, missing=self.missing, named=named)
+        roles = tables.Roles(target=names, weight=weight, named=named)
         table = tables.read_labelled_like(file, roles, self.formats, self.classifier.classes_)
         table.choices[:0] = file.choices
         return table
 
-    def features(self, data: str | TableFile, **reading: Any) -> pd.DataFrame:
+    def features(self, data: str | TableFile) -> pd.DataFrame:
         """The columns that the model takes, of all rows of a file; the file needs no labels."""
-        frames = self._opened(data, **reading).frames(self.formats, gaps=(*tables.GAPS, *self.missing))
+        frames = self._opened(data).frames(self.formats)
         return pd.concat([X for X, _ in frames] or [pd.DataFrame(columns=list(self.formats))])
 
     def predictions(
-        self, data: str | TableFile, *, keep: Sequence[str] = (), raw: bool = False, **reading: Any
+        self, data: str | TableFile, *, keep: Sequence[str] = (), raw: bool = False
     ) -> Iterator[pd.DataFrame]:
         """Decisions and probabilities of a file's rows, some ten thousand at a time; at least one frame.
 
         Columns to ``keep`` are passed through. Unless ``raw``, probabilities are calibrated on what was held out.
         """
-        file = self._opened(data, **reading)
+        file = self._opened(data)
         file.check_columns(keep, "keep")
         scorer, frame = Scorer(self.classifier, keep=keep, raw=raw), None
-        for X, rows in file.frames(self.formats, keep, gaps=(*tables.GAPS, *self.missing)):
+        for X, rows in file.frames(self.formats, keep):
             yield (frame := scorer.result(X, {name: rows.table[name].to_pandas() for name in keep}))
         if frame is None:
             yield scorer.result([], {name: [] for name in keep})
@@ -195,10 +191,11 @@ class SavedModel:
         classifier.choices_ = [*classifier.choices_, choice]
         self.description["notes"]["earlier_rules"] = [*self.notes.get("earlier_rules", []), json.loads(old.to_json())]
 
-    def _opened(self, data: str | TableFile, separator: str | None = None, encoding: str | None = None) -> TableFile:
+    def _opened(self, data: str | TableFile) -> TableFile:
         if not self.formats:
             raise ModelFolderError(f"{self.folder}: trained on an array without column names; use it in Python.")
-        return tables.open_table(data, separator=separator, encoding=encoding) if isinstance(data, str) else data
+        file = tables.open_table(data) if isinstance(data, str) else data
+        return replace(file, gaps=(*tables.GAPS, *self.missing))
 
 
 def description_of(classifier: MetricClassifier, notes: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -242,8 +239,7 @@ def _rebuild(description: dict[str, Any], contents: dict[str, bytes]) -> MetricC
             row |= {k: value for k, value in more.items() if k.endswith("seconds") and isinstance(value, float)}
     metric, parameters = metrics.get(description["metric"]), dict(description["parameters"])
     # A newer minor version may know further parts; their absence here is their default there.
-    named = {"members": parameters.pop("n_members", 1), **description["recipe"]}  # in format 4 a parameter
-    recipe = Recipe().with_parts(named).complete()
+    recipe = Recipe().with_parts(description["recipe"]).complete()
     if pairs := parameters.pop("class_weight_pairs", None):
         parameters["class_weight"] = pairs if isinstance(pairs, str) else dict(pairs)
     preprocessor = None
@@ -276,8 +272,6 @@ def _rebuild(description: dict[str, Any], contents: dict[str, bytes]) -> MetricC
             raise ValueError(f"{len(classifier.classes_)} classes for a model of {saved['outputs']} outputs")
         restored = _MODELS[saved["kind"]].restored
         model = restored(saved["name"], saved, contents[_file(saved)], classifier.task_, recipe)
-        for estimator in [each for fits in getattr(model, "fits", []) for each in fits]:
-            check_fit(estimator, max(2, len(classifier.classes_)))
         classifier.models_[saved["name"]] = model
     # Nothing may have been held out.
     classifier.held_out_ = scores_from(contents[_SCORES]) if _SCORES in contents else None
@@ -372,7 +366,7 @@ def scores_from(content: bytes) -> HeldOutScores:
     """Read :func:`scores_to_bytes` back; whatever does not fit together is an error."""
     parts: dict[str, Any] = safetensors.numpy.load(content)
     about, columns = json.loads(parts.pop("about").tobytes()), dict[str, Any]()
-    for k, (name, levels) in enumerate(about.pop("columns", [])):
+    for k, (name, levels) in enumerate(about.pop("columns")):
         values = parts.pop(f"column_{k}")
         columns[str(name)] = values if levels is None else np.array(levels, dtype=str)[values]
     if wrong := [name for name, part in parts.items() if part.dtype != _SCORE_TYPES[name]]:

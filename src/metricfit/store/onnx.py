@@ -20,8 +20,8 @@ from metricfit.data.encoders import STANDARD_LIMIT, CategoryEncoder, DateEncoder
 from metricfit.decisions import DecisionRule
 from metricfit.files import written_whole
 from metricfit.models import NetworkModel
+from metricfit.models.estimators import SKLEARN, Nodes, trees_of
 from metricfit.models.portfolio import LEAST
-from metricfit.store.trees import KNOWN, Nodes, trees_of
 from metricfit.training.networks import MemberLinear, MemberMLP
 
 _OPSETS, _IR_VERSION = {"": 17, "ai.onnx.ml": 2}, 8
@@ -274,7 +274,7 @@ def _probabilities(model: Any, table: dict[str, _Value], several: bool) -> _Valu
     """A model's probabilities, (rows, classes), or of ``several`` labels (rows, labels); double."""
     if isinstance(model, NetworkModel):
         return _pooled(model, _networks(model, table["dense"]))
-    wrong = next((each for fits in model.fits for each in fits if not isinstance(each, (*KNOWN, int))), None)
+    wrong = next((each for fits in model.fits for each in fits if not isinstance(each, (*SKLEARN, int))), None)
     if wrong is not None:
         raise ValueError(
             f"models: {model.name} ({type(wrong).__name__}) cannot be exported, only the built-in networks and "
@@ -312,8 +312,6 @@ def _networks(model: NetworkModel, features: _Value) -> _Value:
 
 def _pooled(model: Any, each: _Value) -> _Value:
     """All folds together, as :func:`metricfit.models.portfolio.pooled` has it."""
-    if model.pooling == "mean":
-        return each.to("ReduceMean", axes=[0], keepdims=0)
     if model.several:
         last = np.array([3])
         each = (1.0 - each).to("Unsqueeze", last).to("Concat", each.to("Unsqueeze", last), axis=3)
