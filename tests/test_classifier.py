@@ -307,6 +307,14 @@ def test_where_no_rule_can_be_tuned_arg_max_serves(binary):
     assert "too few rows to hold any out, so the last weights were kept" in few.explain()
 
 
+def test_constraints_that_cannot_be_met_are_one_message(binary):
+    impossible = "precision subject to recall >= 0.999 and specificity >= 0.999"
+    with pytest.warns(UserWarning, match="no decision rule meets") as told:
+        MetricClassifier(impossible, models=["forest"], baseline=False, verbose=False, random_state=0).fit(*binary)
+    assert len(told) == 1
+    assert "the best reachable value" in str(told[0].message)
+
+
 def test_the_surrogate_follows_the_class_that_the_metric_names():
     random = np.random.default_rng(0)
     y = np.where(random.random(600) < 0.2, "b", "a")

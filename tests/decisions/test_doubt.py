@@ -103,8 +103,10 @@ def test_weights_are_shares_and_constraints_are_those_of_the_decided_rows():
     assert weighted.value == pytest.approx(repeated.value, abs=0.01)
     sharp = "recall[1] subject to precision[1] >= 0.97"
     assert best_rule(y, p, f"{sharp} and coverage >= 0.3").confusion.matrix[:, 1].tolist()[1] > 0
-    with pytest.raises(InfeasibleError, match="decides a share of 1 of the rows meets precision"):
+    with pytest.raises(InfeasibleError, match="decides a share of 1 of the rows meets precision") as error:
         best_rule(y, p, "recall[1] subject to precision[1] >= 1 and recall[1] >= 0.9 and coverage >= 1")
+    reachable = error.value.reachable
+    assert reachable["recall[1] >= 0.9"] > 0 or 0 < reachable["precision[1] >= 1"] < 1
 
 
 @pytest.mark.parametrize(

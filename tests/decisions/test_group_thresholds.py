@@ -78,6 +78,11 @@ def test_what_cannot_be_is_said():
     found = best_group_thresholds(y, score, "f1", by="sex", columns=columns)
     with pytest.raises(ValueError, match="no cut-off for 'x'; the groups are"):
         found.apply([0.1], {"sex": ["x"]})
+    lacking = {"sex": ["x", "x", "y", "y", "y"]}
+    with pytest.raises(ValueError, match=r"columns\['sex'\]: recall has no value in the group 'x', which lacks one"):
+        best_group_thresholds(
+            [0, 0, 1, 1, 0], np.arange(5.0), "f1 subject to recall >= 0.5 in sex", by="sex", columns=lacking
+        )
 
 
 def test_the_tuned_classifier_has_a_cut_off_for_each_group():

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.problem import InfeasibleError, as_columns, class_samples, goal_of
+from metricfit.decisions.problem import Goal, InfeasibleError, Key, as_columns, class_samples, goal_of
 from metricfit.decisions.rules import BestRule, ConstraintValue
 from metricfit.decisions.threshold import best_rule
 from metricfit.metrics import Constraint, MetricLike
@@ -46,13 +46,16 @@ def cautious_rule(
     ]
     task: Any = "binary" if size == 2 else "multiclass"
     found = ConfusionMatrix(torch.from_numpy(cells.reshape(-1, size, size)), task, samples.classes)
-    violation, gain = (part.numpy() for part in goal.keys(found))
-    curve = np.stack([shares[enough], goal.sign * gain], axis=1)
-    best = int(np.lexsort((curve[:, 0], gain, -violation))[-1])
-    if violation[best] > 0:
-        missed = " and ".join(map(str, goal.constraints))
-        told = f"no rule that decides a share of {coverage:g} of the rows meets {missed}; ask for less coverage"
-        raise InfeasibleError(f"subject_to: {told}, or relax a bound.", {})
+
+    def best_of(aim: Goal) -> tuple[int, Key]:
+        violation, gain = (part.numpy() for part in aim.keys(found))
+        place = int(np.lexsort((shares[enough], gain, -violation))[-1])
+        return place, (-float(violation[place]), float(gain[place]))
+
+    best, key = best_of(goal)
+    if key[0] < 0:
+        raise goal.infeasible(f"rule that decides a share of {coverage:g} of the rows", lambda aim: best_of(aim)[1])
+    curve = np.stack([shares[enough], goal.sign * goal.keys(found)[1].numpy()], axis=1)
     asked = Constraint(Coverage(), ">=", coverage)
     spec = replace(goal, constraints=(*goal.constraints, asked)).spec
     rule = replace(rule, least=float(sure[order][enough][best]) if best < len(curve) - 1 else 0.0, metric=spec)

@@ -72,6 +72,7 @@ def best_group_thresholds(
     if goal.metric.needs_rows or any(c.within not in (None, by) for c in goal.constraints):
         raise ValueError(f"metric: {goal.spec}: cut-offs by {by!r} see its groups alone; name no other column.")
     names = group_names(columns, by, len(samples.target))
+    Sweep.of(samples).with_groups(samples, goal, columns)  # each group has what the constraints are about
     groups = np.unique(names).tolist()
     sweeps = [Sweep.of(samples.take(names == group)) for group in groups]
     cuts, key = _search(goal, sweeps, samples.score)
