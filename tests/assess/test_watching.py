@@ -8,6 +8,7 @@ from sklearn.datasets import make_classification
 
 from metricfit import MetricClassifier, metrics
 from metricfit.assess import HeldOutScores, expected_metric, monitor, scores_of
+from metricfit.assess.watching import _chance
 from metricfit.decisions import best_threshold
 
 
@@ -78,3 +79,13 @@ def test_what_cannot_be_watched(change, message):
         watched.held_out_ = None
     with pytest.raises(ValueError, match=message):
         monitor(watched, world(np.random.default_rng(1), 50)[1], **change)
+
+
+def test_few_draws_are_no_proof_at_a_strict_level():
+    gap = np.random.default_rng(0).normal(-3.5, 1.0, 400)
+    assert (gap < 0).all(), "their share is 0, and yet"
+    assert _chance(gap) == pytest.approx(0.0002, abs=0.0003)
+    assert _chance(np.append(gap, np.nan)) == _chance(gap)
+    assert _chance(gap + 3.5) == pytest.approx(0.5, abs=0.1)
+    assert _chance(-np.ones(40)) == 0
+    assert np.isnan(_chance(np.full(3, np.nan)))

@@ -21,6 +21,7 @@ from metricfit.metrics.algebra import Coverage, named_class
 __all__ = ["Watched", "monitor"]
 
 _MOST = 50_000  # rows from which shares and metrics without labels are estimated
+_FEWEST = 10  # draws on the better side from which their share is the chance
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,12 @@ def monitor(
 
     def add(kind: Any, values_now: list[Array]) -> None:
         for about, usual, values in zip(topics, then, values_now, strict=True):
-            # How probable it is to be no worse than then, or within its bound; the draws of both are independent.
-            old, new = torch.from_numpy(usual[1:]), torch.from_numpy(values[1:])
-            old, new = old[: len(new)], new[: len(old)]
-            if about is metric:
-                fine, missed = (new >= old) if metric.greater_is_better else (new <= old), False
-            else:
-                fine = (about.violation(new) <= 0) | (about.violation(new) <= about.violation(old))
-                missed = float(about.violation(torch.tensor(values[0]))) > 0
-            chance = float(fine.double().mean()) if kind == "measured" or about is not metric else math.nan
+            # By how much it is no worse than then, nor than its bound; the draws of both are independent.
+            sign = 1.0 if (metric.greater_is_better if about is metric else about.operator == ">=") else -1.0
+            few, bound = min(len(usual), len(values)), math.inf if about is metric else sign * about.bound
+            gap = sign * values[1:few] - np.minimum(sign * usual[1:few], bound)
+            missed = about is not metric and float(about.violation(torch.tensor(values[0]))) > 0
+            chance = _chance(gap) if kind == "measured" or about is not metric else math.nan
             name = str(objective if about is metric else about)
             found.append(Watched(kind, name, interval(usual), interval(values), chance, missed))
 
@@ -107,3 +105,12 @@ def monitor(
     if labelled is not None and len(labelled):
         add("measured", [drawn(each, [labelled.judged(labels)], random_state + 1)[0] for each in judged])
     return [replace(each, alarm=each.chance <= alarm / len(found)) for each in found]
+
+
+def _chance(gap: Array) -> float:
+    """How probable a gap of 0 or more is; from few such draws, of which there may be none, by the normal tail."""
+    gap = gap[np.isfinite(gap)]
+    better = int((gap >= 0).sum())
+    if better >= _FEWEST or not gap.size or gap.std() == 0:
+        return better / len(gap) if gap.size else math.nan
+    return min(float(stats.norm.cdf(gap.mean() / gap.std())), _FEWEST / len(gap))
