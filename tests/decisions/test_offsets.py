@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from metricfit import metrics
 from metricfit.decisions import InfeasibleError, best_offsets
 from metricfit.decisions import coordinates as offsets
-from metricfit.decisions.problem import goal_of
+from metricfit.decisions.problem import class_samples, goal_of
 
 SPECS = [
     "f1_macro",
@@ -66,7 +66,7 @@ def test_coordinate_ascent_comes_close_to_an_exhaustive_search(spec):
 @pytest.mark.parametrize("belief", [0.0, 0.5])
 def test_one_class_sweep_is_exact(belief):
     y, p = data(40)
-    problem = offsets._Problem.of(offsets.class_samples(y, p), goal_of("f1_macro"), 0.0, belief)
+    problem = offsets._Problem.of(class_samples(y, p), goal_of("f1_macro"), 0.0, belief)
     start = np.array([0.3, -0.2, 0.5])
     for k in range(3):
         moved = start.copy()

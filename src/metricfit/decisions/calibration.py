@@ -11,7 +11,6 @@ where Q are the probabilities after calibration. A few lucky positives then move
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -20,9 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_softmax
 
 from metricfit.decisions.problem import Samples, as_columns, class_samples, label_samples
-from metricfit.labels import score_array
-
-__all__ = ["Calibration", "Method", "calibrate", "mixed_labels"]
+from metricfit.inputs import expect
+from metricfit.labels import Labels, Weights, score_array
 
 Method = Literal["none", "temperature", "beta", "isotonic"]
 Array = NDArray[np.float64]
@@ -62,7 +60,7 @@ class Calibration:
 
 def calibrate(
     y_true: ArrayLike, proba: ArrayLike, *, method: Method | Literal["auto"] = "auto",
-    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None, random_state: int = 0,
+    sample_weight: Weights = None, labels: Labels = None, random_state: int = 0,
 ) -> Calibration:  # fmt: skip
     """Find the map that makes probabilities fit the labels.
 
@@ -77,8 +75,7 @@ def calibrate(
     >>> found.method, found.apply([0.2, 0.5, 0.9]).round(1)
     ('temperature', array([0. , 0.2, 0.8]))
     """
-    if method not in (*get_args(Method), "auto"):
-        raise ValueError(f"method: expected one of {', '.join(get_args(Method))} or auto, got {method!r}.")
+    expect(method in (*get_args(Method), "auto"), "method", f"one of {', '.join(get_args(Method))} or auto", method)
     p = as_columns(proba, "proba")
     several = np.ndim(y_true) == 2 and np.shape(y_true)[1] > 1
     samples = (label_samples if several else class_samples)(y_true, p, sample_weight, labels=labels)
@@ -193,9 +190,8 @@ def _log_loss(samples: Samples, proba: Array) -> float:
 
 def mixed_labels(samples: Samples, belief: float) -> Array | None:
     """Labels (n, classes), (n,) or (n, labels), a share of which is replaced by calibrated probabilities."""
-    if isinstance(belief, bool) or not isinstance(belief, (int, float)) or not 0 <= belief <= 1:
-        raise ValueError(f"belief: expected a number from 0 (labels) to 1 (calibrated probabilities), got {belief!r}.")
-
+    valid = isinstance(belief, (int, float)) and not isinstance(belief, bool) and 0 <= belief <= 1
+    expect(valid, "belief", "a number from 0 (labels) to 1 (calibrated probabilities)", belief)
     if belief == 0:
         return None
     target, score, weight = samples.target, samples.score, samples.weight

@@ -27,6 +27,7 @@ from scipy.stats import beta, binom
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import Goal, InfeasibleError, Samples
 from metricfit.decisions.rules import BestRule, DecisionRule
+from metricfit.inputs import expect
 from metricfit.metrics import Constraint
 from metricfit.metrics.algebra import Coverage
 from metricfit.metrics.base import ClassMetric
@@ -62,8 +63,8 @@ def check_confidence(
     confidence: float, constraints: Sequence[Constraint], weighted: bool, at_any_prevalence: bool = False
 ) -> float:
     """The error probability that ``confidence`` allows, after checking that a promise can be made at all."""
-    if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
-        raise ValueError(f"confidence: expected a number between 0 and 1, such as 0.95, got {confidence!r}.")
+    valid = isinstance(confidence, (int, float)) and not isinstance(confidence, bool) and 0 < confidence < 1
+    expect(valid, "confidence", "a number between 0 and 1, such as 0.95", confidence)
     if not constraints:
         raise ValueError("confidence: has no effect without a constraint; write '… subject to recall[1] >= 0.9'.")
     if [c for c in constraints if isinstance(c.metric, Coverage)]:

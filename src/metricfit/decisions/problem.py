@@ -15,12 +15,14 @@ from torch import Tensor
 
 from metricfit import metrics
 from metricfit.confusion import ConfusionMatrix
+from metricfit.inputs import expect
 from metricfit.labels import as_label_array, as_numpy, checked_weights, class_labels, encode_labels, score_array
 from metricfit.metrics import Constrained, Constraint, Metric, MetricLike
 from metricfit.metrics.algebra import Coverage
 
 Array = NDArray[np.float64]
 ConstraintLike = Constraint | str
+Constraints = ConstraintLike | Sequence[ConstraintLike]
 Key = tuple[float, float]  # what rules are compared by: minus the violation of the constraints, then the gain
 Groups = Callable[[str], ConfusionMatrix]  # gives the matrices of all groups of a column, (groups, …)
 Labels = Sequence[Hashable] | None
@@ -64,19 +66,17 @@ class Samples(Rows):
         """The same samples, weighed so that the classes have these shares; the sum of the weights stays."""
         codes, size = self.target.astype(np.intp), len(self.classes)
         if isinstance(prevalence, Mapping):
-            if set(prevalence) != set(self.classes):
-                raise ValueError(f"prevalence: expected a share for each of {list(self.classes)}, got {prevalence}.")
+            known = set(prevalence) == set(self.classes)
+            expect(known, "prevalence", f"a share for each of {list(self.classes)}", prevalence)
             prevalence = [prevalence[label] for label in self.classes]
         try:
             both = [1 - prevalence, prevalence] if isinstance(prevalence, Real) else prevalence
             shares = np.asarray(both, dtype=np.float64)
         except (TypeError, ValueError):
             shares = np.empty(0)
-        if shares.shape != (size,) or not (shares >= 0).all() or not (shares < 1).all() or abs(shares.sum() - 1) > 1e-6:
-            raise ValueError(
-                f"prevalence: expected the share of each of the {size} classes, 1 in sum, or of two classes the second "
-                f"one's alone, between 0 and 1, got {prevalence!r}."
-            )
+        valid = shares.shape == (size,) and ((shares >= 0) & (shares < 1)).all() and abs(shares.sum() - 1) <= 1e-6
+        alone = "or of two classes the second one's alone, between 0 and 1"
+        expect(valid, "prevalence", f"the share of each of the {size} classes, 1 in sum, {alone}", prevalence)
         weight = np.ones(len(codes)) if self.weight is None else self.weight
         now = np.bincount(codes, weight, minlength=size)
         if lacking := [c for c, share, seen in zip(self.classes, shares, now, strict=True) if share and not seen]:
@@ -89,8 +89,7 @@ def binary_samples(
 ) -> Samples:
     """Two classes and one score per sample; the second class is the positive one."""
     true, scores, weight, classes = _read(y_true, score, "score", sample_weight, labels)
-    if len(classes) > 2:
-        raise ValueError(f"y_true: expected two classes, got {len(classes)}; use best_offsets for several classes.")
+    expect(len(classes) <= 2, "y_true", "two classes", len(classes), "use best_offsets for several classes")
     codes = _several_codes(true, weight, classes, "a cut-off needs both classes")
     if scores.min() == scores.max():
         raise UntunableError(f"score: all scores are {scores[0]:g}; no cut-off can separate them. Is the model fitted?")
@@ -100,11 +99,9 @@ def binary_samples(
 def class_samples(y_true: ArrayLike, proba: ArrayLike, sample_weight: Weights = None, labels: Labels = None) -> Samples:
     """Several classes and one probability each; columns are in the order of ``labels`` (sorted if not given)."""
     true, scores, weight, classes = _read(y_true, proba, "proba", sample_weight, labels)
-    if len(classes) != scores.shape[1]:
-        raise ValueError(
-            f"proba: expected one column for each of the {len(classes)} classes {list(classes)[:20]}, got "
-            f"{scores.shape[1]}; where classes are missing from y_true, name all of them with labels=[…]."
-        )
+    wanted = f"one column for each of the {len(classes)} classes {list(classes)[:20]}"
+    advice = "where classes are missing from y_true, name all of them with labels=[…]"
+    expect(len(classes) == scores.shape[1], "proba", wanted, scores.shape[1], advice)
     target = _several_codes(true, weight, classes, "a decision rule needs at least two")
     check_probabilities(scores, "proba")
     if (scores == scores[0]).all():
@@ -139,8 +136,7 @@ def _read(y_true: ArrayLike, score: ArrayLike, name: str, sample_weight: Weights
             f"{scores.shape} and {true.shape}; best_threshold takes the positive class's column (proba[:, 1]), "
             "best_offsets several classes, best_label_thresholds several labels."
         )
-    if len(scores) != len(true):
-        raise ValueError(f"{name}: expected {len(true)} rows, one per sample of y_true, got {len(scores)}.")
+    expect(len(scores) == len(true), name, f"{len(true)} rows, one per sample of y_true", len(scores))
     return true, scores, checked_weights(sample_weight, len(true)), class_labels(true, labels=labels)
 
 
@@ -234,10 +230,7 @@ def reached(constraint: Constraint, cm: ConfusionMatrix, groups: Groups | None =
     return constraint.of_groups(values_of(constraint.strict, groups(constraint.within)))
 
 
-def goal_of(
-    metric: MetricLike, subject_to: ConstraintLike | Sequence[ConstraintLike] = (), *, rows: bool = False,
-    doubt: bool = False,
-) -> Goal:  # fmt: skip
+def goal_of(metric: MetricLike, subject_to: Constraints = (), *, rows: bool = False, doubt: bool = False) -> Goal:
     """Read a metric, a spec with ``subject to``, and further constraints into one goal.
 
     It may need columns of the ``rows``, and with ``doubt`` leave rows to a person.
@@ -253,7 +246,11 @@ def goal_of(
         else:
             raise TypeError(f"subject_to: expected constraints such as 'recall[1] >= 0.9', got {type(item).__name__}.")
     for part in (objective, *(c.metric for c in constraints)):
-        check_decides(part)
+        if part.grids() - {None}:
+            told = "is a metric of the scores, no cut-off changes it; choose one such as f1 or mcc"
+            raise ValueError(f"metric: {part} {told}.")
+        if part.greater_is_better is None:
+            raise ValueError(f"metric: {part} is a constant; there is nothing to search for.")
     goal = Goal(objective, constraints)
     if not rows and (objective.needs_rows or any(c.within for c in constraints)):
         told = "looks at columns of the rows, which is for two classes; best_threshold and TunedRuleClassifier do"
@@ -283,20 +280,9 @@ def values_of(metric: Metric, cm: ConfusionMatrix) -> Tensor:
     """The metric of every matrix of a batch, in float64, one number each."""
     values = computed(metric, cm)
     if values.shape != cm.batch_shape:
-        raise ValueError(
-            f"metric: {metric} gives several numbers per decision; a search needs one, choose an average or a class."
-        )
+        told = "gives several numbers per decision; a search needs one, choose an average or a class"
+        raise ValueError(f"metric: {metric} {told}.")
     return values
-
-
-def check_decides(metric: Metric) -> None:
-    """Raise unless a decision can change the metric."""
-    if metric.grids() - {None}:
-        raise ValueError(
-            f"metric: {metric} is a metric of the scores, no cut-off changes it; choose one such as f1 or mcc."
-        )
-    if metric.greater_is_better is None:
-        raise ValueError(f"metric: {metric} is a constant; there is nothing to search for.")
 
 
 @dataclass(frozen=True)
@@ -307,7 +293,6 @@ class TotalGain(Metric):
     range = (-math.inf, math.inf)
 
     def compute(self, cm: ConfusionMatrix) -> Tensor:
-        """The sum of all cells."""
         return cm.matrix.sum(dim=(-2, -1))
 
     def __str__(self) -> str:

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import Goal, check_probabilities, values_of
-from metricfit.labels import score_array
+from metricfit.inputs import expect
+from metricfit.labels import group_names, score_array
 from metricfit.metrics import Constraint, ExpectedCost
 
 _FORMAT = "metricfit.decision_rule"
@@ -48,14 +49,13 @@ class DecisionRule:
     least: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.kind not in _KINDS:
-            raise ValueError(f"kind: expected one of {', '.join(_KINDS)}, got {self.kind!r}.")
+        expect(self.kind in _KINDS, "kind", f"one of {', '.join(_KINDS)}", self.kind)
         object.__setattr__(self, "classes", _plain_classes(self.classes, self.kind))
         object.__setattr__(self, "parameter", _checked_parameter(self.kind, self.parameter, len(self.classes)))
         if self.metric is not None and not isinstance(self.metric, str):
             raise TypeError(f"metric: expected a spec or None, got {type(self.metric).__name__}.")
-        if not isinstance(self.least, float | int) or not 0 <= self.least <= (self.kind != "thresholds"):
-            raise ValueError(f"least: expected a probability, and classes rather than labels, got {self.least!r}.")
+        valid = isinstance(self.least, float | int) and 0 <= self.least <= (self.kind != "thresholds")
+        expect(valid, "least", "a probability, and classes rather than labels", self.least)
 
     @classmethod
     def argmax(cls, classes: Classes) -> DecisionRule:
@@ -147,14 +147,9 @@ class DecisionRule:
 
     def to_json(self) -> str:
         """The rule as JSON text."""
-        content: dict[str, Any] = {"format": _FORMAT, "version": 1, "kind": self.kind, "classes": list(self.classes)}
-        if self.kind != "argmax":
-            content[self.kind] = self.parameter
-        if self.metric is not None:
-            content["metric"] = self.metric
-        if self.least:
-            content["least"] = self.least
-        return json.dumps(content, allow_nan=False)
+        content = {"format": _FORMAT, "version": 1, "kind": self.kind, "classes": list(self.classes)}
+        more = {self.kind: self.parameter, "metric": self.metric, "least": self.least or None}
+        return json.dumps(content | {key: value for key, value in more.items() if value is not None}, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> DecisionRule:
@@ -165,16 +160,12 @@ class DecisionRule:
             raise ValueError(f"rule: expected JSON text, got something else ({error}).") from None
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise ValueError(f"rule: expected a JSON object with format {_FORMAT!r}.")
-        if content.get("version") != 1:
-            raise ValueError(f"rule: expected version 1, got {content.get('version')!r}; upgrade metricfit.")
+        expect(content.get("version") == 1, "rule", "version 1", content.get("version"), "upgrade metricfit")
         kind, classes = content.get("kind"), content.get("classes")
         if not isinstance(kind, str) or kind not in _KINDS or not isinstance(classes, list):
             raise ValueError(f"rule: expected a known kind and a list of classes, got {kind!r} and {classes!r}.")
-        if (
-            unknown := set(content)
-            - {"format", "version", "kind", "classes", "metric", "least"}
-            - ({kind} - {"argmax"})
-        ):
+        known = {"format", "version", "kind", "classes", "metric", "least", *({kind} - {"argmax"})}
+        if unknown := set(content) - known:
             raise ValueError(f"rule: unknown fields {sorted(unknown)} in a rule of kind {kind!r}.")
         return cls(kind, tuple(classes), content.get(kind), content.get("metric"), content.get("least", 0.0))
 
@@ -185,10 +176,8 @@ class DecisionRule:
             return scores
         if size == 2 and self.kind != "thresholds" and scores.ndim == 1:
             scores = np.stack([1 - scores, scores], axis=1)
-        if scores.ndim != 2 or scores.shape[1] != size:
-            raise ValueError(
-                f"score: expected shape (n, {size}), a column for each of {self.classes[:20]}, got {scores.shape}."
-            )
+        wanted = f"shape (n, {size}), a column for each of {self.classes[:20]}"
+        expect(scores.ndim == 2 and scores.shape[1] == size, "score", wanted, scores.shape)
         if self.kind != "thresholds":
             check_probabilities(scores, "score")
         elif not any_scale and ((scores < 0).any() or (scores > 1).any()):
@@ -221,6 +210,35 @@ def move_to_half(p: NDArray[Any], threshold: Array) -> Array:
     up, down = wide * (1 - t), (1 - wide) * t
     moved = up / (up + down)
     return np.where(decided, np.maximum(moved, _JUST_OVER_HALF), np.minimum(moved, 0.5))
+
+
+@dataclass(frozen=True)
+class GroupThresholds:
+    """Cut-offs by group: positive if ``score >= thresholds[group]``; ``value`` is the metric's where they come from."""
+
+    column: str
+    classes: tuple[Any, ...]
+    thresholds: dict[Any, float]
+    value: float
+
+    def apply(self, score: ArrayLike, columns: Mapping[str, ArrayLike]) -> NDArray[Any]:
+        """Decide (n,); a group without a cut-off is an error."""
+        scores = np.asarray(score)
+        reached = scores >= self._limits(columns, len(scores)).astype(scores.dtype)
+        return DecisionRule.at_threshold(0.5, self.classes).apply(reached.astype(np.float64))
+
+    def fold(self, proba: ArrayLike, columns: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+        """Probabilities (n, 2) whose arg max is the decision, from those of the second class (n,)."""
+        p = np.asarray(proba)
+        positive = move_to_half(p, self._limits(columns, len(p)))
+        return np.stack([1 - positive, positive], axis=1)
+
+    def _limits(self, columns: Mapping[str, ArrayLike], rows: int) -> NDArray[np.float64]:
+        names = group_names(columns, self.column, rows).tolist()
+        if unknown := [name for name in names if name not in self.thresholds]:
+            known = f"the groups are {[*self.thresholds]}"
+            raise ValueError(f"columns[{self.column!r}]: no cut-off for {unknown[0]!r}; {known}.")
+        return np.array([self.thresholds[name] for name in names])
 
 
 @dataclass(frozen=True)
@@ -371,8 +389,8 @@ def _plain_classes(classes: Sequence[Any], kind: str) -> tuple[Any, ...]:
     plain = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
     if any(not isinstance(c, (str, int, float)) or (isinstance(c, float) and not math.isfinite(c)) for c in plain):
         raise TypeError(f"classes: expected text or numbers, got {list(plain)}.")
-    if len(set(plain)) != len(plain) or len(plain) < (1 if kind == "thresholds" else 2):
-        raise ValueError(f"classes: expected at least two distinct classes, got {list(plain)}.")
+    distinct = len(set(plain)) == len(plain) >= (1 if kind == "thresholds" else 2)
+    expect(distinct, "classes", "at least two distinct classes", list(plain))
     if kind == "threshold" and len(plain) != 2:
         raise ValueError(f"classes: a threshold decides between two classes, got {list(plain)}.")
     return plain
@@ -388,7 +406,7 @@ def _checked_parameter(kind: str, parameter: Any, size: int) -> Any:
         array = np.asarray(parameter)
     except ValueError:
         array = np.empty(0, dtype=object)
-    if array.dtype.kind not in "iuf" or array.shape != shape or not np.isfinite(array).all():
-        raise ValueError(f"{kind}: expected finite numbers of shape {shape}, got {parameter!r}.")
+    valid = array.dtype.kind in "iuf" and array.shape == shape and np.isfinite(array).all()
+    expect(valid, kind, f"finite numbers of shape {shape}", parameter)
     values = array.astype(np.float64).tolist()
     return values if kind == "threshold" else tuple(tuple(v) if isinstance(v, list) else v for v in values)

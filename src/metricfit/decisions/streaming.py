@@ -15,24 +15,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.problem import ConstraintLike, Goal, InfeasibleError, UntunableError, goal_of
+from metricfit.decisions.problem import Constraints, Goal, InfeasibleError, UntunableError, goal_of
 from metricfit.decisions.rules import BestRule, DecisionRule
 from metricfit.decisions.threshold import CHUNK, Cut, Sweep, best_cut
+from metricfit.inputs import expect
 from metricfit.labels import as_label_array, checked_weights, encode_labels, score_array
-
-__all__ = ["best_threshold_of_chunks", "confusion_of_chunks"]
 
 BITS, LEAST_BITS = 16, 4  # by which scores are told apart in one pass: at most, and where there are very many bins
 CELLS = 2**22  # bins that are counted in one pass, 16 bytes each
 
 Array = NDArray[np.float64]
 Chunk = tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike]  # labels, scores and perhaps weights
+Chunks = Callable[[], Iterable[Chunk]]
 
 
 def best_threshold_of_chunks(
-    chunks: Callable[[], Iterable[Chunk]], metric: Any, *,
-    subject_to: ConstraintLike | Sequence[ConstraintLike] = (), labels: Sequence[Hashable] = (0, 1),
-) -> BestRule:  # fmt: skip
+    chunks: Chunks, metric: Any, *, subject_to: Constraints = (), labels: Sequence[Hashable] = (0, 1)
+) -> BestRule:
     """The same cut-off as :func:`metricfit.decisions.best_threshold`, in memory that does not grow with the samples.
 
     It is the best of all for metrics that rise with true positives and fall with false positives, or the reverse, at
@@ -74,7 +73,7 @@ def best_threshold_of_chunks(
     return BestRule.of(rule, goal, best[2], cutoffs=cutoffs)
 
 
-def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRule) -> ConfusionMatrix:
+def confusion_of_chunks(chunks: Chunks, rule: DecisionRule) -> ConfusionMatrix:
     """The confusion matrix of a rule's decisions over chunks, in one pass: any metric of it is exact, as counts add up.
 
     The scores of the chunks are those that :meth:`DecisionRule.apply` takes.
@@ -97,7 +96,7 @@ def confusion_of_chunks(chunks: Callable[[], Iterable[Chunk]], rule: DecisionRul
     return total
 
 
-def _with_rows(chunks: Callable[[], Iterable[Chunk]]) -> Iterator[Any]:
+def _with_rows(chunks: Chunks) -> Iterator[Any]:
     """The chunks of one pass that have rows."""
     if not callable(chunks):
         raise TypeError(f"chunks: expected a function that gives the chunks anew, got {type(chunks).__name__}.")
@@ -145,9 +144,8 @@ def _hopeful(bins: _Bins, sweep: Sweep, goal: Goal, best: Cut | None) -> NDArray
 class _Stream:
     """Scores in bins, as finely as asked for; ``labels``: negative first."""
 
-    def __init__(self, chunks: Callable[[], Iterable[Chunk]], labels: Sequence[Hashable]) -> None:
-        if len(labels) != 2:
-            raise ValueError(f"labels: expected two classes, negative first, got {list(labels)}.")
+    def __init__(self, chunks: Chunks, labels: Sequence[Hashable]) -> None:
+        expect(len(labels) == 2, "labels", "two classes, negative first", list(labels))
         self.chunks, self.labels = chunks, tuple(labels)
         self.given: np.dtype[Any] | None = None
 

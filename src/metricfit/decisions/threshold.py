@@ -1,4 +1,4 @@
-"""The best cut-off of a score for any metric, exactly: all distinct cut-offs in one sort."""
+"""The best cut-off of a score for any metric, exactly: all distinct cut-offs in one sort; and rules that doubt."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from torch import Tensor
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import problem
 from metricfit.decisions.calibration import mixed_labels
-from metricfit.decisions.problem import ConstraintLike, Goal, Groups, InfeasibleError, Key, Samples, goal_of, values_of
-from metricfit.decisions.rules import BestRule, DecisionRule, argmax_rule, bayes_rule
-from metricfit.labels import as_numpy, group_names
-from metricfit.metrics import ExpectedCost, Metric, MetricLike
+from metricfit.decisions.problem import Constraints, Goal, Groups, InfeasibleError, Key, Samples, goal_of, values_of
+from metricfit.decisions.rules import BestRule, ConstraintValue, DecisionRule, argmax_rule, bayes_rule
+from metricfit.inputs import expect
+from metricfit.labels import Labels, Weights, as_numpy, group_names
+from metricfit.metrics import Constraint, ExpectedCost, Metric, MetricLike
+from metricfit.metrics.algebra import Coverage
 from metricfit.metrics.money import Money, gain_table
 
 CHUNK = 8000
@@ -185,11 +187,9 @@ def best_cut(
 
 
 def best_threshold(
-    y_true: ArrayLike, score: ArrayLike, metric: MetricLike | None = None, *,
-    gain: Sequence[ArrayLike] | None = None, subject_to: ConstraintLike | Sequence[ConstraintLike] = (),
-    columns: Mapping[str, ArrayLike] | None = None, confidence: float | None = None,
-    sample_weight: ArrayLike | None = None, labels: Sequence[Hashable] | None = None, belief: float = 0.0,
-    prevalence: Any = None,
+    y_true: ArrayLike, score: ArrayLike, metric: MetricLike | None = None, *, gain: Sequence[ArrayLike] | None = None,
+    subject_to: Constraints = (), columns: Mapping[str, ArrayLike] | None = None, confidence: float | None = None,
+    sample_weight: Weights = None, labels: Labels = None, belief: float = 0.0, prevalence: Any = None,
 ) -> BestRule:  # fmt: skip
     """The cut-off with the best value of ``metric``, or the highest ``gain``, among *all* distinct ones, in O(n log n).
 
@@ -228,6 +228,7 @@ def best_threshold(
     >>> best_threshold(y, score, "money:tp=amount-5,fp=-5,fn=-amount", columns={"amount": amount}).value
     120.0
     """
+    given = dict(locals())
     if (metric is None) == (gain is None):
         raise TypeError("metric: expected either a metric or gain=(tp, fp, fn, tn), got both or neither.")
     goal = goal_of(problem.TotalGain() if metric is None else metric, subject_to, rows=True)
@@ -248,10 +249,7 @@ def best_threshold(
     cut = feasible_cut(sweep, goal, allowed)
     threshold = sweep.threshold(cut.index, low=promise is not None)
     rule = DecisionRule.at_threshold(threshold, samples.classes, metric=goal.spec)
-    again = partial(
-        best_threshold, y_true, score, metric, gain=gain, subject_to=subject_to, columns=columns, confidence=confidence,
-        sample_weight=sample_weight, labels=samples.classes, belief=belief,
-    )  # fmt: skip
+    again = partial(best_threshold, **given | {"labels": samples.classes})
     at = cut.index, cut.index + 1
     found = BestRule.of(
         rule, goal, sweep.matrix(sweep.counts(*at)[0]), promise(cut.index) if promise else (),
@@ -287,8 +285,6 @@ def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = N
         problem.TotalGain() if metric is None else metric, options.get("subject_to", ()), rows=True, doubt=True
     )
     if goal.coverage is not None:
-        from metricfit.decisions.doubt import cautious_rule
-
         others = [c for c in goal.constraints if c is not goal.coverage]
         aim = goal.metric.subject_to(*others) if others else goal.metric
         extra = [name for name in ("confidence", "gain", "prevalence") if options.get(name) is not None]
@@ -327,3 +323,61 @@ def tuned_rule(
         why = "meets the constraints" if isinstance(error, InfeasibleError) else "can be tuned"
         warnings.warn(f"no decision rule {why}, arg max is used: {error}", UserWarning, stacklevel=2)
     return argmax_rule(y, labels)
+
+
+def cautious_rule(
+    y_true: ArrayLike, proba: ArrayLike, metric: MetricLike, *, coverage: float = 0.9, labels: Labels = None,
+    sample_weight: Weights = None,
+) -> BestRule:  # fmt: skip
+    """The best rule that decides at least a share ``coverage`` of the rows and leaves unsure ones to a person.
+
+    The rule is tuned for the expected metric of all rows, by probabilities (n, classes); then every bound is compared,
+    exactly, by the metric (and its constraints) on the rows that are decided.
+    """
+    expect(0 < coverage <= 1, "coverage", "a share above 0 and at most 1", coverage)
+    goal = goal_of(metric)
+    samples = problem.class_samples(y_true, problem.as_columns(proba, "proba"), sample_weight, labels=labels)
+    p, (n, size) = samples.score, samples.score.shape
+    given: Any = {"labels": samples.classes, "sample_weight": samples.weight, "belief": 1.0}
+    try:
+        rule = best_rule(y_true, p, metric, **given).rule
+    except InfeasibleError:  # of all rows; those that are decided may keep what all do not
+        rule = best_rule(y_true, p, goal.metric, **given).rule
+    sure, weight = rule.fold(p).max(axis=1), np.ones(n) if samples.weight is None else samples.weight
+    order = np.argsort(-sure, kind="stable")
+    shares = weight[order].cumsum() / weight.sum()
+    enough = np.append(sure[order][1:] != sure[order][:-1], True) & (shares >= coverage - 1e-12)
+    cells = np.eye(size * size)[samples.target * size + rule.decide(p)] * weight[:, None]
+    counts = torch.from_numpy(cells[order].cumsum(axis=0)[enough].reshape(-1, size, size))
+    found = ConfusionMatrix(counts, "binary" if size == 2 else "multiclass", samples.classes)
+
+    def best_of(aim: Goal) -> tuple[int, Key]:
+        violation, gain = (part.numpy() for part in aim.keys(found))
+        place = int(np.lexsort((shares[enough], gain, -violation))[-1])
+        return place, (-float(violation[place]), float(gain[place]))
+
+    best, key = best_of(goal)
+    if key[0] < 0:
+        raise goal.infeasible(f"rule that decides a share of {coverage:g} of the rows", lambda aim: best_of(aim)[1])
+    curve = np.stack([shares[enough], goal.sign * goal.keys(found)[1].numpy()], axis=1)
+    asked = Constraint(Coverage(), ">=", coverage)
+    spec = replace(goal, constraints=(*goal.constraints, asked)).spec
+    rule = replace(rule, least=float(sure[order][enough][best]) if best < len(curve) - 1 else 0.0, metric=spec)
+    result = BestRule.of(rule, goal, found.with_matrix(found.matrix[best]), curve=curve)
+    return replace(result, constraints=(*result.constraints, ConstraintValue(asked, float(curve[best, 0]))))
+
+
+def least_probabilities(
+    y_true: ArrayLike, proba: ArrayLike, error: float = 0.1, *, each_class: bool = False, labels: Labels = None
+) -> NDArray[np.float64]:
+    """The probability from which on each class is possible, so that the true one is for all but ``error`` of new rows.
+
+    This is conformal prediction (Sadinle et al. 2019): the promise holds for any model and on average over rows from
+    the same source as these, which the model was not fitted on; with ``each_class`` for every class by itself.
+    """
+    expect(0 < error < 1, "error", "a share between 0 and 1", error)
+    samples = problem.class_samples(y_true, proba, labels=labels)
+    own, size = samples.score[np.arange(len(samples.target)), samples.target], samples.score.shape[1]
+    groups = [np.sort(own[samples.target == k] if each_class else own) for k in range(size)]
+    places = [int(error * (len(values) + 1)) for values in groups]
+    return np.array([values[k - 1] if k else 0.0 for k, values in zip(places, groups, strict=True)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,14 +18,13 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, has_fit_parameter
 
 from metricfit.decisions.calibration import Calibration, calibrate
-from metricfit.decisions.groups import GroupThresholds, best_group_thresholds
-from metricfit.decisions.problem import ConstraintLike, goal_of
-from metricfit.decisions.rules import DecisionRule
+from metricfit.decisions.coordinates import best_group_thresholds
+from metricfit.decisions.problem import Constraints, goal_of
+from metricfit.decisions.rules import DecisionRule, GroupThresholds
 from metricfit.decisions.threshold import best_rule
+from metricfit.inputs import expect
 from metricfit.labels import read_target, rows_columns
 from metricfit.metrics import MetricLike
-
-__all__ = ["TunedRuleClassifier"]
 
 Array = NDArray[np.float64]
 
@@ -68,9 +66,9 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     """
 
     def __init__(
-        self, estimator: Any = None, metric: MetricLike = "f1", *,
-        subject_to: ConstraintLike | Sequence[ConstraintLike] = (), cv: Any = None, confidence: float | None = None,
-        n_jobs: int | None = None, random_state: int | None = 0, belief: float = 1.0, by: str | None = None,
+        self, estimator: Any = None, metric: MetricLike = "f1", *, subject_to: Constraints = (), cv: Any = None,
+        confidence: float | None = None, n_jobs: int | None = None, random_state: int | None = 0, belief: float = 1.0,
+        by: str | None = None,
     ) -> None:  # fmt: skip
         self.estimator = estimator
         self.metric = metric
@@ -110,6 +108,9 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         else:
             rows, proba = self._out_of_fold(base, X, y, weight)
             self.estimator_ = _fitted(base, X, y, weight)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
         self._held_out = y[rows], proba, None if weight is None else weight[rows]
         goal = goal_of(self.metric, self.subject_to, rows=True, doubt=True)
         names = [*goal.metric.columns, *(c.within for c in goal.constraints if c.within), *self._by]
@@ -171,18 +172,6 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         y, proba, weight = self._held_out
         return calibrate(y, proba, sample_weight=weight, labels=None if self._labelwise else self.classes_.tolist())
 
-    @property
-    def n_features_in_(self) -> Any:
-        """The number of features, where the estimator knows it."""
-        check_is_fitted(self, "rule_")
-        return self.estimator_.n_features_in_
-
-    @property
-    def feature_names_in_(self) -> Any:
-        """The names of the features, where the estimator has them."""
-        check_is_fitted(self, "rule_")
-        return self.estimator_.feature_names_in_
-
     def __sklearn_tags__(self) -> Any:
         """The wrapped estimator's tags, as a classifier."""
         tags = super().__sklearn_tags__()
@@ -202,8 +191,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
         number = 5 if self.cv is None else self.cv
         if isinstance(number, (int, np.integer)) and not isinstance(number, bool):
-            if number < 2:
-                raise ValueError(f"cv: expected at least 2 folds, a splitter or 'prefit', got {number}.")
+            expect(number >= 2, "cv", "at least 2 folds, a splitter or 'prefit'", number)
             smallest = len(y) if self._labelwise else int(np.unique(y, return_counts=True)[1].min())
             kind = KFold if self._labelwise else StratifiedKFold
             splitter = kind(int(max(2, min(number, smallest))), shuffle=True, random_state=self.random_state)
