@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_softmax
 
-from metricfit.decisions.problem import Samples, as_columns, class_samples, label_samples
+from metricfit.decisions.problem import Array, Samples, as_columns, class_samples, label_samples
 from metricfit.inputs import expect
 from metricfit.labels import Labels, Weights, score_array
 
 Method = Literal["none", "temperature", "beta", "isotonic"]
-Array = NDArray[np.float64]
 
 _FOLDS = 5
 _PENALTY = 0.1  # on the squares of the parameters' distance from "no change": about a tenth of a sample's worth

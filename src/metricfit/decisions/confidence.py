@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.problem import Goal, InfeasibleError, Samples
+from metricfit.decisions.problem import Array, Goal, Indices, InfeasibleError, Samples
 from metricfit.decisions.rules import BestRule, DecisionRule
 from metricfit.inputs import expect
 from metricfit.metrics import Constraint
@@ -49,9 +49,7 @@ _SHARES: dict[str, Callable[[Any, Any, Any, Any], tuple[Any, Any]]] = {
     "npv": lambda tp, fp, fn, tn: (tn, fn),
 }
 
-Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Indices = NDArray[np.intp]
 
 
 def lower_bound(successes: float, trials: float, alpha: float) -> float:
@@ -96,15 +94,11 @@ class _CutTest:
 
     constraint: Constraint
     name: str
+    bound: float  # what the share must reach
     successes: Array
     trials: Array
     tested: Indices | None
     alpha: float
-
-    @property
-    def bound(self) -> float:
-        """What the share must reach."""
-        return self.constraint.bound if self.constraint.operator == ">=" else 1 - self.constraint.bound
 
     def passes(self) -> Mask:
         if self.bound <= 0:
@@ -121,18 +115,12 @@ class _CutTest:
         bound = lower_bound(self.successes[index], self.trials[index], self.alpha)
         return bound if self.constraint.operator == ">=" else 1 - bound
 
-    def best_promise(self, others: Mask) -> tuple[float, str] | None:
-        """The best value that can be promised where the others hold or, if nowhere, on its own; None if too few."""
-        tested = np.arange(len(others)) if self.tested is None else self.tested
-        both = tested[others[tested]]
-        candidates = both if len(both) else tested
-        if not len(candidates):
-            return None
+    def best_promise(self, cuts: Indices) -> float:
+        """The best value that can be promised at one of these cut-offs."""
         if self.tested is None:
-            candidates = candidates[[np.argmax(self.successes[candidates])]]
-        promises = [self.promise(int(i)) for i in candidates]
-        best = max(promises) if self.constraint.operator == ">=" else min(promises)
-        return best, " beside the others" if len(both) else " on its own"
+            return self.promise(int(cuts[np.argmax(self.successes[cuts])]))
+        promises = [self.promise(int(i)) for i in cuts]
+        return max(promises) if self.constraint.operator == ">=" else min(promises)
 
 
 def certify_cuts(
@@ -166,19 +154,19 @@ def _cut_test(sweep: Sweep, constraint: Constraint, alpha: float, group: Any = N
     fn, tn = sweep.tp[-1] - sweep.tp, sweep.fp[-1] - sweep.fp
     successes, misses = _SHARES[kind](*((sweep.tp, sweep.fp, fn, tn) if index == 1 else (tn, fn, sweep.fp, sweep.tp)))
     trials, tested = successes + misses, None
+    bound = constraint.bound if constraint.operator == ">=" else 1 - constraint.bound
     if kind in ("precision", "npv"):
         about_positives = (index == 1) == (kind == "precision")
         if not about_positives:
             # The cut-off sits just above one sample's score. That sample was picked by its rank, not drawn, so
             # it counts as a failure on the side of those called negative.
             successes = np.append(successes[1:], 0.0)
-        bound = constraint.bound if constraint.operator == ">=" else 1 - constraint.bound
         tested = _grid(sweep.tp + sweep.fp, bound, alpha, about_positives)
         alpha /= max(len(tested), 1)
     if constraint.operator == "<=":
         successes = trials - successes
     name = str(constraint) if group is None else f"{constraint} ({group})"
-    return _CutTest(constraint, name, successes, trials, tested, alpha)
+    return _CutTest(constraint, name, bound, successes, trials, tested, alpha)
 
 
 def _grid(called: Array, bound: float, alpha: float, from_top: bool) -> Indices:
@@ -209,12 +197,14 @@ def _infeasible(tests: Sequence[_CutTest], masks: Sequence[Mask], confidence: fl
     reachable, parts = {}, []
     for place, test in enumerate(tests):
         others = np.logical_and.reduce([*masks[:place], *masks[place + 1 :], np.ones_like(masks[0])])
-        found = test.best_promise(others)
-        if found is None:
+        tested = np.arange(len(others)) if test.tested is None else test.tested
+        if not len(tested):
             parts.append(f"{test.name}: too few samples ({test.trials.max():g}) to promise it at all")
             continue
-        reachable[test.name] = found[0]
-        text = _best_promise(test.constraint, found[0], found[1] if len(tests) > 1 else "", test.name)
+        both = tested[others[tested]]
+        reachable[test.name] = best = test.best_promise(both if len(both) else tested)
+        beside = "" if len(tests) == 1 else " beside the others" if len(both) else " on its own"
+        text = _best_promise(test.constraint, best, beside, test.name)
         if test.tested is None and 0 < test.bound < 1 and test.alpha ** (1 / test.trials[0]) < test.bound:
             needed = math.ceil(math.log(test.alpha) / math.log(test.bound))
             text += f" (with {test.trials[0]:g} samples to judge by; {needed} are the fewest that could do)"

@@ -17,7 +17,7 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import problem
 from metricfit.decisions.calibration import mixed_labels
 from metricfit.decisions.confidence import certified
-from metricfit.decisions.problem import Constraints, Goal, Key, Samples, goal_of, values_of
+from metricfit.decisions.problem import Array, Constraints, Goal, Indices, Key, Samples, goal_of, values_of
 from metricfit.decisions.rules import BestRule, DecisionRule, GroupThresholds
 from metricfit.decisions.threshold import CHUNK, Sweep, best_cut
 from metricfit.inputs import Task, expect
@@ -33,10 +33,7 @@ _FEW_CUTS, _FEW_ROWS = 256, 5000  # of the first, quick ascents
 _MOST_PASSES = 50
 _LEVELS, _FEW_GROUP_CUTS = 12, 200  # of groups: starts of each kind, and cut-offs that they try
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 Point = NDArray[Any]
-KeyOf = Callable[[Point], Key]
 Move = Callable[[Point, int], tuple[float, Key]]
 
 
@@ -161,7 +158,7 @@ def best_group_thresholds(
     return GroupThresholds(by, samples.classes, chosen, goal.sign * key[1])
 
 
-def ascend(point: Point, key_of: KeyOf, move: Move, worthwhile: float = 0.0) -> tuple[Point, Key]:
+def ascend(point: Point, key_of: Callable[[Point], Key], move: Move, worthwhile: float = 0.0) -> tuple[Point, Key]:
     """Move one coordinate after the other, the others held, until a whole pass improves nothing worth the name."""
     key = key_of(point)
     for _ in range(_MOST_PASSES):

@@ -21,6 +21,7 @@ from metricfit.metrics import Constrained, Constraint, Metric, MetricLike
 from metricfit.metrics.algebra import Coverage
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
 ConstraintLike = Constraint | str
 Constraints = ConstraintLike | Sequence[ConstraintLike]
 Key = tuple[float, float]  # what rules are compared by: minus the violation of the constraints, then the gain

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.problem import Goal, check_probabilities, values_of
+from metricfit.decisions.problem import Array, Goal, check_probabilities, values_of
 from metricfit.inputs import expect
 from metricfit.labels import group_names, score_array
 from metricfit.metrics import Constraint, ExpectedCost
@@ -21,7 +21,6 @@ _FORMAT = "metricfit.decision_rule"
 _KINDS = ("argmax", "threshold", "offsets", "costs", "thresholds")  # each but arg max names its parameter
 _JUST_OVER_HALF = float(np.nextafter(0.5, 1))
 
-Array = NDArray[np.float64]
 Classes = Sequence[Hashable]
 
 
@@ -50,8 +49,15 @@ class DecisionRule:
 
     def __post_init__(self) -> None:
         expect(self.kind in _KINDS, "kind", f"one of {', '.join(_KINDS)}", self.kind)
-        object.__setattr__(self, "classes", _plain_classes(self.classes, self.kind))
-        object.__setattr__(self, "parameter", _checked_parameter(self.kind, self.parameter, len(self.classes)))
+        classes = tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes)
+        if not all(isinstance(c, str | int) or (isinstance(c, float) and math.isfinite(c)) for c in classes):
+            raise TypeError(f"classes: expected text or numbers, got {list(classes)}.")
+        distinct = len(set(classes)) == len(classes) >= (1 if self.kind == "thresholds" else 2)
+        expect(distinct, "classes", "at least two distinct classes", list(classes))
+        if self.kind == "threshold" and len(classes) != 2:
+            raise ValueError(f"classes: a threshold decides between two classes, got {list(classes)}.")
+        object.__setattr__(self, "classes", classes)
+        object.__setattr__(self, "parameter", _checked_parameter(self.kind, self.parameter, len(classes)))
         if self.metric is not None and not isinstance(self.metric, str):
             raise TypeError(f"metric: expected a spec or None, got {type(self.metric).__name__}.")
         valid = isinstance(self.least, float | int) and 0 <= self.least <= (self.kind != "thresholds")
@@ -383,17 +389,6 @@ def bayes_rule(costs: ArrayLike, classes: Classes | None = None) -> DecisionRule
         if alarm > 0 and miss > 0:
             return DecisionRule.at_threshold(alarm / (alarm + miss), names, metric=spec)
     return DecisionRule.from_costs(matrix.tolist(), names, metric=spec)
-
-
-def _plain_classes(classes: Sequence[Any], kind: str) -> tuple[Any, ...]:
-    plain = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
-    if any(not isinstance(c, (str, int, float)) or (isinstance(c, float) and not math.isfinite(c)) for c in plain):
-        raise TypeError(f"classes: expected text or numbers, got {list(plain)}.")
-    distinct = len(set(plain)) == len(plain) >= (1 if kind == "thresholds" else 2)
-    expect(distinct, "classes", "at least two distinct classes", list(plain))
-    if kind == "threshold" and len(plain) != 2:
-        raise ValueError(f"classes: a threshold decides between two classes, got {list(plain)}.")
-    return plain
 
 
 def _checked_parameter(kind: str, parameter: Any, size: int) -> Any:

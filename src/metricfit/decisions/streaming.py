@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.problem import Constraints, Goal, InfeasibleError, UntunableError, goal_of
+from metricfit.decisions.problem import Array, Constraints, Goal, InfeasibleError, Rows, UntunableError, goal_of
 from metricfit.decisions.rules import BestRule, DecisionRule
 from metricfit.decisions.threshold import CHUNK, Cut, Sweep, best_cut
 from metricfit.inputs import expect
@@ -24,7 +24,6 @@ from metricfit.labels import as_label_array, checked_weights, encode_labels, sco
 BITS, LEAST_BITS = 16, 4  # by which scores are told apart in one pass: at most, and where there are very many bins
 CELLS = 2**22  # bins that are counted in one pass, 16 bytes each
 
-Array = NDArray[np.float64]
 Chunk = tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike]  # labels, scores and perhaps weights
 Chunks = Callable[[], Iterable[Chunk]]
 
@@ -64,7 +63,7 @@ def best_threshold_of_chunks(
             best = cut, sweep.scores[cut.index], sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0])
         if bins.depth == stream.width:
             break
-        bins = stream.cut(bins.at(_hopeful(bins, sweep, goal, best and best[0])))
+        bins = stream.cut(bins.take(_hopeful(bins, sweep, goal, best and best[0])))
     if best is None:
         raise ValueError(f"metric: {goal.metric} is undefined (NaN) at every cut-off.")
     if best[0].violation > 0:
@@ -110,7 +109,7 @@ def _with_rows(chunks: Chunks) -> Iterator[Any]:
 
 
 @dataclass(frozen=True)
-class _Bins:
+class _Bins(Rows):
     """Scores that begin with the same bits, lowest first; weight of (positives, negatives) above and inside."""
 
     prefixes: NDArray[np.uint64]
@@ -121,9 +120,6 @@ class _Bins:
     def __len__(self) -> int:
         return len(self.prefixes)
 
-    def at(self, places: Any) -> _Bins:
-        return _Bins(self.prefixes[places], self.above[places], self.inside[places], self.depth)
-
 
 def _hopeful(bins: _Bins, sweep: Sweep, goal: Goal, best: Cut | None) -> NDArray[np.bool_]:
     """Bins whose corners, taken at their best, are worth at least as much as the best edge."""
@@ -131,7 +127,7 @@ def _hopeful(bins: _Bins, sweep: Sweep, goal: Goal, best: Cut | None) -> NDArray
     if best is None:
         return hopeful
     for start in range(0, len(bins), CHUNK):
-        part = bins.at(slice(start, start + CHUNK))
+        part = bins.take(slice(start, start + CHUNK))
         ends = (part.above, part.above + part.inside)
         tp, fp = (np.stack(counts) for counts in zip(*((t[:, 0], f[:, 1]) for t in ends for f in ends), strict=True))
         violation, gain = goal.keys(sweep.matrix(sweep.cells(tp, fp)))
@@ -188,7 +184,7 @@ class _Stream:
         size, at_once = 1 << bits, max(CELLS >> bits, 1)
         found = []
         for start in range(0, len(bins), at_once):
-            part = bins.at(slice(start, start + at_once))
+            part = bins.take(slice(start, start + at_once))
             counts = np.zeros((2, len(part) * size))
             for scores, positive, weight in self:
                 keys = self._numbers_of(scores)

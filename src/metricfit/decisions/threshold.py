@@ -17,7 +17,7 @@ from torch import Tensor
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import problem
 from metricfit.decisions.calibration import mixed_labels
-from metricfit.decisions.problem import Constraints, Goal, Groups, InfeasibleError, Key, Samples, goal_of, values_of
+from metricfit.decisions.problem import Array, Constraints, Goal, InfeasibleError, Key, Samples, goal_of, values_of
 from metricfit.decisions.rules import BestRule, ConstraintValue, DecisionRule, argmax_rule, bayes_rule
 from metricfit.inputs import expect
 from metricfit.labels import Labels, Weights, as_numpy, group_names
@@ -30,7 +30,6 @@ CHUNK = 8000
 in the cache and below the size from which torch would start threads, which costs more than it brings here."""
 
 Wrap = Callable[[Tensor], ConfusionMatrix]
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ class Sweep:
         """The cut-off of a group's sweep that each of these cut-offs makes there."""
         return part.index_of(np.append(np.inf, self.scores)[start:stop])  # the lowest score called positive
 
-    def groups(self, start: int, stop: int) -> Groups:
+    def groups(self, start: int, stop: int) -> problem.Groups:
         """The matrices of the groups of a column at these cut-offs, (groups, cut-offs, 2, 2)."""
 
         def matrices(name: str) -> ConfusionMatrix:

@@ -19,14 +19,12 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples, check_i
 
 from metricfit.decisions.calibration import Calibration, calibrate
 from metricfit.decisions.coordinates import best_group_thresholds
-from metricfit.decisions.problem import Constraints, goal_of
+from metricfit.decisions.problem import Array, Constraints, goal_of
 from metricfit.decisions.rules import DecisionRule, GroupThresholds
 from metricfit.decisions.threshold import best_rule
 from metricfit.inputs import expect
 from metricfit.labels import read_target, rows_columns
 from metricfit.metrics import MetricLike
-
-Array = NDArray[np.float64]
 
 
 def _gives_probabilities(self: TunedRuleClassifier) -> bool:
