@@ -156,15 +156,10 @@ def read_labelled(
     task: str = "auto",
     note: Callable[[str], None] | None = None,
 ) -> LabelledTable:
-    r"""Read a table to train on.
+    r"""Read a table to train on, ``max_rows`` of it at most, drawn at random with ``seed``.
 
-    Args:
-        file: The file, from :func:`metricfit.data.open_table`.
-        roles: Which column is what.
-        max_rows: Rows to draw at random at most.
-        seed: Of the drawing.
-        task: ``"auto"``, ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
-        note: Called with the required memory before anything is read, if it is worth a word.
+    ``task`` is ``"auto"``, or says what the target must be. ``note`` is called with the required memory before anything
+    is read, if it is worth a word.
 
     Example:
         >>> import tempfile

@@ -20,6 +20,7 @@ from metricfit.choices import Choice, close_to
 from metricfit.data import encoders
 from metricfit.data.columns import ColumnFormat, columns_of, find_format, identifier_reason
 from metricfit.data.encoders import FittedColumn, Folds, NumericMode
+from metricfit.inputs import expect
 
 _FREE_TEXT = "an identifier or free text: hardly a value occurs twice"  # why a column of text was dropped
 _QUANTILE_ROWS = 100_000
@@ -137,12 +138,11 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array(features or ["constant"], dtype=object)
 
     def _fit(self, X: Any, y: ArrayLike | None) -> Folds | None:
-        if self.numeric not in get_args(NumericMode):
-            raise ValueError(f"numeric: expected one of {get_args(NumericMode)}, got {self.numeric!r}.")
+        expect(self.numeric in get_args(NumericMode), "numeric", f"one of {get_args(NumericMode)}", self.numeric)
         for parameter, least in (("max_one_hot", 2), ("min_frequency", 1), ("integer_levels", 0)):
             value = getattr(self, parameter)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{parameter}: expected a whole number >= {least}, got {value!r}.")
+            valid = isinstance(value, int | np.integer) and value >= least
+            expect(valid, parameter, f"a whole number >= {least}", value)
         columns = columns_of(X)
         validate_data(self, X, skip_check_array=True)
         random = check_random_state(self.random_state)
@@ -226,8 +226,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def _folds(y: ArrayLike, rows: int, random: np.random.RandomState) -> Folds:
     target = np.asarray(y)
-    if len(target) != rows:
-        raise ValueError(f"y: expected one label per row of X, {rows}, got {len(target)}.")
+    expect(len(target) == rows, "y", f"one label per row of X, {rows}", len(target))
     several = target.ndim == 2 and target.shape[1] > 1
     if several:
         classes, codes = np.arange(target.shape[1]), target.astype(bool)

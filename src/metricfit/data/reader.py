@@ -211,8 +211,8 @@ class Rows:
 
     def formats(self, columns: Iterable[str], categorical: Sequence[str] = ()) -> Formats:
         """What the columns hold; those named as categories are taken as such though they may hold numbers."""
-        found = {name: find_format(self.column(name), self.file.gaps) for name in columns if name not in categorical}
-        return {name: found.get(name, NAMED_CATEGORY) for name in columns}
+        gaps, named = self.file.gaps, dict.fromkeys(categorical, NAMED_CATEGORY)
+        return {name: named.get(name) or find_format(self.column(name), gaps) for name in columns}
 
     def frame(self, formats: Formats | None = None) -> pd.DataFrame:
         """Columns as numbers, truth values, dates (``datetime64``) and categories: by the formats, or by content."""
@@ -298,10 +298,9 @@ def open_table(path: str | os.PathLike[str], *, separator: str | None = None, en
         if magic == b"PAR1":
             with _parquet(file, name) as content:
                 groups = [content.metadata.row_group(i) for i in range(content.metadata.num_row_groups)]
-                table = TableFile(file, name, "parquet", _checked_names(list(content.schema_arrow.names), name))
-                table.groups, table.rows = [g.num_rows for g in groups], int(content.metadata.num_rows)
-                table.size = sum(group.total_byte_size for group in groups)
-                return table
+                names, rows = _checked_names(list(content.schema_arrow.names), name), [g.num_rows for g in groups]
+                size = sum(group.total_byte_size for group in groups)
+                return TableFile(file, name, "parquet", names, groups=rows, rows=sum(rows), size=size)
         if magic == b"PK\3\4" and "xl/workbook.xml" in zipfile.ZipFile(file).namelist():
             return _whole(file, name, _read_excel(file, name))
         with _opened(file, name) as raw:

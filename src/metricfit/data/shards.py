@@ -92,8 +92,18 @@ class Shards:
         The column ``target`` holds labels: "None" and "NA" are names of classes there, not gaps.
         """
         wanted = list(dict.fromkeys(self.columns if columns is None else columns))
+        formats = {name: self.formats[name] for name in wanted if name != target}
         for piece in range(len(self.pieces)) if order is None else order:
-            yield from self._read(piece, wanted, target, rows)
+            (file, group), start = self.pieces[piece], 0
+            for frame, read in file.frames(formats, wanted, group=group):
+                texts = frame.select_dtypes("category").columns  # pieces need not have the same categories
+                frame = frame.astype(dict.fromkeys(texts, object))
+                if target is not None:
+                    frame[target] = read.labels(target, self._label_formats[target])
+                frame = frame[wanted]
+                for row in range(0, len(frame), rows):
+                    yield Chunk(piece, start + row, frame[row : row + rows])
+                start += len(frame)
 
     def values(self, column: str, *, weight: str | None = None, order: Sequence[int] | None = None) -> dict[Any, Any]:
         """How often each label of a column occurs, or the sum of its weights, in one pass over these columns alone."""
@@ -108,20 +118,6 @@ class Shards:
                 raise BadDataError(f"{name}, column {weight!r}: expected a weight >= 0 in each row; correct the rest.")
             counts.update(each.groupby(labels.to_numpy()).sum().to_dict())
         return dict(sorted(counts.items()))
-
-    def _read(self, piece: int, columns: list[str], target: str | None, most: int) -> Iterator[Chunk]:
-        file, group = self.pieces[piece]
-        formats = {name: self.formats[name] for name in columns if name != target}
-        start = 0
-        for frame, rows in file.frames(formats, columns, group=group):
-            texts = frame.select_dtypes("category").columns  # pieces need not have the same categories
-            frame = frame.astype(dict.fromkeys(texts, object))
-            if target is not None:
-                frame[target] = rows.labels(target, self._label_formats[target])
-            frame = frame[columns]
-            for row in range(0, len(frame), most):
-                yield Chunk(piece, start + row, frame[row : row + most])
-            start += len(frame)
 
 
 def files_of(source: str | os.PathLike[str]) -> list[str]:
