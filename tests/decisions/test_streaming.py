@@ -72,6 +72,8 @@ def test_constraints(spec: str) -> None:
     assert found.constraints == expected.constraints
     with pytest.raises(InfeasibleError, match="no cut-off meets"):
         best_threshold_of_chunks(in_chunks(y, score), "recall subject to precision >= 0.999 and recall >= 0.999")
+    with pytest.raises(ValueError, match=r"undefined \(NaN\) at every cut-off"):
+        best_threshold_of_chunks(in_chunks(y, score), lambda cm: cm.tp[1] * np.nan)
 
 
 def test_close_scores_and_both_zeros() -> None:

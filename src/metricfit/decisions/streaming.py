@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metricfit.confusion import ConfusionMatrix
-from metricfit.decisions.problem import Array, Constraints, Goal, InfeasibleError, Rows, UntunableError, goal_of
+from metricfit.decisions.problem import Array, Constraints, Goal, InfeasibleError, Key, Rows, UntunableError, goal_of
 from metricfit.decisions.rules import BestRule, DecisionRule
-from metricfit.decisions.threshold import CHUNK, Cut, Sweep, best_cut
+from metricfit.decisions.threshold import CHUNK, Sweep, best_cut
 from metricfit.inputs import expect
 from metricfit.labels import as_label_array, checked_weights, encode_labels, score_array
 
@@ -50,7 +50,7 @@ def best_threshold_of_chunks(
     goal = goal_of(metric, subject_to)
     stream = _Stream(chunks, labels)
     bins, total = stream.first()
-    best: tuple[Cut, float, ConfusionMatrix] | None = None
+    found: list[tuple[Key, float, ConfusionMatrix]] = []  # the best edge of each pass
     cutoffs = 1
     while len(bins):
         cutoffs += len(bins)
@@ -59,17 +59,17 @@ def best_threshold_of_chunks(
         tp, fp = np.concatenate([np.zeros((1, 2)), (bins.above + bins.inside)[::-1], total[None]]).T
         sweep = Sweep(np.concatenate([[np.inf], edges, [-np.inf]]), tp, fp, stream.labels)
         cut = best_cut(sweep, goal)
-        if cut is not None and (best is None or (cut.key, sweep.scores[cut.index]) > (best[0].key, best[1])):
-            best = cut, sweep.scores[cut.index], sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0])
+        found.append((cut.key, sweep.scores[cut.index], sweep.matrix(sweep.counts(cut.index, cut.index + 1)[0])))
+        key, edge, matrix = max(found, key=lambda one: one[:2])
         if bins.depth == stream.width:
             break
-        bins = stream.cut(bins.take(_hopeful(bins, sweep, goal, best and best[0])))
-    if best is None:
+        bins = stream.cut(bins.take(_hopeful(bins, sweep, goal, key)))
+    if key[0] == -np.inf:
         raise ValueError(f"metric: {goal.metric} is undefined (NaN) at every cut-off.")
-    if best[0].violation > 0:
+    if key[0] < 0:
         raise InfeasibleError(f"subject_to: no cut-off meets {' and '.join(str(c) for c in goal.constraints)}.", {})
-    rule = DecisionRule.at_threshold(stream.threshold(best[1]), tuple(labels), metric=goal.spec)
-    return BestRule.of(rule, goal, best[2], cutoffs=cutoffs)
+    rule = DecisionRule.at_threshold(stream.threshold(edge), tuple(labels), metric=goal.spec)
+    return BestRule.of(rule, goal, matrix, cutoffs=cutoffs)
 
 
 def confusion_of_chunks(chunks: Chunks, rule: DecisionRule) -> ConfusionMatrix:
@@ -121,20 +121,17 @@ class _Bins(Rows):
         return len(self.prefixes)
 
 
-def _hopeful(bins: _Bins, sweep: Sweep, goal: Goal, best: Cut | None) -> NDArray[np.bool_]:
+def _hopeful(bins: _Bins, sweep: Sweep, goal: Goal, best: Key) -> NDArray[np.bool_]:
     """Bins whose corners, taken at their best, are worth at least as much as the best edge."""
-    hopeful = np.ones(len(bins), dtype=bool)
-    if best is None:
-        return hopeful
+    hopeful = []
     for start in range(0, len(bins), CHUNK):
         part = bins.take(slice(start, start + CHUNK))
         ends = (part.above, part.above + part.inside)
         tp, fp = (np.stack(counts) for counts in zip(*((t[:, 0], f[:, 1]) for t in ends for f in ends), strict=True))
         violation, gain = goal.keys(sweep.matrix(sweep.cells(tp, fp)))
-        least, most = violation.amin(dim=0), gain.amax(dim=0)
-        better = (least < best.violation) | ((least <= best.violation) & (most >= best.gain))
-        hopeful[start : start + CHUNK] = better.numpy()
-    return hopeful
+        kept, most = -violation.amin(dim=0), gain.amax(dim=0)
+        hopeful.append(((kept > best[0]) | ((kept == best[0]) & (most >= best[1]))).numpy())
+    return np.concatenate(hopeful)
 
 
 class _Stream:

@@ -276,7 +276,7 @@ def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = N
     Options are those of :func:`best_threshold`, :func:`best_offsets` or :func:`best_label_thresholds`.
 
     >>> best_rule([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]], "f1").rule
-    DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1')
+    DecisionRule(kind='threshold', classes=(0, 1), parameter=0.25, metric='f1', least=0.0)
     """
     p = np.asarray(as_numpy(proba))
     several = np.ndim(y_true) == 2 and (np.shape(y_true)[1] > 1 or p.shape[1:] == (1,))
