@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from metricfit.assess.scores import scores_of
-from metricfit.assess.verdicts import PLAIN, TUNED, assess
+from metricfit.assess.verdicts import PLAIN, TUNED, assess, scores_of
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
 from metricfit.data.preprocessing import as_dense, column_choices, matches_names

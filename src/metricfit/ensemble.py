@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricfit.assess.intervals import Decided, Estimate
-from metricfit.assess.scores import HeldOutScores
+from metricfit.assess import Decided, Estimate, HeldOutScores
 from metricfit.assess.verdicts import PLAIN, TUNED, Assessment, assess, validation_report
 from metricfit.decisions.problem import Rows
 from metricfit.decisions.rules import DecisionRule, argmax_rule

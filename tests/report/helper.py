@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from metricfit import metrics
-from metricfit.assess.scores import HeldOutScores
+from metricfit.assess import HeldOutScores
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import DecisionRule
 from metricfit.ensemble import LEADERBOARD_COLUMNS

@@ -1,17 +1,20 @@
 """What held-out scores are worth: values, the one interval, paired differences and verdicts."""
 
-from typing import TYPE_CHECKING
-
-from metricfit import lazily
+from metricfit.assess.columns import partial_dependence, permutation_importance, segments, worst_errors
+from metricfit.assess.cutoffs import ThresholdUncertainty, UnstableThresholdWarning, threshold_uncertainty
 from metricfit.assess.intervals import Decided, Estimate, difference, estimate, estimate_classes, over_splits, share
-from metricfit.assess.scores import HeldOutScores, scores_of
-from metricfit.assess.verdicts import Assessment, Reached, Verdict, assess, assess_held_out, leaderboard, verdict
-
-if TYPE_CHECKING:
-    from metricfit.assess.columns import partial_dependence, permutation_importance, segments, worst_errors
-    from metricfit.assess.cutoffs import ThresholdUncertainty, UnstableThresholdWarning, threshold_uncertainty
-    from metricfit.assess.prevalence import estimate_prevalence, expected_metric
-    from metricfit.assess.watching import Watched, monitor
+from metricfit.assess.verdicts import (
+    Assessment,
+    HeldOutScores,
+    Reached,
+    Verdict,
+    assess,
+    assess_held_out,
+    leaderboard,
+    scores_of,
+    verdict,
+)  # fmt: skip
+from metricfit.assess.watching import Watched, estimate_prevalence, expected_metric, monitor
 
 __all__ = [
     "Assessment", "Decided", "Estimate", "HeldOutScores", "Reached", "ThresholdUncertainty",
@@ -20,5 +23,3 @@ __all__ = [
     "partial_dependence", "permutation_importance", "scores_of", "segments", "share", "threshold_uncertainty",
     "verdict", "worst_errors",
 ]  # fmt: skip
-
-__getattr__ = lazily(__name__, __all__, ("columns", "cutoffs", "prevalence", "watching"))

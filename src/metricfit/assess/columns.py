@@ -11,13 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from metricfit.assess.intervals import Decided, added, difference, estimate
-from metricfit.assess.scores import scores_of
+from metricfit.assess.verdicts import scores_of
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import computed
 from metricfit.labels import rows_columns
 from metricfit.metrics import Metric, MetricLike, resolve
-
-__all__ = ["partial_dependence", "permutation_importance", "segments", "worst_errors"]
 
 PERMUTATIONS = 500
 _PARTS = 4  # of a column of numbers, equally large

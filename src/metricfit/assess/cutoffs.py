@@ -14,8 +14,6 @@ from metricfit.decisions.problem import ConstraintLike, Goal, Samples, binary_sa
 from metricfit.decisions.threshold import Sweep, best_cut, feasible_cut
 from metricfit.metrics import MetricLike
 
-__all__ = ["ThresholdUncertainty", "UnstableThresholdWarning", "threshold_uncertainty"]
-
 _MOST_CUTS = 1024
 _FAILED_SHARE = 0.05
 

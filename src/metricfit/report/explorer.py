@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from metricfit import metrics
-from metricfit.assess.intervals import share
-from metricfit.assess.scores import HeldOutScores
+from metricfit.assess import HeldOutScores, share
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions import DecisionRule
 from metricfit.decisions.problem import Samples

@@ -14,8 +14,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
-from metricfit.assess import HeldOutScores, assess_held_out
-from metricfit.assess.intervals import Decided
+from metricfit.assess import Decided, HeldOutScores, assess_held_out
 from metricfit.assess.verdicts import MODEL, PLAIN, TUNED, cautions
 from metricfit.files import to_json
 from metricfit.metrics import Metric, Money

@@ -10,8 +10,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from metricfit.assess.intervals import Decided
-from metricfit.assess.scores import HeldOutScores
+from metricfit.assess import Decided, HeldOutScores
 from metricfit.assess.verdicts import MODEL, PLAIN, TUNED
 from metricfit.confusion import ConfusionMatrix
 from metricfit.data import TablePreprocessor
