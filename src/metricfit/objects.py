@@ -7,6 +7,7 @@ import json
 import math
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -115,17 +116,13 @@ def _unpacked(content: bytes) -> dict[str, bytes]:
 
 def _check(members: dict[str, bytes], size: int) -> None:
     """Whether members, counted as often as the schema refers to them, are within the limits of a file of this size."""
-    most, total = _FREE + _MULTIPLE * size, [sum(map(len, members.values()))]
-
-    def counted(node: dict[str, Any]) -> None:
-        total[0] += len(members.get(str(node.get("file")), b""))
-
-    if len(members[_SCHEMA]) <= _FREE + _SCHEMA_MULTIPLE * size:
-        json.loads(members[_SCHEMA], object_hook=counted)
-    else:
-        total[0] = most + 1
-    if total[0] > most:
-        raise ValueError(f"{size:,} bytes that unpack to {total[0]:,}")
+    if len(members[_SCHEMA]) > _FREE + _SCHEMA_MULTIPLE * size:
+        raise ValueError(f"{size:,} bytes with a schema of {len(members[_SCHEMA]):,}")
+    named: Counter[str] = Counter()
+    json.loads(members[_SCHEMA], object_hook=lambda node: named.update({str(node.get("file"))} & members.keys()))
+    total = sum(len(content) * (1 + named[name]) for name, content in members.items())
+    if total > _FREE + _MULTIPLE * size:
+        raise ValueError(f"{size:,} bytes that unpack to {total:,}")
     for name, member in members.items():
         if name.endswith(".npy"):
             file, header = io.BytesIO(member), np.lib.format

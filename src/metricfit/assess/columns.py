@@ -14,6 +14,7 @@ from metricfit.assess.intervals import Decided, added, difference, estimate
 from metricfit.assess.verdicts import scores_of
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import computed
+from metricfit.inputs import expect
 from metricfit.labels import rows_columns
 from metricfit.metrics import Metric, MetricLike, resolve
 
@@ -42,8 +43,7 @@ def permutation_importance(
     >>> permutation_importance(clf, X[1::2], y[1::2], repeats=2)["column"].iloc[0].startswith("petal")
     True
     """
-    if repeats < 1:
-        raise ValueError(f"repeats: expected at least 1, got {repeats}.")
+    expect(repeats >= 1, "repeats", "at least 1", repeats)
     labels = tuple(classifier.classes_.tolist())
     judged = classifier.metric_ if metric is None else resolve(metric, labels, classifier.task_)[0]
     columns = rows_columns(judged.columns, X, None, len(X))  # as they are: only what the model sees is shuffled
@@ -71,8 +71,7 @@ def partial_dependence(classifier: Any, X: pd.DataFrame, column: str, *, values:
 
     Example: ``partial_dependence(classifier, X, "age").plot(x="value", y="yes")``
     """
-    if column not in X.columns:
-        raise ValueError(f"column: expected one of {', '.join(map(str, X.columns))}, got {column!r}.")
+    expect(column in X.columns, "column", f"one of {', '.join(map(str, X.columns))}", column)
     known, labels, rows = X[column].dropna(), classifier.classes_.tolist(), []
     grid: Any = known.value_counts().index[:values].sort_values()
     if _in_parts(known):

@@ -95,8 +95,7 @@ def estimate(metric: Metric, rows: Decided, *, seed: int = 0) -> Estimate:
     >>> found.value, round(found.low, 2), found.high
     (1.0, 0.97, 1.0)
     """
-    (values,) = drawn(getattr(metric, "objective", metric), [rows], seed)
-    return interval(values)
+    return interval(drawn(metric, [rows], seed)[0])
 
 
 def reached(constraint: Constraint, rows: Decided, *, seed: int = 0) -> Estimate:
@@ -126,7 +125,7 @@ def difference(metric: Metric, first: Decided, second: Decided, *, seed: int = 0
     >>> difference(metrics.get("fpr[1]"), Decided(truth, truth, (0, 1)), Decided(truth, 1 - truth, (0, 1))).value
     1.0
     """
-    ours, theirs = drawn(getattr(metric, "objective", metric), [first, second], seed)
+    ours, theirs = drawn(metric, [first, second], seed)
     return interval((1.0 if metric.greater_is_better else -1.0) * (ours - theirs))
 
 
@@ -171,8 +170,7 @@ def interval(values: Array) -> Estimate:
 
 def drawn(metric: Metric, several: Sequence[Decided], seed: int) -> list[Array]:
     """For each of them the value of the rows themselves, then those of draws, the same draws for all."""
-    random = np.random.default_rng(seed)
-    rows = several[0]
+    metric, rows, random = getattr(metric, "objective", metric), several[0], np.random.default_rng(seed)
     if isinstance(metric, Money) or metric.judges_scores:
         return _of_rows(metric, several, random)
     first = [computed(metric, r.confusion).numpy() for r in several]

@@ -334,16 +334,13 @@ def leaderboard(
     frame = pd.DataFrame(results)
     frame = frame[frame["error"] == ""]
     values = frame.pivot_table(index="split", columns="method", values="value")
+    gaps = values.sub(values[methods[0]], axis=0) if methods[0] in values else values[:0]
     board = []
     for method in [m for m in methods if m in values]:
-        own = values[method].dropna()
-        mean = over_splits(own.tolist(), test_share)
-        paired = (values[method] - values[methods[0]]).dropna() if methods[0] in values else own[:0]
-        gap = over_splits(paired.tolist(), test_share)
-        seconds = float(frame[frame["method"] == method]["seconds"].mean())
+        mean, gap = (over_splits(table[method].dropna().tolist(), test_share) for table in (values, gaps))
         board.append(
-            {"method": method, "mean": mean.value, "low": mean.low, "high": mean.high, "splits": len(own),
-             "difference": gap.value if len(paired) else math.nan, "difference_low": gap.low,
-             "difference_high": gap.high, "seconds": seconds}
+            {"method": method, "mean": mean.value, "low": mean.low, "high": mean.high,
+             "splits": int(values[method].count()), "difference": gap.value, "difference_low": gap.low,
+             "difference_high": gap.high, "seconds": float(frame[frame["method"] == method]["seconds"].mean())}
         )  # fmt: skip
     return sorted(board, key=lambda row: -row["mean"] if greater_is_better else row["mean"])

@@ -18,6 +18,7 @@ from metricfit.assess.verdicts import HeldOutScores
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.calibration import calibrate, fitted
 from metricfit.decisions.problem import UntunableError, as_columns, check_probabilities, class_samples, computed
+from metricfit.inputs import expect
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.metrics.algebra import Coverage, named_class
 
@@ -77,8 +78,7 @@ def without_labels(
     known, new = as_columns(proba, "proba"), as_columns(new_proba, "new_proba")
     check_probabilities(new, "new_proba")
     samples = class_samples(y_true, known, labels=labels)
-    if new.shape[1:] != known.shape[1:]:
-        raise ValueError(f"new_proba: expected {known.shape[1]} columns, as proba has, got shape {new.shape}.")
+    expect(new.shape[1:] == known.shape[1:], "new_proba", f"{known.shape[1]} columns, as proba has", new.shape)
     classes, (n, size), rng = samples.classes, known.shape, np.random.default_rng(random_state)
     called = np.zeros(len(new), dtype=np.intp) if decided is None else np.asarray(decided, dtype=np.intp)
     method = calibrate(y_true, known, labels=classes).method
@@ -146,8 +146,7 @@ def monitor(
     held: HeldOutScores | None = classifier.held_out_
     if held is None:
         raise ValueError("classifier: no rows were held out in training, so there is nothing to compare with.")
-    if not 0 < alarm < 1:
-        raise ValueError(f"alarm: expected a probability between 0 and 1, such as 0.05, got {alarm!r}.")
+    expect(0 < alarm < 1, "alarm", "a probability between 0 and 1, such as 0.05", alarm)
     metric, labels, rule = classifier.metric_, tuple(classifier.classes_.tolist()), classifier.decision_rule_
     proba = np.asarray(classifier.predict_as_held_out(X))
     decided, before = rule.decide(proba), rule.decide(held.proba)

@@ -82,9 +82,6 @@ class Column(Metric):
 class Coverage(Metric):
     """The share of the rows that a rule decides about, for ``… subject to coverage >= 0.9``; a matrix has no others."""
 
-    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    greater_is_better: ClassVar[bool | None] = True
-
     def compute(self, cm: ConfusionMatrix) -> Tensor:
         return torch.ones_like(cm.total)
 

@@ -21,19 +21,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from metricfit.metrics.algebra import Column, Constant, Constraint, Coverage, combine
 from metricfit.metrics.base import Metric
 from metricfit.metrics.money import OUTCOMES, Money
 from metricfit.metrics.registry import build
-
-
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    start: int
-
 
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _TOKENS = re.compile(
@@ -46,7 +39,7 @@ _TOKENS = re.compile(
       | (?P<end>\Z))""",
     re.VERBOSE | re.DOTALL,
 )
-_LABEL = re.compile(rf"\[\s*(?:(?P<quoted>{_QUOTED})|(?P<bare>[^\[\]]*?))\s*\]", re.DOTALL)
+_LABEL = re.compile(rf"\s*\[\s*(?:(?P<quoted>{_QUOTED})|(?P<bare>[^\[\]]*?))\s*\]", re.DOTALL)
 _MAX_LENGTH, _MAX_DEPTH, _MAX_PARTS = 2000, 50, 200
 
 
@@ -72,7 +65,7 @@ class _Parser:
             while self.take("word", "and"):
                 constraints.append(self.constraint())
             metric = metric.subject_to(*constraints)
-        if self.peek().kind != "end":
+        if self.peek()["end"] is None:
             self.fail("an operator or the end")
         if isinstance(metric, Constant) and not self.of_columns:
             raise ValueError(f"metric: {self.text!r} is a number, not a metric.")
@@ -128,7 +121,7 @@ class _Parser:
             return self.metric(self.need("a metric, a number or '('", "word"))
 
     def metric(self, name: str) -> Metric:
-        if self.peek().text == "(":
+        if self.peek()["symbol"] == "(":
             allowed = "expressions hold names, numbers and + - * / only. Pass a Python function instead"
             raise ValueError(f"metric: {self.text!r} calls {name!r}; {allowed}.")
         parameters: dict[str, Any] = {}
@@ -143,10 +136,10 @@ class _Parser:
         return Money(**parameters) if name == "money" else build(name, parameters)
 
     def label(self, parameters: dict[str, Any]) -> None:
-        if self.peek().text != "[":
+        if self.peek()["symbol"] != "[":
             return
-        match = _LABEL.match(self.text, self.peek().start)
-        if not match or not match.group().isprintable() or "label" in parameters:
+        match = _LABEL.match(self.text, self.position)
+        if not match or not match.group().strip().isprintable() or "label" in parameters:
             self.fail("one class label in brackets, such as [fraud] or ['a name with ]']")
         self.position = match.end()
         bare = match["bare"]
@@ -172,7 +165,7 @@ class _Parser:
                     values.append(self.value())
                 self.need("']'", "symbol", "]")
                 return tuple(values)
-            if self.peek().text == "-":
+            if self.peek()["symbol"] == "-":
                 return self.number()
             if number := self.take("number"):
                 return int(number) if re.fullmatch(r"\d+", number) else float(number)
@@ -184,26 +177,25 @@ class _Parser:
     def number(self) -> float:
         return float(self.take("symbol", "-") + self.need("a number", "number"))
 
-    def peek(self) -> _Token:
-        match = cast("re.Match[str]", _TOKENS.match(self.text, self.position))  # any character matches, and the end
-        kind = cast("str", match.lastgroup)
-        return _Token(kind, match[kind], match.start(kind))
+    def peek(self) -> re.Match[str]:
+        """The next token, as the group of its kind."""
+        return cast("re.Match[str]", _TOKENS.match(self.text, self.position))  # any character matches, and the end
 
     def take(self, kind: str, *texts: str) -> str:
         """Go past the next token if it is of that kind and one of those texts; "" if it is not."""
         token = self.peek()
-        if token.kind != kind or (texts and token.text not in texts):
+        if token[kind] is None or (texts and token[kind] not in texts):
             return ""
-        self.position = token.start + len(token.text)
-        return token.text
+        self.position = token.end()
+        return token[kind]
 
     def need(self, expected: str, kind: str, *texts: str) -> str:
         return self.take(kind, *texts) or self.fail(expected)
 
     def fail(self, expected: str) -> NoReturn:
-        token = self.peek()
-        got = f"{token.text!r}" if token.kind != "end" else "the end"
-        raise ValueError(f"metric: in {self.text!r} at position {token.start}: expected {expected}, got {got}.")
+        token, kind = self.peek(), str(self.peek().lastgroup)
+        got = "the end" if kind == "end" else repr(token[kind])
+        raise ValueError(f"metric: in {self.text!r} at position {token.start(kind)}: expected {expected}, got {got}.")
 
 
 def _unquoted(text: str) -> str:

@@ -84,9 +84,7 @@ class Money(Metric):
         def numbers(name: Any) -> Any:
             return torch.tensor(score_array(column_of(columns, name, rows), f"columns[{name!r}]"), dtype=torch.float64)
 
-        gain = [
-            worth.value if isinstance(worth, Constant) else worth.evaluate(numbers).numpy() for worth in self._worths
-        ]
+        gain = [w.value if isinstance(w, Constant) else w.evaluate(numbers).numpy() for w in self._worths]
         made = gain_table(gain, rows)
         return made if self.positive(labels) else made[:, ::-1, ::-1]
 
