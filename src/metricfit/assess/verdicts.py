@@ -114,16 +114,14 @@ class HeldOutScores(Rows):
         # Rare classes keep more than their share: a handful of rows says nothing about a class.
         floor = np.minimum(counts, max(1, most // (4 * len(counts))))
         keep = np.minimum(counts, np.maximum(floor, (counts * (most / len(self))).astype(np.int64)))
-        taken: list[NDArray[np.intp]] = []
-        new = weight.copy()
+        new, taken = weight.copy(), np.zeros(len(self), dtype=np.bool_)
         for k in np.flatnonzero(counts):
             rows = np.flatnonzero(stratum == k)
             chosen = np.sort(random.choice(rows, keep[k], replace=False))
             total, kept = weight[rows].sum(), weight[chosen].sum()
             new[chosen] *= total / kept if kept > 0 else 1.0
-            taken.append(chosen)
-        sample = replace(self, weight=new, total=self.total or len(self))
-        return sample.take(np.sort(np.concatenate(taken)))
+            taken[chosen] = True
+        return replace(self, weight=new, total=self.total or len(self)).take(taken)
 
 
 def scores_of(

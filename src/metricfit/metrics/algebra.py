@@ -22,13 +22,10 @@ _LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 def combine(operator: str, left: Metric | float, right: Metric | float) -> Metric:
     """Join metrics and numbers; two numbers are computed at once."""
-    sides: list[Any] = [left, right]
-    for i, side in enumerate(sides):
-        if isinstance(side, Real) and not isinstance(side, bool):
-            sides[i] = Constant(float(side))
-        elif not isinstance(side, Metric):
+    for side in (left, right):
+        if not isinstance(side, (Metric, Real)) or isinstance(side, bool):
             raise TypeError(f"a metric combines with metrics and numbers, got {type(side).__name__}.")
-    first, second = sides
+    first, second = (side if isinstance(side, Metric) else Constant(float(side)) for side in (left, right))
     if isinstance(first, Constant) and isinstance(second, Constant):
         if operator == "/" and second.value == 0:
             raise ValueError(f"metric: {first} / {second} divides by zero.")
