@@ -1,4 +1,4 @@
-"""The pictures of the guides on money, groups and capacity, from the rows of benchmarks/decisions.
+"""The pictures of the guides on money, groups, capacity and prevalence, from the rows of benchmarks/decisions.
 
 python docs/figures/decisions.py
 """
@@ -67,7 +67,25 @@ def draw_capacity() -> None:
     plt.savefig(IMAGES / "capacity.png", dpi=130)
 
 
+def draw_prevalence() -> None:
+    """F1 at the new share, by how the cut-off was chosen: mean over splits and its standard error."""
+    frame = pd.read_csv(ROWS / "prevalence.csv").query("metric == 'f1'")
+    ways = {"kept": GREY, "moved, estimated": BLUE, "tuned on the test labels": ORANGE}
+    _, ax = plt.subplots(figsize=(7, 2.4), layout="constrained")
+    for shift, (way, colour) in zip((-0.27, 0, 0.27), ways.items(), strict=True):
+        found = frame.groupby(["set", "wanted"], sort=False)[way]
+        ax.bar(np.arange(found.ngroups) + shift, found.mean(), 0.25, yerr=found.sem(), color=colour, label=way)
+    old = frame.groupby(["set", "wanted"], sort=False)["old share"].mean()
+    names = [f"{name.split('_')[0]}\n{share:.1%} to {new:.0%}" for (name, new), share in old.items()]
+    ax.set(xticks=range(len(names)), xticklabels=names, ylabel="F1 at the new share")
+    ax.tick_params(axis="x", labelsize=8)
+    ax.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1), fontsize=8)
+    ax.spines[["top", "right"]].set_visible(False)
+    plt.savefig(IMAGES / "prevalence.png", dpi=130)
+
+
 if __name__ == "__main__":
     draw_money()
     draw_groups()
     draw_capacity()
+    draw_prevalence()

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from metricfit import metrics
+from metricfit import MetricClassifier, metrics
 from metricfit.decisions import InfeasibleError, TunedRuleClassifier, best_group_thresholds, best_threshold
 
 
@@ -102,3 +102,15 @@ def test_the_tuned_classifier_has_a_cut_off_for_each_group():
         model.predict(table)
     with pytest.raises(ValueError, match="by: cut-offs of groups are for two classes"):
         TunedRuleClassifier(base, spec, by="sex", confidence=0.9).fit(table, y, columns={"sex": sex})
+
+
+def test_a_fitted_metric_classifier_gets_a_cut_off_for_each_group_on_rows_apart():
+    y, score, sex = rows(4, 400)
+    table = pd.DataFrame({"score": score, "sex": sex})
+    base = MetricClassifier("f1", models=["forest"], cv=2, baseline=False, verbose=False, random_state=0)
+    base.fit(table[:200], y[:200])
+    spec = "accuracy subject to spread(recall[1]) <= 0.1 in sex"
+    model = TunedRuleClassifier(base, spec, by="sex", cv="prefit").fit(table[200:], y[200:])
+    recalls = [model.predict(part)[seen == 1].mean() for part, seen in ((table[200:][m], y[200:][m]) for m in
+               (sex[200:] == "f", sex[200:] == "m"))]  # fmt: skip
+    assert abs(recalls[0] - recalls[1]) <= 0.1 + 1e-12
