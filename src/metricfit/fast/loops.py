@@ -19,7 +19,6 @@ from typing import Any
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import types
 from numba.extending import intrinsic
 
 from metricfit.fast.closed_form import LEAST_NORM, TINY, fraction, mcc
@@ -52,21 +51,6 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _power_of_two(context: Any, exponent: Any) -> Any:
-    """2 to a whole power, written into the exponent bits: the one part of exp that Python cannot say."""
-    integer, real, bias, shift = ir.IntType(32), ir.FloatType(), 127, 23
-    if exponent == types.float64:
-        integer, real, bias, shift = ir.IntType(64), ir.DoubleType(), 1023, 52
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        whole = builder.fptosi(arguments[0], integer)
-        biased = builder.add(whole, ir.Constant(integer, bias))
-        return builder.bitcast(builder.shl(biased, ir.Constant(integer, shift)), real)
-
-    return exponent(exponent), generate
-
-
 @compiled(fastmath={"contract"}, forceinline=True)
 def exponential(x: Any, like: Any) -> Any:
     """exp(x) for x <= 0, to one unit in the last place or two; vectorises, unlike a call of the C library."""
@@ -83,12 +67,14 @@ def exponential(x: Any, like: Any) -> Any:
         tail = tail + r * (number(1.0 / 362880) + r * (number(1.0 / 3628800) + r * (
             number(1.0 / 39916800) + r * (number(1.0 / 479001600) + r * number(1.0 / 6227020800)))))  # fmt: skip
         tail = number(1.0 / 5040) + r * tail
+        power = number(np.int64((np.int64(whole) + 1023) << 52).view(np.float64))  # 2 ** whole: its exponent's bits
     else:
         r = inner - whole * number(0.693359375) - whole * number(-2.12194440e-4)
         tail = number(1.0 / 5040)
+        power = number(np.int32((np.int32(whole) + 127) << 23).view(np.float32))
     series = one + r * (one + r * (number(0.5) + r * (number(1.0 / 6) + r * (
         number(1.0 / 24) + r * (number(1.0 / 120) + r * (number(1.0 / 720) + r * tail))))))  # fmt: skip
-    return number(0) if x < lowest else series * _power_of_two(whole)
+    return number(0) if x < lowest else series * power
 
 
 @compiled(forceinline=True)
