@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from sklearn.metrics import f1_score
 
 from metricfit.losses import AdversarialF1Loss
-from metricfit.losses.adversarial import equilibrium
+from metricfit.losses.rivals import equilibrium
 
 seeds = st.integers(0, 2**32 - 1)
 

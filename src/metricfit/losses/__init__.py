@@ -7,9 +7,9 @@ from metricfit.losses.companions import ConfusionMemory
 from metricfit.losses.metric_loss import MetricLoss, metric_loss
 
 if TYPE_CHECKING:
-    from metricfit.losses.adversarial import AdversarialF1Loss
     from metricfit.losses.diagnosis import Diagnosis
     from metricfit.losses.rivals import (
+        AdversarialF1Loss,
         AnyLoss,
         DiceLoss,
         FocalLoss,
@@ -26,4 +26,4 @@ __all__ = [
     "MultiSOLLoss", "SOLLoss", "SoftFBetaLoss", "SurrogateFBetaLoss", "WMWLoss", "metric_loss",
 ]  # fmt: skip
 
-__getattr__ = lazily(__name__, __all__, ("diagnosis", "rivals", "adversarial"))
+__getattr__ = lazily(__name__, __all__, ("diagnosis", "rivals"))
