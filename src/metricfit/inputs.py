@@ -217,7 +217,7 @@ def _weigh_classes(samples: Samples, weight: Tensor, validate: bool) -> Samples:
     expect(weight.shape == (size,), "weight", f"shape ({size},), {meaning}", tuple(weight.shape))
     if validate and not bool((weight.isfinite() & (weight >= 0)).all()):
         raise ValueError("weight: expected finite weights >= 0, got negative or non-finite ones.")
-    weight, target = weight.to(samples.scores), samples.target
+    weight, target = weight.to(samples.weight), samples.target
     if task == "multilabel":
         return replace(samples, weight=samples.weight * weight)
     if task == "multiclass" and target.is_floating_point():
@@ -233,9 +233,8 @@ def _weigh_classes(samples: Samples, weight: Tensor, validate: bool) -> Samples:
 
 def _check_sum_of_weights(samples: Samples, sample_weight: Tensor | None, weight: Tensor | None) -> None:
     target = samples.target.double() if samples.target.is_floating_point() else samples.target
-    none = samples.scores.new_empty((), dtype=torch.float64).expand(samples.scores.shape)  # takes no memory
-    exact = replace(samples, scores=none, target=target, weight=samples.weight.detach().double())
-    exact = exact if weight is None else _weigh_classes(exact, weight, True)
+    exact = replace(samples, target=target, weight=samples.weight.detach().double())
+    exact = exact if weight is None else _weigh_classes(exact, weight, validate=False)
     if samples.task == "multiclass" and target.is_floating_point():
         exact = replace(exact, weight=exact.weight * exact.target.sum(dim=-1))
     total, (least, most) = exact.total, WEIGHTS_FROM_TO

@@ -326,10 +326,9 @@ class MetricLoss(nn.Module):
             look = self.validate and values_can_be_inspected()  # for which a device has to finish
             if look and not bool(((given > 0) & (given <= HIGHEST_TEMPERATURE)).all()):
                 raise ValueError(f"temperature: expected 0 < T <= {HIGHEST_TEMPERATURE}, got {given.tolist()}.")
-        elif isinstance(given, Sequence):
-            given = torch.tensor([check_temperature(value) for value in given])
         else:
-            given = torch.tensor(check_temperature(given))
+            several = isinstance(given, Sequence)
+            given = torch.tensor([check_temperature(x) for x in given] if several else check_temperature(given))
         if (self.members is None and given.ndim) or given.shape not in ((), (self.members,)):
             wanted = "one number" if self.members is None else f"one number, or one per member, {self.members} in all"
             raise ValueError(f"temperature: expected {wanted}, got shape {tuple(given.shape)}.")
