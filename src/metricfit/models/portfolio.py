@@ -114,7 +114,7 @@ class NetworkModel(Model):
 
     def each_fold(self, table: Table) -> Array:
         """The mean of the networks of each fold."""
-        each = each_probabilities(self.result.network, table.dense, self.task, torch.device(self.device))
+        each = each_probabilities(self.result.network, table.dense, self.task)
         return np.asarray(each.reshape(-1, self.members, *each.shape[1:]).mean(axis=1))
 
     def described(self) -> dict[str, Any]:

@@ -338,19 +338,13 @@ def evaluating(network: nn.Module) -> Iterator[nn.Module]:
         network.train(training)
 
 
-def each_probabilities(
-    network: nn.Module, features: NDArray[np.float32], task: Task, device: torch.device | None = None
-) -> NDArray[np.float64]:
+def each_probabilities(network: nn.Module, features: NDArray[np.float32], task: Task) -> NDArray[np.float64]:
     """Each member's probabilities, (members, n, classes) or (members, n, labels)."""
-    members = int(getattr(network, "members", 1))
-    on_cpu = device is None or device.type == "cpu"
-    size = rows_at_once(members, features.shape[1], PIECE_CELLS if on_cpu else BLOCK_CELLS)
-    found = []
+    members, device = int(getattr(network, "members", 1)), next(network.parameters()).device
+    size = rows_at_once(members, features.shape[1], PIECE_CELLS if device.type == "cpu" else BLOCK_CELLS)
     with evaluating(network):
-        for start in range(0, len(features), size):
-            block = torch.from_numpy(features[start : start + size])
-            logits = network(block if device is None else block.to(device)).cpu().double()
-            found.append(member_probabilities(logits, task))
+        blocks = torch.from_numpy(features).split(size)
+        found = [member_probabilities(network(block.to(device)).cpu().double(), task) for block in blocks]
     return np.asarray(torch.cat(found, dim=1).numpy())
 
 

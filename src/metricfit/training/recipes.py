@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 from torch import nn
 
 from metricfit.choices import Range, Space, close_to, parts_of, spec_of
+from metricfit.inputs import expect
 from metricfit.losses.companions import Balance
 from metricfit.steps import Annealed, Custom, StepLike, check_temperature
 from metricfit.steps import get as get_step
 
 WIDE = 2_000  # columns or features beyond which a table is wide
-AS_NAMED: Any = None  # the default of every part: as the named recipe says
+
+
+def usually(usual: Any, *, least: float | None = None) -> Any:
+    """A part of a recipe that is as the named one says unless given: its value in the default recipe, its least."""
+    return field(default=None, metadata={"usual": usual, "least": least})
 
 
 @dataclass(frozen=True)
@@ -78,40 +83,40 @@ class Recipe:
     """
 
     name: str = "default"
-    objective: Literal["metric", "log_loss", "surrogate_fbeta"] = AS_NAMED
-    cross_entropy: float = AS_NAMED
-    balance: Balance = AS_NAMED
-    warm_start_epochs: int = AS_NAMED
-    step: StepLike = AS_NAMED
-    temperature: float = AS_NAMED
-    memory: float = AS_NAMED
-    annealing: Literal["none", "plateau", "epoch"] = AS_NAMED
-    cooling: float = AS_NAMED
-    patience: int = AS_NAMED
-    min_delta: float = AS_NAMED
-    max_fruitless: int = AS_NAMED
-    batch_size: float = AS_NAMED
-    stratified: bool = AS_NAMED
-    max_epochs: int = AS_NAMED
-    min_updates: int = AS_NAMED
-    max_updates: int = AS_NAMED
-    optimiser: Literal["adamw", "sgd"] = AS_NAMED
-    momentum: float = AS_NAMED
-    learning_rate: float = AS_NAMED
-    warm_up_updates: int = AS_NAMED
-    schedule: Literal["cosine", "constant"] = AS_NAMED
-    weight_decay: float = AS_NAMED
-    gradient_clip: float = AS_NAMED
-    network: str | nn.Module | Callable[..., nn.Module] = AS_NAMED
-    hidden_sizes: tuple[int, ...] = AS_NAMED
-    dropout: float = AS_NAMED
-    members: int = AS_NAMED
-    averaging: float = AS_NAMED
-    selection: Literal["soft", "hard", "log_loss", "objective", "last"] = AS_NAMED
-    selection_temperature: float = AS_NAMED
-    checkpoints: int = AS_NAMED
-    rule: Literal["argmax", "tuned"] = AS_NAMED
-    mixed_precision: bool = AS_NAMED
+    objective: Literal["metric", "log_loss", "surrogate_fbeta"] = usually("metric")
+    cross_entropy: float = usually(0.5, least=0)
+    balance: Balance = usually("sqrt")
+    warm_start_epochs: int = usually(0, least=0)
+    step: StepLike = usually("annealed")
+    temperature: float = usually(0.2)
+    memory: float = usually(0.9)
+    annealing: Literal["none", "plateau", "epoch"] = usually("none")
+    cooling: float = usually(0.9)
+    patience: int = usually(0, least=0)
+    min_delta: float = usually(0.0, least=0)
+    max_fruitless: int = usually(3, least=1)
+    batch_size: float = usually(512, least=1)
+    stratified: bool = usually(True)
+    max_epochs: int = usually(40, least=1)
+    min_updates: int = usually(600, least=0)
+    max_updates: int = usually(20_000, least=1)
+    optimiser: Literal["adamw", "sgd"] = usually("adamw")
+    momentum: float = usually(0.0)
+    learning_rate: float = usually(5e-3)
+    warm_up_updates: int = usually(20, least=0)
+    schedule: Literal["cosine", "constant"] = usually("cosine")
+    weight_decay: float = usually(1e-2, least=0)
+    gradient_clip: float = usually(0.0, least=0)
+    network: str | nn.Module | Callable[..., nn.Module] = usually("mlp")
+    hidden_sizes: tuple[int, ...] = usually((128, 64))
+    dropout: float = usually(0.1)
+    members: int = usually(1, least=1)
+    averaging: float = usually(3.0, least=0)
+    selection: Literal["soft", "hard", "log_loss", "objective", "last"] = usually("soft")
+    selection_temperature: float = usually(0.1)
+    checkpoints: int = usually(50, least=1)
+    rule: Literal["argmax", "tuned"] = usually("argmax")
+    mixed_precision: bool = usually(True)
 
     @classmethod
     def of(cls, recipe: str | Recipe) -> Recipe:
@@ -178,29 +183,19 @@ class Recipe:
         return {part: value for part, value in self.parts().items() if value is not None and part != "name"}
 
 
-AT_LEAST = {
-    "batch_size": 1, "max_epochs": 1, "max_updates": 1, "members": 1, "checkpoints": 1, "max_fruitless": 1,
-    "min_updates": 0, "warm_up_updates": 0, "warm_start_epochs": 0, "patience": 0, "cross_entropy": 0,
-    "weight_decay": 0, "gradient_clip": 0, "averaging": 0, "min_delta": 0,
-}  # fmt: skip
-
-
 def _check(recipe: Recipe) -> None:
-    def expect(part: str, holds: bool, what: str) -> None:
-        if not holds:
-            raise ValueError(f"{part}: expected {what}, got {getattr(recipe, part)!r}.")
-
-    for part, kind in get_type_hints(Recipe).items():
+    """Refuse parts out of their range, and those that do not go together."""
+    parts = recipe.parts()
+    for name, kind in get_type_hints(Recipe).items():
         if get_origin(kind) is Literal:
-            expect(part, getattr(recipe, part) in get_args(kind), f"one of {', '.join(map(repr, get_args(kind)))}")
-    for part, least in AT_LEAST.items():
-        share = part == "batch_size" and 0 < recipe.batch_size < 1
-        expect(part, share or getattr(recipe, part) >= least, f"a number >= {least}")
-    for part in ("memory", "dropout", "momentum"):
-        expect(part, 0 <= getattr(recipe, part) < 1, "a number in [0, 1)")
-    expect("learning_rate", recipe.learning_rate > 0, "a number > 0")
-    expect("momentum", recipe.optimiser == "sgd" or not recipe.momentum, "0 with optimiser='adamw', which has its own")
-    expect("cooling", 0 < recipe.cooling < 1, "a factor strictly between 0 and 1")
+            known = f"one of {', '.join(map(repr, get_args(kind)))}"
+            expect(parts[name] in get_args(kind), name, known, parts[name])
+    for name in ("memory", "dropout", "momentum"):
+        expect(0 <= parts[name] < 1, name, "a number in [0, 1)", parts[name])
+    expect(recipe.learning_rate > 0, "learning_rate", "a number > 0", recipe.learning_rate)
+    works = recipe.optimiser == "sgd" or not recipe.momentum
+    expect(works, "momentum", "0 with optimiser='adamw', which has its own", recipe.momentum)
+    expect(0 < recipe.cooling < 1, "cooling", "a factor strictly between 0 and 1", recipe.cooling)
     for temperature in (recipe.temperature, recipe.selection_temperature):
         check_temperature(temperature)
     if recipe.objective == "log_loss" and not recipe.cross_entropy:
@@ -213,28 +208,26 @@ def _check(recipe: Recipe) -> None:
         raise ValueError("patience: annealing='plateau' needs a patience of at least 1 epoch, got 0.")
 
 
-def _plain(part: str, value: Any, default: Any) -> Any:
-    """A part's value as the plain Python type of its default."""
-    if isinstance(default, bool):
-        if not isinstance(value, bool | np.bool_ | numbers.Integral) or value not in (0, 1):
-            raise ValueError(f"{part}: expected True or False, got {value!r}.")
+def _plain(name: str, value: Any, usual: Any) -> Any:
+    """A part's value as the plain Python type of its usual one; numbers are checked against the part's least."""
+    if isinstance(usual, bool):
+        truth = isinstance(value, bool | np.bool_ | numbers.Integral) and value in (0, 1)
+        expect(truth, name, "True or False", value)
         return bool(value)
-    if isinstance(default, tuple):
-        if isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:
-            raise ValueError(f"{part}: expected a sequence of widths, such as (128, 64), got {value!r}.")
+    if isinstance(usual, tuple):
+        several = isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) == 1
+        expect(several, name, "a sequence of widths, such as (128, 64)", value)
         sizes = tuple(value)
-        if any(not _is_number(size) or int(size) != size or size < 1 for size in sizes):
-            raise ValueError(f"{part}: expected widths >= 1, whole numbers, got {sizes}.")
+        whole = all(_is_number(size) and int(size) == size >= 1 for size in sizes)
+        expect(whole, name, "widths >= 1, whole numbers", sizes)
         return tuple(map(int, sizes))
-    if isinstance(default, int | float):
-        if not _is_number(value):
-            bound = f" >= {AT_LEAST[part]}" if part in AT_LEAST else ""
-            raise ValueError(f"{part}: expected a number{bound}, got {value!r}.")
-        if part == "batch_size" and 0 < value < 1:
-            return float(value)
-        if isinstance(default, int) and int(value) != value:
-            raise ValueError(f"{part}: expected a whole number, got {value!r}.")
-        return type(default)(value)
+    if isinstance(usual, int | float):
+        least = Recipe.__dataclass_fields__[name].metadata["least"]
+        share = name == "batch_size" and _is_number(value) and 0 < value < 1
+        enough = _is_number(value) and (least is None or value >= least or share)
+        expect(enough, name, "a number" if least is None else f"a number >= {least}", value)
+        expect(share or isinstance(usual, float) or int(value) == value, name, "a whole number", value)
+        return float(value) if share else type(usual)(value)
     return str(value) if isinstance(value, str) else value
 
 
@@ -249,15 +242,7 @@ _PAPERS: dict[str, Any] = {
     "stratified": False, "selection": "objective", "max_epochs": 5000, "max_updates": 10**9, "batch_size": 1024,
 }  # fmt: skip
 RECIPES: dict[str, dict[str, Any]] = {
-    "default": {
-        "objective": "metric", "cross_entropy": 0.5, "balance": "sqrt", "warm_start_epochs": 0,
-        "step": "annealed", "temperature": 0.2, "memory": 0.9, "annealing": "none", "cooling": 0.9,
-        "patience": 0, "min_delta": 0.0, "max_fruitless": 3, "batch_size": 512, "stratified": True, "max_epochs": 40,
-        "min_updates": 600, "max_updates": 20_000, "optimiser": "adamw", "momentum": 0.0, "learning_rate": 5e-3,
-        "warm_up_updates": 20, "schedule": "cosine", "weight_decay": 1e-2, "gradient_clip": 0.0, "network": "mlp",
-        "hidden_sizes": (128, 64), "dropout": 0.1, "members": 1, "averaging": 3.0, "selection": "soft",
-        "selection_temperature": 0.1, "checkpoints": 50, "rule": "argmax", "mixed_precision": True,
-    },
+    "default": {each.name: each.metadata["usual"] for each in fields(Recipe) if each.name != "name"},
     "btg": _ALONE | _PAPERS | {
         "step": "linear:delta=0.1", "patience": 100, "weight_decay": 0.0, "hidden_sizes": (32, 16), "dropout": 0.5,
     },
