@@ -22,11 +22,11 @@ from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
 from metricfit.data.preprocessing import as_dense, column_choices, matches_names
 from metricfit.decisions.rules import DecisionRule
+from metricfit.distributed import agreed, is_first_process, join_processes
 from metricfit.ensemble import PORTFOLIO, check_columns, judge, mean_of
 from metricfit.labels import Target, combined_weights, read_target, read_truth, row_count, rows_columns
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.models import EstimatorModel, Folds, Model, NetworkModel, Table, fit_models, names_of
-from metricfit.processes import agreed, is_first_process, join_processes
 from metricfit.training.checkpoint import CheckpointFile, fingerprint, in_full, read_checkpoint
 from metricfit.training.explanation import explain
 from metricfit.training.loop import Callback, EpochRecord, as_device, callback_list, draw_seed

@@ -67,7 +67,7 @@ class Train(cli.Training):
     overwrite: bool = cli.to_overwrite()
 
     def run(self) -> None:
-        from metricfit.processes import is_first_process, join_processes, wait_for_all
+        from metricfit.distributed import is_first_process, join_processes, wait_for_all
 
         settings = cli.to_toml({n: getattr(self, n) for n in cli.options_of(type(self)) if n not in _NOT_KEPT})
         join_processes()  # where torchrun started several

@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
+from metricfit.distributed import is_first_process
 from metricfit.integrations._annealing import library
-from metricfit.processes import is_first_process
 from metricfit.training.loop import EpochEnd
 
 __all__ = ["MLflow", "TensorBoard", "WandB"]

@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from metricfit.annealing import TemperatureAnnealer
-from metricfit.processes import agreed, average_gradients, is_first_process, share_of_batch
+from metricfit.distributed import agreed, average_gradients, is_first_process, share_of_batch
 from metricfit.training import networks
 from metricfit.training.checkpoint import CheckpointFile, Resumable
 from metricfit.training.objective import MemberObjective, Scores, Validation

@@ -28,12 +28,12 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.data import BadDataError, TablePreprocessor
 from metricfit.data.preprocessing import column_choices
 from metricfit.data.shards import ROWS_AT_ONCE, Shards, deal, random_numbers
+from metricfit.distributed import agreed, gathered, is_first_process, join_processes, share_of_batch
 from metricfit.inputs import Task
 from metricfit.labels import Target, combined_weights
 from metricfit.metrics import resolve
 from metricfit.models import Folds, NetworkModel, Table, fit_models, names_of
 from metricfit.models.estimators import PATIENCE, ROUNDS, EstimatorModel, LibraryFit
-from metricfit.processes import agreed, gathered, is_first_process, join_processes, share_of_batch
 from metricfit.training import loop
 from metricfit.training.rows import BatchOrder, Split, strata
 
