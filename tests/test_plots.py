@@ -13,7 +13,6 @@ from sklearn.linear_model import LogisticRegression
 from metricfit import plots
 from metricfit.decisions import best_threshold
 from metricfit.steps import Annealed
-from metricfit.training import networks
 from metricfit.training.objective import Validation
 from tests.helper import make_classifier
 from tests.report.helper import history
@@ -111,8 +110,8 @@ def test_alignment_draws_the_loss_that_was_trained(recipe, label):
     score = Validation.score
 
     def noted(self, network, objective, active):
-        with networks.evaluating(network):
-            logits = network(self.data.features[self._index])
+        with torch.no_grad():
+            logits = network.eval()(self.data.features[self._index])
             target, weight = self.data.target[self._index], self._weights.sum(dim=0)
             objective.eval()
             seen.append(objective(logits, target, weight).mean().item())

@@ -361,8 +361,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self._needs_baseline([name for name, _ in names], folds):
             names = [*names, ("network_ce", {})]
         identity = self._identity(folds, fixed)
-        how: dict[str, Any] = {"members": self.recipe_.members, "device": as_device(self.device)}
-        how["callbacks"] = callback_list(self.callbacks)
+        how: dict[str, Any] = {"device": as_device(self.device), "callbacks": callback_list(self.callbacks)}
         models: list[Model] = []
         for name, estimator in names:
             checkpoint = None

@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from metricfit import objects
 from metricfit.choices import Range, Space, parts_of
-from metricfit.inputs import Task
+from metricfit.inputs import Task, expect
 from metricfit.models.portfolio import Array, Model
 from metricfit.training.checkpoint import CheckpointFile
 from metricfit.training.loop import Progress
@@ -104,18 +104,16 @@ def names_of(models: Any) -> list[tuple[str, Any]]:
     known = ("network", "network_ce", "forest", "extra_trees", "boosting", *BOOSTING_LIBRARIES)
     for model in given:
         named, taken = isinstance(model, str), [other for other, _ in found]
-        pair: tuple[str, Any] = (model, {}) if named else (type(model).__name__.lower(), model)
-        if named and ":" in model:
-            pair = parts_of(model)
+        pair: tuple[str, Any] = parts_of(model) if named else (type(model).__name__.lower(), model)
         name, with_it = pair
-        if named and name not in known:
+        if named:
             expected = f"'auto', one or several of {', '.join(known)}, or scikit-learn classifiers"
-            raise ValueError(f"models: expected {expected}, got {model!r}.")
-        if named and (unknown := sorted(with_it.keys() - SPACES.get(name, {}).keys())):
-            takes = ", ".join(SPACES[name]) if name in SPACES else "none, networks are trained as the recipe says"
-            raise ValueError(f"models: {name!r} has no parameter {unknown[0]!r}; it takes {takes}.")
-        if named and name in taken:
-            raise ValueError(f"models: {name!r} is given twice; leave one out.")
+            expect(name in known, "models", expected, model)
+            if unknown := sorted(with_it.keys() - SPACES.get(name, {}).keys()):
+                takes = ", ".join(SPACES[name]) if name in SPACES else "none, networks are trained as the recipe says"
+                raise ValueError(f"models: {name!r} has no parameter {unknown[0]!r}; it takes {takes}.")
+            if name in taken:
+                raise ValueError(f"models: {name!r} is given twice; leave one out.")
         while name in taken:
             name += "_2"
         found.append((name, with_it))

@@ -85,9 +85,8 @@ class NetworkModel(Model):
     """Networks, one or several per fold; all folds are trained as one network."""
 
     name: str
-    recipe: Recipe  # how it is trained; complete
+    recipe: Recipe  # how they are trained, and how many per fold; complete
     _: KW_ONLY
-    members: int = 1  # per fold, started from different weights
     device: torch.device | str = "cpu"
     checkpoint: CheckpointFile | None = None
     callbacks: Sequence[Callback] = ()
@@ -100,22 +99,22 @@ class NetworkModel(Model):
     def fit(self, folds: Folds, until: float, progress: Progress) -> list[Array]:
         """Train the networks of all folds together."""
         folds = folds.of_counts(plain=self.plain) if folds.metric.needs_rows else folds
-        trainer = self.trainer(folds, self.recipe, members=self.members, device=self.device, plain=self.plain)
+        trainer = self.trainer(folds, self.recipe, device=self.device, plain=self.plain)
 
         def epoch_ended(event: EpochEnd) -> None:
             value = event.record.hard_metric
             progress(event.record.epoch, event.epochs, "" if value != value else f"{value:.3f}")
 
         self.result = trainer.run([epoch_ended, *self.callbacks], self.name, self.checkpoint, until)
-        self.task, self.seconds, self.complete = folds.task, self.result.seconds, not self.result.interrupted
-        self.several = folds.task == "multilabel"
-        found = self.result.validation
-        return [np.mean(found[k : k + self.members], axis=0) for k in range(0, len(found), self.members)]
+        self.task, self.several, self.complete = folds.task, folds.task == "multilabel", not self.result.interrupted
+        self.seconds = sum(record.seconds for record in self.result.history)
+        found, members = self.result.validation, self.recipe.members
+        return [np.mean(found[k : k + members], axis=0) for k in range(0, len(found), members)]
 
     def each_fold(self, table: Table) -> Array:
         """The mean of the networks of each fold."""
         each = each_probabilities(self.result.network, table.dense, self.task)
-        return np.asarray(each.reshape(-1, self.members, *each.shape[1:]).mean(axis=1))
+        return np.asarray(each.reshape(-1, self.recipe.members, *each.shape[1:]).mean(axis=1))
 
     def described(self) -> dict[str, Any]:
         """The shape of the networks."""
@@ -126,7 +125,7 @@ class NetworkModel(Model):
         sizes = [layer.weight.shape for layer in network.layers if isinstance(layer, MemberLinear)]
         hidden = [int(size[2]) for size in sizes[:-1]]
         ends = {"inputs": int(sizes[0][1]), "outputs": int(sizes[-1][2])}
-        of_fold = {"members": network.members, "members_per_fold": self.members}
+        of_fold = {"members": network.members, "members_per_fold": self.recipe.members}
         return {"kind": "networks", **of_fold, **ends, "hidden_sizes": hidden}
 
     def to_bytes(self) -> bytes:
@@ -150,9 +149,9 @@ class NetworkModel(Model):
         generator = torch.Generator().manual_seed(0)
         network = MemberMLP(members, inputs, outputs, sizes[1:-1], recipe.dropout, generator=generator)
         network.load_state_dict(weights)
-        model = cls(name, recipe, members=described["members_per_fold"])
-        model.result, model.task = TrainingResult(network.eval(), [], [], [], 0.0, False), task
-        model.several = task == "multilabel"
+        model = cls(name, recipe)
+        model.result = TrainingResult(network.eval(), [], [], [])
+        model.task, model.several = task, task == "multilabel"
         return model
 
 

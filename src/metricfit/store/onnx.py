@@ -305,7 +305,7 @@ def _networks(model: NetworkModel, features: _Value) -> _Value:
             x = x.to("Relu")
     x = x.cast("double")
     proba = x.to("Sigmoid") if model.several else x.to("Softmax", axis=-1)
-    shape = [network.members // model.members, model.members, -1, layers[-1].weight.shape[2]]
+    shape = [network.members // model.recipe.members, model.recipe.members, -1, layers[-1].weight.shape[2]]
     grouped = proba.to("Reshape", np.array(shape))
     return grouped.to("ReduceMean", axes=[1], keepdims=0)
 

@@ -75,8 +75,7 @@ class TrainingResult(NamedTuple):
     history: list[EpochRecord]
     best_epoch: list[int]  # that each member's weights are from
     validation: list[NDArray[np.float64]]  # of each member's validation rows, from weights picked without them
-    seconds: float
-    interrupted: bool
+    interrupted: bool = False
 
 
 class Trainer:
@@ -85,12 +84,12 @@ class Trainer:
     RESUMED = ("average", "optimiser", "objective", "best", "stopping", "validation")
 
     def __init__(
-        self, folds: Folds, recipe: Recipe, *, members: int = 1, device: torch.device | str = "cpu", plain: bool = False
+        self, folds: Folds, recipe: Recipe, *, device: torch.device | str = "cpu", plain: bool = False
     ) -> None:
         self.recipe, self.seed, self.device = recipe, folds.seed, (device := torch.device(device))
         arrays = (folds.table.dense, folds.codes, folds.plain_weight if plain else folds.weight)
         self.data = TrainingData(*(torch.from_numpy(array).to(device) for array in arrays))
-        splits = [split for split in folds.splits for _ in range(members)]
+        splits = [split for split in folds.splits for _ in range(recipe.members)]
         sizes = len(splits), self.data.features.shape[1], len(folds.labels)
         self.network = networks.build_network(recipe, *sizes, seed=_epoch_seed(self.seed, 0)).to(device)
         stratum = strata(folds.codes) if recipe.stratified else None
@@ -236,9 +235,8 @@ class Trainer:
             self.network.use_generator(None)
         for parameter in self.parameters:
             parameter.grad = None
-        seconds, found = sum(record.seconds for record in self.history), self.validation.probabilities()
-        epochs = self.best.epoch.tolist()
-        return TrainingResult(self.network.eval(), self.history, epochs, found, seconds, interrupted)
+        epochs, found = self.best.epoch.tolist(), self.validation.probabilities()
+        return TrainingResult(self.network.eval(), self.history, epochs, found, interrupted)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next epoch depends on; random numbers are drawn from the seed and the epoch alone."""

@@ -201,8 +201,8 @@ def _factory_arguments(factory: Callable[..., Any], *sizes: int) -> tuple[int, .
 def _check_outputs(network: nn.Module, in_features: int, out_features: int) -> None:
     """Ask a module for one batch, so that a wrong shape is told before training starts."""
     try:
-        with evaluating(network):
-            output = network(torch.zeros(2, in_features))
+        with torch.no_grad():
+            output = network.eval()(torch.zeros(2, in_features))
     except RuntimeError as error:
         raise ValueError(
             f"network: it fails on a batch of shape (2, {in_features}), the number of features after preprocessing; "
@@ -327,22 +327,12 @@ def member_probabilities(logits: Tensor, task: Task) -> Tensor:
     return logits.sigmoid() if task == "multilabel" else logits.softmax(dim=-1)
 
 
-@contextlib.contextmanager
-def evaluating(network: nn.Module) -> Iterator[nn.Module]:
-    """A network in evaluation mode, without gradients, for the length of a ``with`` block."""
-    training = network.training
-    try:
-        with torch.no_grad():
-            yield network.eval()
-    finally:
-        network.train(training)
-
-
 def each_probabilities(network: nn.Module, features: NDArray[np.float32], task: Task) -> NDArray[np.float64]:
     """Each member's probabilities, (members, n, classes) or (members, n, labels)."""
     members, device = int(getattr(network, "members", 1)), next(network.parameters()).device
     size = rows_at_once(members, features.shape[1], PIECE_CELLS if device.type == "cpu" else BLOCK_CELLS)
-    with evaluating(network):
+    network.eval()
+    with torch.no_grad():
         blocks = torch.from_numpy(features).split(size)
         found = [member_probabilities(network(block.to(device)).cpu().double(), task) for block in blocks]
     return np.asarray(torch.cat(found, dim=1).numpy())

@@ -227,21 +227,22 @@ class Validation(Resumable):
         """Whether there are any rows."""
         return self._index.shape[1] > 0
 
+    @torch.no_grad()
     def score(self, network: nn.Module, objective: MemberObjective, active: Tensor) -> Scores:
         """Evaluate the network, and note the held-out probabilities of the active members."""
+        network.eval()
         features, sums, found = self.data.features, dict[Any, Tensor](), []
         sizes = len(self._index), features.shape[1]
         block = networks.rows_at_once(*sizes, networks.BLOCK_CELLS)
         piece = networks.rows_at_once(*sizes, networks.PIECE_CELLS) if features.is_cpu else block
-        with networks.evaluating(network):
-            for index, weights in zip(self._index.split(block, 1), self._weights.split(block, 2), strict=True):
-                pieces = [network(take_rows(features, rows)) for rows in index.split(piece, 1)]
-                logits, target = torch.cat(pieces, dim=1).float(), take_rows(self.data.target, index)
-                for name, value in _sums(objective, logits, target, weights).items():
-                    sums[name] = sums[name] + value if name in sums else value
-                found.append(networks.member_probabilities(logits, objective.task))
-            scores = _scores(objective, sums)
-            self._note(torch.cat(found, dim=1), scores.key[:2].double().cpu(), active)
+        for index, weights in zip(self._index.split(block, 1), self._weights.split(block, 2), strict=True):
+            pieces = [network(take_rows(features, rows)) for rows in index.split(piece, 1)]
+            logits, target = torch.cat(pieces, dim=1).float(), take_rows(self.data.target, index)
+            for name, value in _sums(objective, logits, target, weights).items():
+                sums[name] = sums[name] + value if name in sums else value
+            found.append(networks.member_probabilities(logits, objective.task))
+        scores = _scores(objective, sums)
+        self._note(torch.cat(found, dim=1), scores.key[:2].double().cpu(), active)
         return Scores(*(of_halves_and_all[2] for of_halves_and_all in scores))
 
     def _note(self, p: Tensor, keys: Tensor, active: Tensor) -> None:

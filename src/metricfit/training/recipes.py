@@ -126,7 +126,7 @@ class Recipe:
         (64, 32)
         """
         if isinstance(recipe, str):
-            name, parts = parts_of(recipe) if ":" in recipe else (recipe, {})
+            name, parts = parts_of(recipe)
             return cls(name).with_parts(parts)
         if not isinstance(recipe, Recipe):
             raise TypeError(f"recipe: expected a name or a Recipe, got {type(recipe).__name__}.")

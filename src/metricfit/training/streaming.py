@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -202,10 +203,9 @@ class ShardedRows:
             )
 
     def _sums(self, weight: str | None = None) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
+        found = Counter[Any]()
         for part in gathered(self.shards.values(self.target, weight=weight, order=self.order), self.group):
-            for label, value in part.items():
-                found[label] = found.get(label, 0) + value
+            found.update(part)
         return dict(sorted(found.items()))
 
     def _class_weights(self, given: Any) -> NDArray[np.float64]:
@@ -274,9 +274,7 @@ class ShardedRows:
 
     def _folds(self, note: pd.DataFrame, held: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The fold that holds each row out; 1, which is none, for rows of the only one that it does not."""
-        return (note["number"].to_numpy() * (self.folds if self.folds > 1 else 0) + (self.folds == 1) * ~held).astype(
-            int
-        )
+        return np.asarray(~held if self.folds == 1 else note["number"] * self.folds).astype(np.int64)
 
     def _read(self, order: Sequence[int], columns: Sequence[str] | None = None) -> Iterator[tuple[Any, pd.DataFrame]]:
         """Chunks of pieces, with each row's class code, weight, and the random number that says its fold."""
@@ -319,9 +317,7 @@ class ShardedRows:
 class _StreamTrainer(loop.Trainer):
     """A trainer whose training rows are this process's lanes of a buffer, the next one before every epoch."""
 
-    def __init__(
-        self, rows: ShardedRows, folds: Folds, recipe: Any, *, members: int, device: Any, plain: bool = False
-    ) -> None:
+    def __init__(self, rows: ShardedRows, folds: Folds, recipe: Any, *, device: Any, plain: bool = False) -> None:
         self.rows = rows
         many = 1 - 1 / rows.folds if rows.folds > 1 else 1.0  # of the rows, each member is trained on so many
         size = rows.buffer_rows * many
@@ -345,10 +341,10 @@ class _StreamTrainer(loop.Trainer):
         splits = [Split(np.arange(rows.held, end + 1), split.validation) for split in folds.splits]
         known = splits, folds.metric, folds.task, folds.labels, folds.seed, shares / shares.sum()
         own = Folds(Table.of_numbers(dense), codes, weight, weight, *known)
-        super().__init__(own, recipe, members=members, device=device)
+        super().__init__(own, recipe, device=device)
         self.epochs = max(1, round(rows.passes * sum(rows.sizes) / float(self.fills.sum())))
-        self.order = _LaneOrder(steps, batch, members * len(splits), end)
-        self.members, self.readers = members, dict[int, Iterator[list[Tensor]]]()
+        self.order = _LaneOrder(steps, batch, recipe.members * len(splits), end)
+        self.readers: dict[int, Iterator[list[Tensor]]] = {}
         owned = [self.places[lane] for lane in rows.own]
         self.part = slice(owned[0][0], owned[-1][1]) if owned else slice(0, 0)
         # The recipe's horizon is meant for small tables, of which three epochs are a small part of training.
@@ -365,7 +361,7 @@ class _StreamTrainer(loop.Trainer):
             features, target, weight, fold = next(self.readers[lane])
             for old, part in zip(self.data, (features, target, weight * self.factors[target]), strict=True):
                 old[start : start + count] = part.to(self.device)
-            chosen = [np.flatnonzero(fold != k) for k in range(rows.folds) for _ in range(self.members)]
+            chosen = [np.flatnonzero(fold != k) for k in range(rows.folds) for _ in range(self.recipe.members)]
             empty = [not len(found) for found in chosen]
             stratum = strata(target.numpy()) if self.recipe.stratified else None
             given = [found if len(found) else np.array([0]) for found in chosen]
