@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from metricfit.inputs import Task
+from metricfit.inputs import Task, expect
 from metricfit.training.checkpoint import Resumable
 from metricfit.training.recipes import Recipe
 
@@ -149,9 +149,8 @@ def build_network(
     """
     network = recipe.network
     if isinstance(network, str):
-        if network not in ("mlp", "linear"):
-            known = "'mlp', 'linear', a module or a factory (in_features, out_features) -> module"
-            raise ValueError(f"network: expected {known}, got {network!r}.")
+        known = "'mlp', 'linear', a module or a factory (in_features, out_features) -> module"
+        expect(network in ("mlp", "linear"), "network", known, network)
         sizes = recipe.hidden_sizes if network == "mlp" else ()
         generator = torch.Generator().manual_seed(seed)
         return MemberMLP(members, in_features, out_features, sizes, recipe.dropout, generator=generator)

@@ -16,7 +16,7 @@ from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import _safe_indexing
 from torch import Tensor
 
-from metricfit.inputs import Task
+from metricfit.inputs import Task, expect
 from metricfit.metrics import Metric
 from metricfit.metrics.money import Money
 
@@ -41,9 +41,8 @@ def choose_cv(cv: Any, rows: int, smallest_class: int, groups: int | None = None
     It depends on the numbers of rows, of rows of the rarest class, and of groups whose rows stay together.
     """
     if cv is not None and not (isinstance(cv, str) and cv == "auto"):
-        if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
-            known = "'auto', a number of folds >= 2, None for a hold-out, a splitter or a list of splits"
-            raise ValueError(f"cv: expected {known}, got {cv!r}.")
+        whole = isinstance(cv, int | np.integer) and not isinstance(cv, bool) and cv >= 2
+        expect(whole, "cv", "'auto', a number of folds >= 2, None for a hold-out, a splitter or a list of splits", cv)
         if rows < 2 * cv:
             raise ValueError(f"cv: {cv} folds need at least {2 * cv} rows, got {rows}.")
         _check_groups(groups, int(cv))
@@ -78,8 +77,7 @@ def strata(y: NDArray[Any]) -> NDArray[np.intp]:
 def group_codes(groups: ArrayLike, rows: int) -> Rows:
     """The group of each row as a number from 0, in the order of the groups' names."""
     names = np.asarray(groups)
-    if names.shape != (rows,):
-        raise ValueError(f"groups: expected one group per row, shape ({rows},), got {names.shape}.")
+    expect(names.shape == (rows,), "groups", f"one group per row, shape ({rows},)", names.shape)
     if missing := int(pd.isna(names).sum()):
         without = f"{missing} of {rows} without one (None or NaN); drop these rows or name a group for each"
         raise ValueError(f"groups: expected a group for every row, got {without}.")

@@ -30,7 +30,7 @@ from metricfit.data import BadDataError, TablePreprocessor
 from metricfit.data.preprocessing import column_choices
 from metricfit.data.shards import ROWS_AT_ONCE, Shards, deal, random_numbers
 from metricfit.distributed import agreed, gathered, is_first_process, join_processes, share_of_batch
-from metricfit.inputs import Task
+from metricfit.inputs import Task, expect
 from metricfit.labels import Target, combined_weights
 from metricfit.metrics import resolve
 from metricfit.models import Folds, NetworkModel, Table, fit_models, names_of
@@ -84,13 +84,12 @@ def fit_shards(
     """
     sizes = {"buffer_rows": buffer_rows, "validation_rows": validation_rows, "sample_rows": sample_rows}
     for name, value in {**sizes, "passes": passes}.items():
-        if not value > 0:
-            raise ValueError(f"{name}: expected a number > 0, got {value}.")
+        expect(value > 0, name, "a number > 0", value)
     if not (isinstance(classifier.preprocess, str) and classifier.preprocess == "auto"):
         raise ValueError("preprocess: shards are prepared by the built-in preprocessor; use preprocess='auto'.")
     cv = 1 if classifier.cv is None or str(classifier.cv) == "auto" else classifier.cv
-    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or (cv < 2 and classifier.cv == cv):
-        raise ValueError(f"cv: expected 'auto', None or a number of folds >= 2 for shards, got {cv!r}.")
+    whole = isinstance(cv, int | np.integer) and not isinstance(cv, bool) and (cv >= 2 or classifier.cv != cv)
+    expect(whole, "cv", "'auto', None or a number of folds >= 2 for shards", cv)
     classifier._forget()
     rows = source
     if not isinstance(rows, ShardedRows):
@@ -111,9 +110,8 @@ def fit_shards(
     how = f"{rows.rows:,} rows were streamed through a buffer of {rows.buffer_rows:,}; {rows.held:,} of them validated"
     classifier.choices_ = [*([Choice("metric", meant)] if meant else []), Choice("rows", how), *rows.choices]
     classifier.choices_ += column_choices(rows.preprocessor)
-    models, binned = classifier._build(names, folds, fixed), ["lightgbm"]
-    if importlib.util.find_spec("lightgbm"):
-        binned.append("boosting")
+    models = classifier._build(names, folds, fixed)
+    binned = ("lightgbm", "boosting") if importlib.util.find_spec("lightgbm") else ()
     for place, model in enumerate(models):
         if (checkpoint := getattr(model, "checkpoint", None)) is not None:
             checkpoint.identity["table"] = json.dumps([passes, rows.buffer_rows, rows.sizes, rows.lanes])
@@ -196,11 +194,9 @@ class ShardedRows:
         self.unit = total / self.rows  # weights have the mean 1
         self.labels = tuple(self.classes.tolist())
         self.task: Task = "binary" if len(self.labels) == 2 else "multiclass"
-        self.choices = []
-        if empty := self.shards.empty:
-            self.choices.append(
-                Choice("rows", f"{len(empty)} files without a row were left out: {', '.join(empty[:5])}")
-            )
+        empty = self.shards.empty
+        told = f"{len(empty)} files without a row were left out: {', '.join(empty[:5])}"
+        self.choices = [Choice("rows", told)] if empty else []
 
     def _sums(self, weight: str | None = None) -> dict[Any, Any]:
         found = Counter[Any]()
@@ -317,6 +313,8 @@ class ShardedRows:
 class _StreamTrainer(loop.Trainer):
     """A trainer whose training rows are this process's lanes of a buffer, the next one before every epoch."""
 
+    batches: _LaneOrder
+
     def __init__(self, rows: ShardedRows, folds: Folds, recipe: Any, *, device: Any, plain: bool = False) -> None:
         self.rows = rows
         many = 1 - 1 / rows.folds if rows.folds > 1 else 1.0  # of the rows, each member is trained on so many
@@ -343,7 +341,7 @@ class _StreamTrainer(loop.Trainer):
         own = Folds(Table.of_numbers(dense), codes, weight, weight, *known)
         super().__init__(own, recipe, device=device)
         self.epochs = max(1, round(rows.passes * sum(rows.sizes) / float(self.fills.sum())))
-        self.order = _LaneOrder(steps, batch, recipe.members * len(splits), end)
+        self.batches = _LaneOrder(steps, batch, recipe.members * len(splits), end)
         self.readers: dict[int, Iterator[list[Tensor]]] = {}
         owned = [self.places[lane] for lane in rows.own]
         self.part = slice(owned[0][0], owned[-1][1]) if owned else slice(0, 0)
@@ -351,7 +349,7 @@ class _StreamTrainer(loop.Trainer):
         self.average_over(min(recipe.averaging * steps, self.epochs * steps / 10))
 
     def epoch(self) -> loop.EpochRecord:
-        rows, steps = self.rows, self.order.steps
+        rows, steps = self.rows, self.batches.steps
         for lane, start in self.starts.items():
             count, (first, last) = int(self.fills[lane]), self.places[lane]
             if not count:
@@ -366,8 +364,7 @@ class _StreamTrainer(loop.Trainer):
             stratum = strata(target.numpy()) if self.recipe.stratified else None
             given = [found if len(found) else np.array([0]) for found in chosen]
             order = BatchOrder(given, last - first, stratum=stratum, steps=steps)
-            self.order.lanes[lane] = slice(first, last), start, order, torch.tensor(empty)
-        self.batches = self.order
+            self.batches.lanes[lane] = slice(first, last), start, order, torch.tensor(empty)
         return super().epoch()
 
 
