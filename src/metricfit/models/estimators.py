@@ -73,8 +73,8 @@ def _named_estimator(name: str, folds: Folds, rows: int) -> Any:
         return kind(TREES, min_samples_leaf=max(2, rows // 10_000))  # where rows are many, trees stay small
     if name == "boosting":
         rounds = max(100, ROUNDS * 3 // max(3, len(folds.labels)))  # each of one tree per class
-        how: dict[str, Any] = {"max_iter": rounds if stops else 100, "early_stopping": stops}
-        how |= {"n_iter_no_change": PATIENCE, "categorical_features": categories if categories.any() else None}
+        how: dict[str, Any] = {"max_iter": rounds if stops else 100, "n_iter_no_change": PATIENCE}
+        how["categorical_features"] = categories if categories.any() else None
         how["max_bins"] = FEW_BINS if len(categories) > WIDE and not categories.any() else 255
         # Without a penalty, leaves of a rare class take huge steps.
         return HistGradientBoostingClassifier(min_samples_leaf=leaf, l2_regularization=1.0, **how)
@@ -279,13 +279,12 @@ class EstimatorModel(Model):
         """What a boosting model needs to stop on validation rows."""
         X, weight = self._rows(folds.table, rows), folds.weight[rows].astype(np.float64)
         columns = np.flatnonzero(folds.table.categories).tolist()
+        if self.name == "boosting":
+            estimator.set_params(early_stopping=len(y) > 0)
+            return {"X_val": X, "y_val": y, "sample_weight_val": weight} if len(y) else {}
         known = {"categorical_feature": columns} if self.name == "lightgbm" and columns else {}
         if not len(y):
-            if self.name == "boosting":
-                estimator.set_params(early_stopping=False)
             return known
-        if self.name == "boosting":
-            return {"X_val": X, "y_val": y, "sample_weight_val": weight}
         library = importlib.import_module(self.name)
         if self.name == "lightgbm":
             newer = has_fit_parameter(estimator, "eval_X")
