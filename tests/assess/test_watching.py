@@ -5,11 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
 
 from metricfit import MetricClassifier, metrics
 from metricfit.assess import HeldOutScores, expected_metric, monitor, scores_of
 from metricfit.assess.watching import _chance
-from metricfit.decisions import best_threshold
+from metricfit.decisions import TunedRuleClassifier, best_threshold
 
 
 def world(rng, n, share=0.2):
@@ -89,3 +90,27 @@ def test_few_draws_are_no_proof_at_a_strict_level():
     assert _chance(gap + 3.5) == pytest.approx(0.5, abs=0.1)
     assert _chance(-np.ones(40)) == 0
     assert np.isnan(_chance(np.full(3, np.nan)))
+
+
+@pytest.mark.parametrize("cv", ["prefit", 5])
+def test_a_tuned_rule_is_watched_too(cv):
+    X, y = make_classification(3000, weights=[0.8], random_state=0)
+    y = np.array(["no", "yes"])[y]
+    base = LogisticRegression()
+    if cv == "prefit":
+        base.fit(X[:1000], y[:1000])
+    model = TunedRuleClassifier(base, "precision[yes] subject to recall[yes] >= 0.7", cv=cv).fit(
+        X[1000:2000], y[1000:2000]
+    )
+    same = monitor(model, X[2000:], scores_of(model, X[2000:], y[2000:]))
+    assert [each.kind for each in same if each.alarm] == []
+    assert same[-1].about == "recall[yes] >= 0.7"
+    assert {each.kind for each in monitor(model, X[2000:] + 0.5) if each.alarm} >= {"scores", "predicted share"}
+
+
+def test_a_rule_by_groups_is_not_watched():
+    rng = np.random.default_rng(0)
+    y, X = rng.integers(0, 2, 100), rng.normal(size=(100, 2))
+    model = TunedRuleClassifier(metric="f1", by="sex").fit(X, y, columns={"sex": ["f", "m"] * 50})
+    with pytest.raises(ValueError, match="classifier: decides by groups of rows"):
+        monitor(model, X)

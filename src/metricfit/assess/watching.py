@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -138,17 +139,19 @@ def monitor(
     """Compare new rows with those that were held out when a :class:`metricfit.MetricClassifier` was trained.
 
     Held-out rows were scored by one fold's models each, and so are the new ones here: their scores are alike if nothing
-    has changed. ``labelled`` are those rows whose labels are known, by :func:`scores_of`.
+    has changed. ``labelled`` are those rows whose labels are known, by :func:`scores_of`. A
+    :class:`metricfit.decisions.TunedRuleClassifier` is compared with the rows that chose its rule: best with
+    ``cv="prefit"``, since by cross-validation these were scored by models of fewer rows.
 
     ``alarm`` is how probable any alarm is if nothing has changed; it is shared evenly among everything that is looked
     at. Among very many rows the smallest drift is found: ask for less then, such as 1e-6.
     """
-    held: HeldOutScores | None = classifier.held_out_
+    held, scored = _held_out(classifier)
     if held is None:
         raise ValueError("classifier: no rows were held out in training, so there is nothing to compare with.")
     expect(0 < alarm < 1, "alarm", "a probability between 0 and 1, such as 0.05", alarm)
     metric, labels, rule = classifier.metric_, tuple(classifier.classes_.tolist()), classifier.decision_rule_
-    proba = np.asarray(classifier.predict_as_held_out(X))
+    proba = np.asarray(scored(X))
     decided, before = rule.decide(proba), rule.decide(held.proba)
     several = held.truth.ndim == 2
     called = [each if several else each[:, None] == np.arange(len(labels)) for each in (before, decided)]
@@ -191,6 +194,18 @@ def monitor(
     if labelled is not None and len(labelled):
         add("measured", [drawn(each, [labelled.judged(labels)], random_state + 1)[0] for each in judged])
     return [replace(each, alarm=each.chance <= alarm / len(found)) for each in found]
+
+
+def _held_out(classifier: Any) -> tuple[HeldOutScores | None, Any]:
+    """The rows held out in training, or those that chose a tuned rule, and what scores new rows as they were."""
+    if not hasattr(classifier, "rule_"):
+        return classifier.held_out_, classifier.predict_as_held_out
+    if not hasattr(classifier.rule_, "decide"):
+        raise ValueError("classifier: decides by groups of rows; compare each group's scores by expected_metric.")
+    y, proba, weight = classifier._held_out
+    truth = np.asarray(y if y.ndim == 2 else np.searchsorted(classifier.classes_, y), dtype=np.int64)
+    held = HeldOutScores(truth, proba.astype(np.float32), classifier.rule_.decide(proba), weight=weight)
+    return held, partial(classifier.predict_proba, raw=True)
 
 
 def _chance(gap: Array) -> float:

@@ -24,7 +24,7 @@ from metricfit.decisions.rules import DecisionRule, GroupThresholds
 from metricfit.decisions.threshold import best_rule
 from metricfit.inputs import expect
 from metricfit.labels import read_target, rows_columns
-from metricfit.metrics import MetricLike
+from metricfit.metrics import MetricLike, resolve
 
 
 def _gives_probabilities(self: TunedRuleClassifier) -> bool:
@@ -125,6 +125,9 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             search = best_rule(y[rows], proba, self.metric, **own)
         self.search_, self.value_ = search, search.value
         self.rule_: DecisionRule | GroupThresholds = getattr(search, "rule", search)
+        self.decision_rule_, self.task_ = self.rule_, target.task  # what assess.monitor and scores_of look at
+        whole = goal.metric.subject_to(*goal.constraints) if goal.constraints else goal.metric
+        self.metric_ = resolve(whole, tuple(self.classes_.tolist()), target.task)[0]
         return self
 
     def predict(self, X: Any, *, columns: Any = None) -> NDArray[Any]:
