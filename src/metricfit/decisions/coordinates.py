@@ -388,26 +388,22 @@ def _names_a_class(metric: Metric) -> bool:
 def _search_groups(goal: Goal, sweeps: Sequence[Sweep], score: NDArray[Any]) -> tuple[Point, Key]:
     """The best cut-offs, one of each sweep, and their key."""
 
-    def keys(cuts: Point, k: int = 0, tried: Any = None) -> tuple[Tensor, Tensor]:
-        """Violations and gains of these cut-offs, or of those tried for sweep k."""
-        at = [cuts[[j]] if tried is None or j != k else tried for j in range(len(sweeps))]
+    def best_of(cuts: Point, k: int, tried: Point) -> tuple[int, Key]:
+        """The best of some cut-offs of sweep k, beside the present ones of the others, and its key."""
+        at = [tried if j == k else cuts[[j]] for j in range(len(sweeps))]
         each = [sweep.cells(sweep.tp[place], sweep.fp[place]) for sweep, place in zip(sweeps, at, strict=True)]
         every = torch.stack(torch.broadcast_tensors(*each))  # (groups, cut-offs, 2, 2)
         cm, parts = (ConfusionMatrix(counts, "binary", sweeps[0].classes) for counts in (every.sum(dim=0), every))
-        return goal.keys(cm, lambda _: parts)
-
-    def key_of(cuts: Point) -> Key:
-        violation, gain = keys(cuts)
-        return -float(violation[0]), float(gain[0])
+        violation, gain = goal.keys(cm, lambda _: parts)
+        best = int(torch.where(violation == violation.min(), gain, -torch.inf).argmax())
+        return int(tried[best]), (-float(violation[best]), float(gain[best]))
 
     def ascended(start: Point, few: int) -> tuple[Point, Key]:
         def move(cuts: Point, k: int) -> tuple[int, Key]:
-            tried = np.unique(np.linspace(0, len(sweeps[k]) - 1, few or len(sweeps[k])).astype(np.intp))
-            violation, gain = keys(cuts, k, tried)
-            best = int(torch.where(violation == violation.min(), gain, -torch.inf).argmax())
-            return int(tried[best]), (-float(violation[best]), float(gain[best]))
+            size = len(sweeps[k])
+            return best_of(cuts, k, np.unique(np.linspace(0, size - 1, few or size).astype(np.intp)))
 
-        return ascend(start, key_of, move)
+        return ascend(start, lambda cuts: best_of(cuts, 0, cuts[[0]])[1], move)
 
     starts = list[Any]()  # one cut-off, one recall and one share of false alarms for all
     for level in np.linspace(0, 1, _LEVELS):
