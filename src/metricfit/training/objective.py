@@ -80,10 +80,7 @@ class MemberObjective(nn.Module):
         self.register_buffer("class_weights", weights, persistent=False)
         # The surrogate is of positives against negatives; the metric names which class is which.
         self._positive = 1 if getattr(self.metric, "label", None) != labels[0] else 0
-        share = prior[:, 1] if task == "multilabel" else prior[self._positive]
-        self.surrogate_loss = _surrogate(recipe, self.metric, task, members, share)
-        if self.surrogate_loss is not None:
-            self.surrogate_loss.group = self.group
+        self.surrogate_loss = self._surrogate_loss(task, prior) if recipe.objective == "surrogate_fbeta" else None
 
     @property
     def temperature(self) -> Tensor:
@@ -127,6 +124,20 @@ class MemberObjective(nn.Module):
             scores = logits[..., self._positive] - logits[..., 1 - self._positive]
             target = (target == self._positive).to(target.dtype)
         return cast("Tensor", cast("SurrogateFBetaLoss", self.surrogate_loss)(scores, target, weight))
+
+    def _surrogate_loss(self, task: Task, prior: Tensor) -> SurrogateFBetaLoss:
+        if task == "multiclass":
+            why = "is a loss of positives against negatives and y has more than two classes"
+            raise ValueError(f"recipe: 'surrogate_fbeta' {why}; use another recipe, or one label per class.")
+        beta = self.metric.beta if isinstance(self.metric, FBeta) else 1.0
+        if not isinstance(beta, int | float):
+            told = f"has one beta for all classes, got {self.metric}; use another recipe"
+            raise ValueError(f"recipe: 'surrogate_fbeta' {told}.")
+        share = prior[:, 1] if task == "multilabel" else prior[self._positive]
+        share = share.clamp(1e-6, 1 - 1e-6)  # a label that no row has, or every row, has no odds
+        loss = SurrogateFBetaLoss(beta, task=task, members=self.members, positive_share=share, validate=False)
+        loss.group = self.group
+        return loss
 
 
 CEILING = 20.0  # of a multiplier, so that a constraint nobody can meet does not drown the objective
@@ -177,21 +188,6 @@ class _Lagrangian(Constrained):
 
     def loss(self, source: MatrixSource) -> Tensor:
         return cast("Tensor", self.multipliers.loss(source))
-
-
-def _surrogate(
-    recipe: Recipe, metric: Metric, task: Task, members: int, positive_share: Tensor
-) -> SurrogateFBetaLoss | None:
-    if recipe.objective != "surrogate_fbeta":
-        return None
-    if task == "multiclass":
-        why = "is a loss of positives against negatives and y has more than two classes"
-        raise ValueError(f"recipe: 'surrogate_fbeta' {why}; use another recipe, or one label per class.")
-    beta = metric.beta if isinstance(metric, FBeta) else 1.0
-    if not isinstance(beta, int | float):
-        raise ValueError(f"recipe: 'surrogate_fbeta' has one beta for all classes, got {metric}; use another recipe.")
-    share = positive_share.clamp(1e-6, 1 - 1e-6)  # a label that no row has, or every row, has no odds
-    return SurrogateFBetaLoss(beta, task=task, members=members, positive_share=share, validate=False)
 
 
 class Scores(NamedTuple):
