@@ -80,7 +80,9 @@ def metric_loss(batch: Batch, input: Tensor) -> Tensor | None:
     points = five_points(batch.temperature if options.step is None else options.step, members or 1)  # type: ignore[arg-type]
     if points is None or number < 2 or number * 2 * THRESHOLD_MARGIN >= 1:
         return None
-    form = _closed_form(batch) if input.is_cpu else None
+    metric, by_name = options.metric, options.labels is not None and getattr(options.metric, "label", None) is not None
+    # A class that is named has to be looked up, which the metric itself does.
+    form = closed_form_of(metric, task) if input.is_cpu and isinstance(metric, FormulaMetric) and not by_name else None
     if (options.labels is not None and len(options.labels) != number) or (form is not None and form.label >= number):
         return None
     if number >= MATRIX_UP_TO and (form is None or batch.memories or group is not None):
@@ -157,12 +159,6 @@ def _points(deltas: tuple[float, ...], dtype: torch.dtype | None, members: int) 
         low, start = (delta / start, start) if start > 0 else (0.0, 1 - 0.5 / middle)
         rows.append((delta, low, middle, start, 1 + factor / 2))
     return np.array(rows * (members if len(rows) == 1 else 1))
-
-
-def _closed_form(batch: Batch) -> ClosedForm | None:
-    metric, labels = batch.options.metric, batch.options.labels
-    by_name = labels is not None and getattr(metric, "label", None) is not None  # the class has to be looked up
-    return closed_form_of(metric, batch.options.task) if isinstance(metric, FormulaMetric) and not by_name else None
 
 
 def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype: torch.dtype) -> Any:

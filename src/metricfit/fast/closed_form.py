@@ -199,27 +199,21 @@ def loss_of_matrices(
     options: MetricLoss, form: ClosedForm | None, counts: Tensor, memory: ConfusionMemory | None, is_compiled: bool
 ) -> tuple[Tensor, Tensor] | None:
     """The losses of matrices and their gradient; both 0 without weight. None if a metric gives several numbers."""
-    members = options.members is not None
-    if form is None:
-        totals = counts.sum(dim=(1, 2))
-        with torch.enable_grad():
-            leaf = counts.detach().requires_grad_()
-            cm = ConfusionMatrix(leaf if members else leaf[0], options.task, options.labels, options.absent)
-            cm = cm if memory is None else memory(cm)
-            losses = options.metric.loss(lambda _: cm).reshape(-1)
+    with torch.set_grad_enabled(form is None):
+        leaf = counts.detach().requires_grad_(form is None)
+        cm = ConfusionMatrix(leaf if options.members else leaf[0], options.task, options.labels, options.absent)
+        cm = cm if memory is None else memory(cm)
+        if form is None:
+            losses, totals = options.metric.loss(lambda _: cm).reshape(-1), counts.sum(dim=(1, 2))
             if losses.shape != totals.shape:
                 return None
             (gradient,) = torch.autograd.grad(losses.sum(), leaf)
             gradient = gradient - gradient.diagonal(dim1=1, dim2=2)[..., None]  # moves nothing, and is exact for it
-        has_weight = totals > 0
-        return torch.where(has_weight, losses.detach(), 0.0), torch.where(has_weight[:, None, None], gradient, 0.0)
-    array: Array = counts.double().numpy()
-    weights = array.sum(axis=(1, 2), keepdims=True)
-    scale: Any = 1.0
-    if memory is not None:
-        with torch.no_grad():
-            blended = memory(ConfusionMatrix(counts if members else counts[0])).matrix
-        array, scale = blended.double().numpy().reshape(array.shape), (weights > 0) / np.where(weights > 0, weights, 1)
+            has_weight = totals > 0
+            return torch.where(has_weight, losses.detach(), 0.0), torch.where(has_weight[:, None, None], gradient, 0.0)
+    array: Array = cm.matrix.double().numpy().reshape(counts.shape)
+    weights: Array = counts.double().numpy().sum(axis=(1, 2), keepdims=True)
+    scale: Any = 1.0 if memory is None else (weights > 0) / np.where(weights > 0, weights, 1)
     sums = np.stack([array.diagonal(axis1=1, axis2=2), array.sum(axis=2), array.sum(axis=1)], axis=1)
     tiny = torch.finfo(counts.dtype).tiny
     values, vectors = loss_of_sums(form, sums, options.absent == "skip", is_compiled, tiny, least=0.0)  # exact cells
