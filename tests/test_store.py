@@ -344,7 +344,8 @@ def test_the_card_shows_text_as_it_is_and_only_rows_with_a_value(fitted):
 
 
 def test_a_model_saved_without_its_pages_loads(fitted, table, tmp_path):
-    path = store.save(fitted, tmp_path / "bare")
+    path = tmp_path / "bare"
+    store.write_model(path, fitted, description_of(fitted), {})
     assert not (path / "report.html").exists()
     assert (load(path).predict(table) == fitted.predict(table)).all()
 

@@ -38,13 +38,9 @@ _LAZY = {
 
 
 def save(
-    classifier: MetricClassifier,
-    folder: str | os.PathLike[str],
-    *,
-    overwrite: bool = False,
-    notes: dict[str, Any] | None = None,
-    files: Mapping[str, bytes] | None = None,
-) -> Path:
+    classifier: MetricClassifier, folder: str | os.PathLike[str], *, overwrite: bool = False,
+    notes: dict[str, Any] | None = None, files: Mapping[str, bytes] | None = None,
+) -> Path:  # fmt: skip
     """Write a fitted classifier as a model folder, with its report and its model card; :func:`load` reads it.
 
     Args:
@@ -59,18 +55,16 @@ def save(
     """
     from pathlib import Path
 
-    from metricfit import store
+    from metricfit import report, store
 
-    store.check_replaceable(Path(folder), overwrite=overwrite)
+    path, given = Path(folder), dict(files or {})
+    store.check_replaceable(path, overwrite=overwrite)
     description = store.description_of(classifier, notes)
-    from metricfit import report
-
-    settings = (files or {}).get("train.toml", b"").decode()
-    pages = {
-        "report.html": report.render(classifier, description, settings=settings or None).encode(),
-        "README.md": report.model_card(description, report.warnings_of(classifier)).encode(),
-    }
-    return store.save(classifier, folder, overwrite=overwrite, notes=notes, files={**(files or {}), **pages})
+    settings = given.get("train.toml", b"").decode()
+    given["report.html"] = report.render(classifier, description, settings=settings or None).encode()
+    given["README.md"] = report.model_card(description, report.warnings_of(classifier)).encode()
+    store.write_model(path, classifier, description, given)
+    return path
 
 
 def lazily(package: str, names: Sequence[str], rooms: Sequence[str]) -> Callable[[str], Any]:

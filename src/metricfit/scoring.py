@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from metricfit.data import BadArgumentError
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
 
-__all__ = ["Scorer", "predict_batches"]
+__all__ = ["Scorer"]
 
 _SENT: dict[str, Any] = {"callbacks": (), "checkpoint": None, "held_out_": None, "held_out": (), "n_jobs": 1}
 """What a classifier and its models have in a worker, instead of what only training needs."""
@@ -75,15 +75,11 @@ class Scorer:
 
     def result(self, X: Any, kept: Mapping[str, Any]) -> pd.DataFrame:
         """The result for rows as the classifier takes them, after columns that are kept."""
-        classes = self.classifier.classes_
+        classes, rule = self.classifier.classes_, self.classifier.decision_rule_
         proba = self.classifier.predict_proba(X, raw=True) if len(X) else np.empty((0, len(classes)))
-        chosen = self.classifier.decision_rule_.decide(proba) if len(X) else proba.astype(np.int64)
+        chosen = rule.decide(proba)
         shown = proba if self.calibration is None or not len(X) else self.calibration.apply(proba)
-        decided = (
-            chosen.T
-            if self.several
-            else [self.classifier.decision_rule_.named(chosen, classes) if len(X) else classes[:0]]
-        )
+        decided = chosen.T if self.several else [rule.named(chosen, classes) if len(X) else classes[:0]]
         found = zip([*self.decided, *self.probable], [*decided, *shown.T], strict=True)
         return pd.DataFrame(dict(kept) | dict(found))
 
@@ -98,10 +94,3 @@ def _slim(model: Any) -> Any:
     for name in _SENT.keys() & vars(model).keys():
         setattr(slim, name, _SENT[name])
     return slim
-
-
-def predict_batches(
-    model: MetricClassifier, frames: Iterable[pd.DataFrame], *, keep: Sequence[str] = (), raw: bool = False
-) -> Iterator[pd.DataFrame]:
-    """Decisions and probabilities of frames, one after another, wherever they come from; see :class:`Scorer`."""
-    return map(Scorer(model, keep=keep, raw=raw), frames)

@@ -56,7 +56,7 @@ def main() -> None:
         path = HERE / str(VERSION) / name
         if path.exists():
             continue
-        store.save(classifier, path)
+        store.write_model(path, classifier, store.description_of(classifier), {})
         proba = classifier.predict_proba(rows())
         expected = {"labels": np.asarray(classifier.predict(rows())).tolist(), "probabilities": proba.tolist()}
         (path.parent / f"{name}.json").write_text(json.dumps(expected))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -45,29 +46,22 @@ _SCORE_TYPES = {"truth": np.int32, "decided": np.int32, "baseline_tuned": np.int
 _WIDEST = 4000
 """Bytes of a type of text, 1,000 characters, unless its values need more."""
 _LIBRARIES = ("metricfit", "torch", "numpy", "scikit-learn", "pandas", "pyarrow", "safetensors", "skops")
-_NOT_KEPT = ("metric", "recipe", "preprocess", "network", "callbacks", "checkpoint_dir", "device", "class_weight")
+_NOT_KEPT = ("metric", "recipe", "preprocess", "callbacks", "checkpoint_dir", "device", "class_weight")
 
 
-def save(
-    classifier: MetricClassifier,
-    folder: str | os.PathLike[str],
-    *,
-    overwrite: bool = False,
-    notes: dict[str, Any] | None = None,
-    files: Mapping[str, bytes] | None = None,
-) -> Path:
-    """Write a fitted classifier as :func:`metricfit.save` does, with its arguments, but without a report and a card.
+def write_model(
+    folder: Path, classifier: MetricClassifier, description: dict[str, Any], files: Mapping[str, bytes]
+) -> None:
+    """Write a fitted classifier, its :func:`description_of` and further files: what :func:`metricfit.save` does.
 
     The folder appears complete or not at all: a process that is killed leaves the old folder or the new one.
     """
-    path = Path(folder)
-    model_folder.check_replaceable(path, overwrite=overwrite)
-    described, history = description_of(classifier, notes), _records(classifier.history_)
+    described, history = copy.deepcopy(description), _records(classifier.history_)
     times = [
         [{key: row.pop(key) for key in [*row] if key.endswith("seconds")} for row in rows]
         for rows in ([described["fitted"]], described["leaderboard"], history)
     ]
-    contents = {**(files or {}), _HISTORY: json.dumps(history).encode(), TIMES: json.dumps(times).encode()}
+    contents = {**files, _HISTORY: json.dumps(history).encode(), TIMES: json.dumps(times).encode()}
     contents[DESCRIPTION] = json.dumps(described, allow_nan=False).encode()
     for saved, model in zip(described["models"], classifier.models_.values(), strict=True):
         contents[_file(saved)] = model.to_bytes()
@@ -75,8 +69,7 @@ def save(
         contents[_PREPROCESSING] = objects.to_bytes(classifier.preprocessor_, _TRUSTED, "preprocess: the transformer")
     if classifier.held_out_ is not None:
         contents[_SCORES] = scores_to_bytes(classifier.held_out_)
-    model_folder.write_folder(path, contents)
-    return path
+    model_folder.write_folder(folder, contents)
 
 
 def load(folder: str | os.PathLike[str]) -> MetricClassifier:
