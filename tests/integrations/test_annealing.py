@@ -6,7 +6,7 @@ import pytest
 from torch import nn
 
 from metricfit import MetricLoss
-from metricfit.integrations._annealing import Schedule, library, losses_of
+from metricfit.integrations import Schedule, library, losses_of
 
 
 def test_an_option_without_effect_is_an_error_that_says_what_the_mode_takes() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.distributed import group_of, sum_over_processes
-from metricfit.integrations._annealing import Mode, Schedule, library, losses_of
+from metricfit.integrations import Mode, Schedule, library, losses_of
 
 TrainerCallback: Any = library("transformers", "metricfit[huggingface]").TrainerCallback
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from metricfit.integrations._annealing import Mode, Schedule, library, losses_of
+from metricfit.integrations import Mode, Schedule, library, losses_of
 
 try:
     Callback: Any = library("lightning.pytorch", "metricfit[lightning]").Callback

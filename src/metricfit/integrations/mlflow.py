@@ -18,7 +18,7 @@ import pandas as pd
 from metricfit import __version__, save
 from metricfit.classifier import MetricClassifier
 from metricfit.data import TablePreprocessor
-from metricfit.integrations._annealing import library
+from metricfit.integrations import library
 from metricfit.store import load
 
 __all__ = ["log_model", "save_model"]

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from metricfit.classifier import MetricClassifier
-from metricfit.integrations._annealing import library
+from metricfit.inputs import expect
+from metricfit.integrations import library
 
 __all__ = ["explanation"]
 
@@ -27,8 +28,7 @@ def explanation(
     Example: ``shap.plots.bar(explanation(classifier, X_test, X_train[:100])[..., 1])``
     """
     shap, columns = library("shap", "metricfit[shap]"), list(X.columns)
-    if model is not None and model not in classifier.models_:
-        raise ValueError(f"model: expected one of {', '.join(classifier.models_)}, got {model!r}.")
+    expect(model is None or model in classifier.models_, "model", f"one of {', '.join(classifier.models_)}", model)
     # What is no number is numbered: explainers take arrays of numbers.
     both, levels = pd.concat([background[columns], X]), dict[Any, Any]()
     for name in columns:

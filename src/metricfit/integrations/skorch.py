@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.integrations._annealing import Mode, Schedule, library, losses_of
+from metricfit.integrations import Mode, Schedule, library, losses_of
 
 Callback: Any = library("skorch.callbacks", "metricfit[skorch]").Callback
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from metricfit.confusion import Absent, as_confusion_matrix, hard_confusion_matrix
 from metricfit.inputs import Task, check_task
-from metricfit.integrations._annealing import library
+from metricfit.integrations import library
 from metricfit.losses.metric_loss import with_average
 from metricfit.metrics import MetricLike, get
 

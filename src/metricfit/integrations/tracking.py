@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from metricfit.distributed import is_first_process
-from metricfit.integrations._annealing import library
+from metricfit.integrations import library
 from metricfit.training.loop import EpochEnd
 
 __all__ = ["MLflow", "TensorBoard", "WandB"]
