@@ -6,7 +6,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,6 +24,7 @@ from metricfit.data.preprocessing import as_dense, column_choices, matches_names
 from metricfit.decisions.rules import DecisionRule
 from metricfit.distributed import agreed, is_first_process, join_processes
 from metricfit.ensemble import PORTFOLIO, check_columns, judge, mean_of
+from metricfit.inputs import expect
 from metricfit.labels import Target, combined_weights, read_target, read_truth, row_count, rows_columns
 from metricfit.metrics import Constrained, MetricLike, resolve
 from metricfit.models import EstimatorModel, Folds, Model, NetworkModel, Table, fit_models, names_of
@@ -174,24 +175,17 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validate_data(self, X, y, skip_check_array=True)
         target = read_target(y, row_count(X))
         weight, plain_weight = combined_weights(target, sample_weight, self.class_weight)
-        self.metric_, meant = resolve(self.metric, target.labels, target.task)
-        seed, fixed = draw_seed(self.random_state)
-        if not fixed:
-            seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group))
-        splits, why = self._split(target, groups, seed)
-        recipe, names = self._read_recipe(), names_of(self.models)
-        self.classes_, self.recipe_, self.task_, self.seed_ = target.classes, recipe, target.task, seed
-        table = self._fit_table(X, target, seed)
+        names, fixed = self._begin(target, group)
+        splits, why = self._split(target, groups)
+        table = self._fit_table(X, target)
         known = rows_columns(self.metric_.columns, X, columns, len(table))
-        folds = Folds(table, target.codes, weight, plain_weight, splits, self.metric_, target.task, target.labels, seed,
-                      columns=known)  # fmt: skip
+        folds = Folds(table, target.codes, weight, plain_weight, splits, self.metric_, target.task, target.labels,
+                      self.seed_, columns=known)  # fmt: skip
         check_columns(folds)
-        self.choices_ = [Choice("metric", meant)] if meant else []
         self.choices_ += [Choice("folds", why), *column_choices(self.preprocessor_)]
         models = self._build(names, folds, fixed)
         fitted = fit_models(models, folds, self.time_limit, show=self.verbose and is_first_process())
-        self._note_missing(models, fitted)
-        self._keep(folds, fitted, [name for name, _ in names])
+        self._keep(folds, models, fitted, dict(names))
         return self
 
     def predict_proba(self, X: Any, *, raw: bool = False) -> NDArray[np.float64]:
@@ -210,10 +204,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.held_out_ is None or self.held_out_.fold is None:  # all models together were measured
             return self.predict_proba(X, raw=True)
         table = self._table(X)
-        each, rows = (
-            mean_of({n: m.each_fold(table) for n, m in self.models_.items()}, self.weights_),
-            np.arange(len(table)),
-        )
+        each = mean_of({name: model.each_fold(table) for name, model in self.models_.items()}, self.weights_)
+        rows = np.arange(len(table))
         return np.asarray(each[rows % len(each), rows])
 
     def predict_calibrated_proba(self, X: Any) -> NDArray[np.float64]:
@@ -245,11 +237,6 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Where a constraint in groups is missed, minus infinity; ``columns`` as in :meth:`fit`.
         """
         check_is_fitted(self, "models_")
-        if self.metric_.judges_scores:
-            proba = self.predict_proba(X, raw=True)
-            predicted = proba[:, 1] if self.task_ == "binary" else proba
-        else:
-            predicted = self.predict(X)
         truth = read_truth(y, self.task_, self.classes_)
         if self.metric_.needs_rows or self.decision_rule_.least:
             known = rows_columns(self.metric_.columns, X, columns, len(truth))
@@ -257,6 +244,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             found = assess("", self.metric_, rows)
             value = found.estimate.value if not found.missed else -math.inf
         else:
+            predicted = self.predict_proba(X, raw=True) if self.metric_.judges_scores else self.predict(X)
+            if self.metric_.judges_scores and self.task_ == "binary":
+                predicted = predicted[:, 1]
             value = float(self.metric_.score(truth, predicted, sample_weight, labels=self._labels_in(truth, predicted)))
         return value if self.metric_.greater_is_better else -value
 
@@ -285,6 +275,17 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
 
+    def _begin(self, rows: Any, group: Any) -> tuple[list[tuple[str, Any]], bool]:
+        """Settle what does not depend on the columns; the models by name, and whether the seed was given."""
+        seed, fixed = draw_seed(self.random_state)
+        if not fixed:
+            seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group))
+        self.metric_, meant = resolve(self.metric, rows.labels, rows.task)
+        self.classes_, self.task_, self.seed_ = rows.classes, rows.task, seed
+        self.choices_ = [Choice("metric", meant)] if meant else []
+        self.recipe_ = self._read_recipe()
+        return names_of(self.models), fixed
+
     def _labels_in(self, truth: NDArray[Any], predicted: NDArray[Any]) -> tuple[Any, ...]:
         """The classes that count: for several classes those that occur, as in scikit-learn, and those named."""
         known = self.classes_.tolist()
@@ -304,8 +305,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if recipe.balance is not None:
                 raise ValueError("class_weight: takes the place of the recipe's balance; give one of them.")
             recipe = recipe.with_parts({"balance": "none"})
-        if self.baseline not in (True, False, "auto"):
-            raise ValueError(f"baseline: expected True, False or 'auto', got {self.baseline!r}.")
+        expect(self.baseline in (True, False, "auto"), "baseline", "True, False or 'auto'", self.baseline)
         callback_list(self.callbacks)
         if self.confidence is not None:
             from metricfit.decisions.confidence import check_confidence
@@ -317,18 +317,18 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"rule: {why}; use rule='argmax'.")
         return complete
 
-    def _split(self, target: Target, groups: ArrayLike | None, seed: int) -> tuple[list[Split], str]:
+    def _split(self, target: Target, groups: ArrayLike | None) -> tuple[list[Split], str]:
         rows = len(target.codes)
         found = None if groups is None else int(group_codes(groups, rows).max()) + 1
         if (given := given_splits(self.cv, target.codes, groups)) is not None:
             return given, f"{len(given)} splits, as given"
         folds, why = choose_cv(self.cv, rows, target.smallest_class, found)
-        return split_rows(target.codes, folds, groups=groups, random=np.random.default_rng(seed)), why
+        return split_rows(target.codes, folds, groups=groups, random=np.random.default_rng(self.seed_)), why
 
-    def _fit_table(self, X: Any, target: Target, seed: int) -> Table:
+    def _fit_table(self, X: Any, target: Target) -> Table:
         if isinstance(self.preprocess, str) and self.preprocess != "auto":
             raise ValueError(f"preprocess: expected 'auto', a transformer or None, got {self.preprocess!r}.")
-        given = TablePreprocessor(random_state=seed) if isinstance(self.preprocess, str) else self.preprocess
+        given = TablePreprocessor(random_state=self.seed_) if isinstance(self.preprocess, str) else self.preprocess
         self.preprocessor_ = None if given is None else clone(given)
         dense = X if self.preprocessor_ is None else self.preprocessor_.fit_transform(X, target.truth)
         return self._forms(X, dense)
@@ -338,10 +338,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not hasattr(X, "columns") or not matches_names(self.preprocessor_):
             validate_data(self, X, reset=False, skip_check_array=True)
         made = self._forms(X, X if self.preprocessor_ is None else self.preprocessor_.transform(X))
-        if made.dense.shape[1] != self.n_network_inputs_:
-            got = f"expected {self.n_network_inputs_} features, as in fit, got {made.dense.shape[1]}"
-            instead = "give X the columns that it had in fit, or take a transformer whose output keeps its width"
-            raise ValueError(f"preprocess: {got}; {instead}.")
+        wanted, got = self.n_network_inputs_, made.dense.shape[1]
+        instead = "give X the columns that it had in fit, or take a transformer whose output keeps its width"
+        expect(got == wanted, "preprocess", f"{wanted} features, as in fit", got, instead)
         return made
 
     def _forms(self, X: Any, features: Any) -> Table:
@@ -400,10 +399,11 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _is_plain_cross_entropy(self) -> bool:
         return self.recipe_.objective == "log_loss" and self.recipe_.balance == "none" and self.class_weight is None
 
-    def _keep(self, folds: Folds, fitted: Sequence[Model], shipped: Sequence[str]) -> None:
-        """Choose weights and rule, and keep what was fitted with what it reaches."""
-        models = {model.name: model for model in fitted}
-        shipped, constrained = [name for name in models if name in shipped], isinstance(self.metric_, Constrained)
+    def _keep(self, folds: Folds, begun: Sequence[Model], fitted: Sequence[Model], asked: Container[str]) -> None:
+        """Choose weights and rule, and keep what was fitted of the models begun with what it reaches."""
+        self._note_missing(begun, fitted)
+        models, constrained = {model.name: model for model in fitted}, isinstance(self.metric_, Constrained)
+        shipped = [name for name in models if name in asked]
         tuned = shipped != ["network"] or self.recipe_.rule == "tuned" or constrained
         self.n_network_inputs_ = folds.table.dense.shape[1]
         self.fit_seconds_ = sum(model.seconds for model in models.values())

@@ -29,11 +29,10 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.data import BadDataError, TablePreprocessor
 from metricfit.data.preprocessing import column_choices
 from metricfit.data.shards import ROWS_AT_ONCE, Shards, deal, random_numbers
-from metricfit.distributed import agreed, gathered, is_first_process, join_processes, share_of_batch
+from metricfit.distributed import gathered, is_first_process, join_processes, share_of_batch
 from metricfit.inputs import Task, expect
 from metricfit.labels import Target, combined_weights
-from metricfit.metrics import resolve
-from metricfit.models import Folds, NetworkModel, Table, fit_models, names_of
+from metricfit.models import Folds, NetworkModel, Table, fit_models
 from metricfit.models.estimators import PATIENCE, ROUNDS, EstimatorModel, LibraryFit
 from metricfit.training import loop
 from metricfit.training.rows import BatchOrder, Split, strata
@@ -94,22 +93,16 @@ def fit_shards(
     rows = source
     if not isinstance(rows, ShardedRows):
         rows = ShardedRows(rows, target, columns=columns, weight=weight, groups=groups)
-    seed, fixed = loop.draw_seed(classifier.random_state)
-    if not fixed:
-        seed = int(agreed(torch.tensor(classifier._seed_of_checkpoint(seed)), rows.group))
-    rows.seed, rows.folds, rows.passes = seed, int(cv), passes
-    classifier.metric_, meant = resolve(classifier.metric, rows.labels, rows.task)
+    names, fixed = classifier._begin(rows, rows.group)
+    rows.seed, rows.folds, rows.passes = classifier.seed_, int(cv), passes
     if classifier.metric_.needs_rows:
         raise ValueError(
             f"metric: {classifier.metric_} looks at further columns of each row; fit it on a table in memory."
         )
-    classifier.recipe_, names = classifier._read_recipe(), names_of(classifier.models)
-    classifier.classes_, classifier.task_, classifier.seed_ = rows.classes, rows.task, seed
     folds = rows.draw(classifier, validation_rows, sample_rows)
     rows.buffer_rows = min(buffer_rows, sum(rows.sizes))
     how = f"{rows.rows:,} rows were streamed through a buffer of {rows.buffer_rows:,}; {rows.held:,} of them validated"
-    classifier.choices_ = [*([Choice("metric", meant)] if meant else []), Choice("rows", how), *rows.choices]
-    classifier.choices_ += column_choices(rows.preprocessor)
+    classifier.choices_ += [Choice("rows", how), *rows.choices, *column_choices(rows.preprocessor)]
     models = classifier._build(names, folds, fixed)
     binned = ("lightgbm", "boosting") if importlib.util.find_spec("lightgbm") else ()
     for place, model in enumerate(models):
@@ -126,8 +119,7 @@ def fit_shards(
     for model in fitted:
         if isinstance(model, NetworkModel):
             model.trainer = loop.Trainer  # the model goes without its table
-    classifier._note_missing(models, fitted)
-    classifier._keep(folds, fitted, [name for name, _ in names])
+    classifier._keep(folds, models, fitted, dict(names))
     return classifier
 
 
