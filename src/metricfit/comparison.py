@@ -41,7 +41,7 @@ from metricfit.files import written_whole
 from metricfit.inputs import Task
 from metricfit.labels import rows_columns
 from metricfit.metrics import MetricLike, resolve
-from metricfit.models.estimators import BOOSTING_LIBRARIES
+from metricfit.models.estimators import BOOSTING_LIBRARIES, all_classes
 from metricfit.training.checkpoint import fingerprint
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, split_rows
@@ -165,8 +165,7 @@ class Comparison:
         row = {"split": split, "method": name, "value": math.nan, "seconds": 0.0, "error": "", "note": ""}
         started = time.perf_counter()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(action="ignore"):
                 decided, proba = self._decided(METHODS[name], rows, self.seed + split)
         except Exception as error:
             return {**row, "value": None, "error": f"{type(error).__name__}: {error}"}
@@ -194,12 +193,8 @@ class Comparison:
         rule = model.decision_rule_ if method.tuned else argmax_rule(y, tuple(model.classes_.tolist()))
         decided = rule.decide(proba)
         if len(model.classes_) < len(self.classes):  # some have no row in this split
-            place, seen, proba = (
-                np.searchsorted(self.classes, model.classes_),
-                proba,
-                np.zeros((len(proba), len(self.classes))),
-            )
-            proba[:, place], decided = seen, np.where(decided < 0, -1, place[decided])
+            place = np.searchsorted(self.classes, model.classes_)
+            decided, proba = np.where(decided < 0, -1, place[decided]), all_classes(proba, place, len(self.classes))
         return decided, proba
 
 

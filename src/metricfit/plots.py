@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from metricfit.decisions import best_threshold
 from metricfit.decisions.problem import binary_samples, values_of
 from metricfit.decisions.threshold import Sweep
+from metricfit.inputs import expect
 from metricfit.metrics import MetricLike
 from metricfit.metrics import get as get_metric
 from metricfit.metrics.algebra import named_class
@@ -143,10 +144,8 @@ class AlignmentDisplay(_Display):
 
     def __post_init__(self) -> None:
         first, second = np.asarray(self.surrogate, dtype=np.float64), np.asarray(self.exact, dtype=np.float64)
-        if first.ndim != 1 or first.shape != second.shape:
-            raise ValueError(
-                f"exact: expected one value for each of the surrogate's, got {second.shape} for {first.shape}."
-            )
+        fits = first.ndim == 1 and first.shape == second.shape
+        expect(fits, "exact", f"one value for each of the surrogate's, {first.shape}", second.shape)
         number = np.arange(1, len(first) + 1) if self.epochs is None else np.asarray(self.epochs)
         known = np.isfinite(first) & np.isfinite(second)
         self.surrogate, self.exact, self.epochs = first[known], second[known], number[known]

@@ -66,11 +66,8 @@ class Search:
     ) -> None:  # fmt: skip
         target = read_target(y, row_count(X))
         self.metric = resolve(metric, target.labels, target.task)[0]
-        self.rows, self.models, self.recipe = (
-            (X, y, sample_weight, groups, columns),
-            names_of(models),
-            Recipe.of(recipe),
-        )
+        self.rows = X, y, sample_weight, groups, columns
+        self.models, self.recipe = names_of(models), Recipe.of(recipe)
         self.given, self.cv, self.seed = models, cv, random_state
         open_ = [model for model, given in self.models if given == {}]
         if "network" in open_:  # both kinds of networks are trained by one recipe

@@ -307,8 +307,8 @@ class EstimatorModel(Model):
             sure = np.ones((X.shape[0], 1))
             found = [(sure, [e]) if isinstance(e, int) else (e.predict_proba(X), e.classes_) for e in fitted]
         if not self.several:
-            return _all_classes(*found[0], self.outputs)
-        return np.stack([_all_classes(*one, 2)[:, 1] for one in found], axis=1)
+            return all_classes(*found[0], self.outputs)
+        return np.stack([all_classes(*one, 2)[:, 1] for one in found], axis=1)
 
 
 SKLEARN = (RandomForestClassifier, ExtraTreesClassifier, HistGradientBoostingClassifier)
@@ -390,7 +390,7 @@ class LibraryFit(NamedTuple):
         return cls(name, model, kept["classes"])
 
 
-def _all_classes(found: Array, classes: Any, outputs: int) -> Array:
+def all_classes(found: Array, classes: Any, outputs: int) -> Array:
     """Probabilities of all classes from those that an estimator has seen."""
     proba = np.zeros((len(found), outputs))
     proba[:, np.asarray(classes, dtype=np.intp)] = found

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from metricfit.files import names_the_file, write_synced
+from metricfit.inputs import expect
 
 FORMAT, OLDEST, VERSION = "metricfit.model", 5, 5
 DESCRIPTION = "model.json"
@@ -48,8 +49,7 @@ def write_folder(path: Path, contents: dict[str, bytes]) -> None:
     """Write all files, with their checksums in ``model.json``, and put the folder in its place in one step."""
     path = path.absolute()
     for name in contents:
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"files: expected plain names of letters, digits, '.', '-' and '_', got {name!r}.")
+        expect(_NAME.fullmatch(name), "files", "plain names of letters, digits, '.', '-' and '_'", name)
     path.parent.mkdir(parents=True, exist_ok=True)
     description = {"format": FORMAT, "version": VERSION, **json.loads(contents[DESCRIPTION])}
     listed = {name: content for name, content in sorted(contents.items()) if name not in (*_FREE, DESCRIPTION)}

@@ -283,12 +283,11 @@ def _probabilities(model: Any, table: dict[str, _Value], several: bool) -> _Valu
     x, folds = table[model.form], []
     for fits in model.fits:
         if several and len(fits) > 1:
-            first, *others = [_of_estimator(each, x, 2).column(1) for each in fits]
-            folds.append(first.beside(*others))
+            folds.append(x.graph.node("Concat", *(_of_estimator(each, x, 2).column(1) for each in fits), axis=1))
         else:
             folds.append(_of_estimator(fits[0], x, model.outputs))
-    first, *others = [fold.to("Unsqueeze", np.array([0])) for fold in folds]
-    return _pooled(model, first.to("Concat", *others, axis=0))
+    each = [fold.to("Unsqueeze", np.array([0])) for fold in folds]
+    return _pooled(model, x.graph.node("Concat", *each, axis=0))
 
 
 def _networks(model: NetworkModel, features: _Value) -> _Value:
@@ -305,9 +304,9 @@ def _networks(model: NetworkModel, features: _Value) -> _Value:
             x = x.to("Relu")
     x = x.cast("double")
     proba = x.to("Sigmoid") if model.several else x.to("Softmax", axis=-1)
-    shape = [network.members // model.recipe.members, model.recipe.members, -1, layers[-1].weight.shape[2]]
-    grouped = proba.to("Reshape", np.array(shape))
-    return grouped.to("ReduceMean", axes=[1], keepdims=0)
+    per_fold = model.recipe.members
+    shape = np.array([network.members // per_fold, per_fold, -1, layers[-1].weight.shape[2]])
+    return proba.to("Reshape", shape).to("ReduceMean", axes=[1], keepdims=0)
 
 
 def _pooled(model: Any, each: _Value) -> _Value:
