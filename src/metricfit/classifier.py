@@ -220,7 +220,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Where the metric has a constraint such as ``coverage >= 0.9``, rows that are left to a person get None.
         """
-        codes = self.decision_rule_.decide(self.predict_proba(X, raw=True))
+        proba = self.predict_proba(X, raw=True)
+        codes = self.decision_rule_.decide(proba)
         return codes if self.task_ == "multilabel" else self.decision_rule_.named(codes, self.classes_)
 
     def scorer(self, *, keep: Sequence[str] = (), raw: bool = False) -> Scorer:
