@@ -38,8 +38,7 @@ from metricfit.classifier import MetricClassifier
 from metricfit.data.reader import BadArgumentError
 from metricfit.decisions.rules import argmax_rule
 from metricfit.files import written_whole
-from metricfit.inputs import Task
-from metricfit.labels import rows_columns
+from metricfit.labels import read_target, rows_columns
 from metricfit.metrics import MetricLike, resolve
 from metricfit.models.estimators import BOOSTING_LIBRARIES, all_classes
 from metricfit.training.checkpoint import fingerprint
@@ -110,11 +109,8 @@ class Comparison:
         columns: Mapping[str, ArrayLike] | None = None,
     ) -> None:  # fmt: skip
         self.methods = _known_methods(methods)
-        several = isinstance(y, pd.DataFrame)
-        self.X, self.y = X, np.asarray(y)
-        self.classes = y.columns.to_numpy(dtype=object) if several else np.unique(self.y)
-        self.task: Task = "multilabel" if several else "binary" if len(self.classes) == 2 else "multiclass"
-        self.metric = resolve(metric, tuple(self.classes.tolist()), self.task)[0]
+        self.X, self.target = X, read_target(y, len(X))
+        self.metric = resolve(metric, self.target.labels, self.target.task)[0]
         self.weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         self.groups = None if groups is None else np.asarray(groups)
         self.columns = rows_columns(self.metric.columns, X, columns, len(X))
@@ -152,15 +148,15 @@ class Comparison:
 
     def _made_of(self) -> str:
         """What the results depend on, as a short text."""
-        labels = self.classes.tolist() if self.y.ndim == 2 else []
+        labels = self.target.labels if self.target.task == "multilabel" else ()
         rest = [str(self.metric), self.seed, self.max_epochs, list(self.X.columns), labels]
-        hashed = pd.util.hash_pandas_object(self.X, index=False).to_numpy()
+        hashed, truth = pd.util.hash_pandas_object(self.X, index=False).to_numpy(), self.target.truth.astype(str)
         named = [column.astype(str) for column in self.columns.values()]
-        return fingerprint(hashed, self.y.astype(str), self.weight, self.groups, *named, np.array(json.dumps(rest)))
+        return fingerprint(hashed, truth, self.weight, self.groups, *named, np.array(json.dumps(rest)))
 
     def _result(self, split: int, name: str) -> dict[str, Any]:
         """Fit one method on one split and score it."""
-        codes = self.y if self.y.ndim == 2 else np.unique(self.y, return_inverse=True)[1]
+        codes = self.target.codes
         (rows,) = split_rows(codes, None, groups=self.groups, random=np.random.default_rng([self.seed, split]))
         row = {"split": split, "method": name, "value": math.nan, "seconds": 0.0, "error": "", "note": ""}
         started = time.perf_counter()
@@ -170,10 +166,9 @@ class Comparison:
         except Exception as error:
             return {**row, "value": None, "error": f"{type(error).__name__}: {error}"}
         row["seconds"] = time.perf_counter() - started
-        truth, weight = self.y[rows.validation], None if self.weight is None else self.weight[rows.validation]
-        truth = truth if truth.ndim == 2 else np.searchsorted(self.classes, truth)
+        weight = None if self.weight is None else self.weight[rows.validation]
         columns = {name: values[rows.validation] for name, values in self.columns.items()}
-        judged = Decided(truth, decided, tuple(self.classes.tolist()), proba, weight, columns)
+        judged = Decided(codes[rows.validation], decided, self.target.labels, proba, weight, columns)
         found = assess(name, self.metric, judged)
         return {**row, "value": found.estimate.value, "note": found.note.removeprefix("with ")}
 
@@ -186,15 +181,15 @@ class Comparison:
             self.metric, models=method.models, recipe=method.recipe.with_parts(shorter), baseline=False, cv=folds,
             verbose=False, random_state=seed,
         )  # fmt: skip
-        y = self.y[rows.train]
-        target = pd.DataFrame(y, columns=self.classes) if y.ndim == 2 else y
+        y, classes = self.target.truth[rows.train], self.target.classes
+        target = pd.DataFrame(y, columns=classes) if y.ndim == 2 else y
         model.fit(self.X.iloc[rows.train], target, weight, groups, {n: c[rows.train] for n, c in self.columns.items()})
         proba = model.predict_proba(self.X.iloc[rows.validation], raw=True)
         rule = model.decision_rule_ if method.tuned else argmax_rule(y, tuple(model.classes_.tolist()))
         decided = rule.decide(proba)
-        if len(model.classes_) < len(self.classes):  # some have no row in this split
-            place = np.searchsorted(self.classes, model.classes_)
-            decided, proba = np.where(decided < 0, -1, place[decided]), all_classes(proba, place, len(self.classes))
+        if len(model.classes_) < len(classes):  # some have no row in this split
+            place = np.searchsorted(classes, model.classes_)
+            decided, proba = np.where(decided < 0, -1, place[decided]), all_classes(proba, place, len(classes))
         return decided, proba
 
 
