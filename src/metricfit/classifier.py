@@ -278,10 +278,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _begin(self, rows: Any, group: Any) -> tuple[list[tuple[str, Any]], bool]:
         """Settle what does not depend on the columns; the models by name, and whether the seed was given."""
+        self.metric_, meant = resolve(self.metric, rows.labels, rows.task)
         seed, fixed = draw_seed(self.random_state)
         if not fixed:
             seed = int(agreed(torch.tensor(self._seed_of_checkpoint(seed)), group))
-        self.metric_, meant = resolve(self.metric, rows.labels, rows.task)
         self.classes_, self.task_, self.seed_ = rows.classes, rows.task, seed
         self.choices_ = [Choice("metric", meant)] if meant else []
         self.recipe_ = self._read_recipe()

@@ -304,9 +304,9 @@ def _networks(model: NetworkModel, features: _Value) -> _Value:
             x = x.to("Relu")
     x = x.cast("double")
     proba = x.to("Sigmoid") if model.several else x.to("Softmax", axis=-1)
-    per_fold = model.recipe.members
-    shape = np.array([network.members // per_fold, per_fold, -1, layers[-1].weight.shape[2]])
-    return proba.to("Reshape", shape).to("ReduceMean", axes=[1], keepdims=0)
+    shape = [network.members // model.recipe.members, model.recipe.members, -1, layers[-1].weight.shape[2]]
+    grouped = proba.to("Reshape", np.array(shape))
+    return grouped.to("ReduceMean", axes=[1], keepdims=0)
 
 
 def _pooled(model: Any, each: _Value) -> _Value:
