@@ -12,7 +12,7 @@ import pytest
 
 from metricfit import MetricClassifier
 from metricfit.data import BadArgumentError
-from metricfit.scoring import Scorer
+from metricfit.scoring import Scorer, predict_batches
 from tests.helper import make_classifier
 
 
@@ -50,7 +50,7 @@ def test_a_scorer_sent_elsewhere_gives_the_same_rows_whatever_the_batches(
     pd.testing.assert_frame_equal(
         pd.concat([p for p in parts if len(p)], ignore_index=True), expected(classifier, rows), rtol=1e-7
     )
-    batches = classifier.scorer(keep=["id"])(iter(frames))
+    batches = predict_batches(classifier, frames, keep=["id"])
     pd.testing.assert_frame_equal(
         pd.concat(list(batches)[2:], ignore_index=True), pd.concat(parts[2:], ignore_index=True)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from metricfit.data import BadArgumentError
 if TYPE_CHECKING:
     from metricfit.classifier import MetricClassifier
 
-__all__ = ["Scorer"]
+__all__ = ["Scorer", "predict_batches"]
 
 _SENT: dict[str, Any] = {"callbacks": (), "checkpoint": None, "held_out_": None, "held_out": (), "n_jobs": 1}
 """What a classifier and its models have in a worker, instead of what only training needs."""
@@ -94,3 +94,10 @@ def _slim(model: Any) -> Any:
     for name in _SENT.keys() & vars(model).keys():
         setattr(slim, name, _SENT[name])
     return slim
+
+
+def predict_batches(
+    model: MetricClassifier, frames: Iterable[pd.DataFrame], *, keep: Sequence[str] = (), raw: bool = False
+) -> Iterator[pd.DataFrame]:
+    """Decisions and probabilities of frames, one after another, wherever they come from; see :class:`Scorer`."""
+    return map(Scorer(model, keep=keep, raw=raw), frames)
