@@ -17,7 +17,7 @@ from metricfit.inputs import expect
 from metricfit.metrics import MetricLike
 from metricfit.metrics import get as get_metric
 from metricfit.metrics.algebra import named_class
-from metricfit.report.tables import coolings, correlation
+from metricfit.report.page import coolings, correlation
 from metricfit.steps import Annealed, StepLike
 from metricfit.steps import get as get_step
 

@@ -129,7 +129,7 @@ def test_its_javascript(task):
     counts[0] = 0
     specs = [s for s in NEW if "none" not in s and not (size == 2 and "[1,2,3]" in s)]
     found = [metrics.get(spec) for spec in specs]
-    nodes = [tree(replace(m, label="b") if m.label is not None else m, labels, task, lambda m: 0.0) for m in found]
+    nodes = [tree(replace(m, label="b") if m.label is not None else m, labels, lambda m: 0.0) for m in found]
     runtime = (Path(metricfit.report.__file__).parent / "assets" / "metrics.js").read_text()
     cms = [{"task": task, "size": size, "cells": c.flatten().tolist()} for c in counts]
     program = f"{formulas()}\n{runtime}\nconst nodes = {json.dumps(nodes)}, cms = {json.dumps(cms)};"

@@ -54,7 +54,7 @@ def test_every_formula_equals_pythons(show, task, size):
     nodes, expected, matrices = [], [], list(counts_of(task, size, np.random.default_rng(0)))
     for spec in wanted:
         metric = metrics.get(spec)
-        nodes.append(tree(metric, labels, task, lambda m: 0.0))
+        nodes.append(tree(metric, labels, lambda m: 0.0))
         for counts in matrices:
             cm = ConfusionMatrix(torch.from_numpy(counts), task, labels)
             expected.append(float(metric.compute(cm)))
@@ -84,7 +84,7 @@ def test_every_metric_of_the_registry_is_listed():
 def test_the_formula_of_the_page_is_the_metrics_own():
     line = next(line for line in formulas().splitlines() if '"recall"' in line)
     assert line == '  "recall": { whole: false, value: (c, p) => divide(c.tp, c.tp + c.fn) },'
-    node = tree(metrics.get("0.5*recall[b]"), ("a", "b"), "binary", lambda m: 0.0)
+    node = tree(metrics.get("0.5*recall[b]"), ("a", "b"), lambda m: 0.0)
     assert (node["operator"], node["right"]["index"]) == ("*", 1)
 
 

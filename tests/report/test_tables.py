@@ -8,7 +8,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 from metricfit import metrics
 from metricfit.data import TablePreprocessor
 from metricfit.report.explorer import calibration, explorer, one_class
-from metricfit.report.tables import alignment, class_table, confused_pairs, coolings, matrices
+from metricfit.report.page import alignment, class_table, confused_pairs, coolings, matrices
 from tests.report.helper import binary_scores, class_scores, history, model
 
 

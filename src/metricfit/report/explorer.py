@@ -72,7 +72,7 @@ def explorer(
         content |= {} if several else {"sample": _rows(scores)}
     fixed = partial(_fixed_value, scores, labels, positive)
     spec = str(metric.objective if isinstance(metric, Constrained) else metric)
-    content["metric"] = {"spec": spec, "name": in_words(metric), "tree": tree(metric, labels, task, fixed),
+    content["metric"] = {"spec": spec, "name": in_words(metric), "tree": tree(metric, labels, fixed),
                          "greater": metric.greater_is_better}  # fmt: skip
     return {**content, "metrics": every_metric(labels, task, fixed, positive)}
 
@@ -230,21 +230,21 @@ def in_words(metric: Metric) -> str:
     return {"macro": "macro ", "micro": "micro ", "weighted": "weighted "}.get(str(metric.average), "") + name
 
 
-def tree(metric: Metric, labels: tuple[Any, ...], task: Task, fixed: Fixed) -> dict[str, Any]:
+def tree(metric: Metric, labels: tuple[Any, ...], fixed: Fixed) -> dict[str, Any]:
     """The metric as nested plain values; ``fixed`` gives the value of a metric of scores, which no decision changes."""
     if isinstance(metric, Constant):
         return {"kind": "number", "value": metric.value}
     if isinstance(metric, Constrained):
         limits = [
-            {"metric": tree(c.metric, labels, task, fixed), "operator": c.operator, "bound": c.bound, "text": str(c)}
+            {"metric": tree(c.metric, labels, fixed), "operator": c.operator, "bound": c.bound, "text": str(c)}
             for c in metric.constraints
             if c.within is None  # counts do not tell groups apart
         ]
-        return {"kind": "limited", "objective": tree(metric.objective, labels, task, fixed), "limits": limits}
+        return {"kind": "limited", "objective": tree(metric.objective, labels, fixed), "limits": limits}
     if metric.judges_scores:
         return {"kind": "fixed", "value": fixed(metric)}
     if isinstance(metric, Combination):
-        left, right = (tree(part, labels, task, fixed) for part in (metric.left, metric.right))
+        left, right = (tree(part, labels, fixed) for part in (metric.left, metric.right))
         return {"kind": "join", "operator": metric.operator, "left": left, "right": right}
     if not isinstance(metric, FormulaMetric):
         return {"kind": "unknown"}
@@ -277,7 +277,7 @@ def every_metric(labels: tuple[Any, ...], task: Task, fixed: Fixed, positive: in
             metric = metrics.get(name) if name == "cost" else metrics.resolve(name, ordered, task)[0]
         except (ValueError, TypeError):
             continue
-        node = {"kind": "cost"} if isinstance(metric, metrics.ExpectedCost) else tree(metric, labels, task, fixed)
+        node = {"kind": "cost"} if isinstance(metric, metrics.ExpectedCost) else tree(metric, labels, fixed)
         if node["kind"] == "fixed" and node["value"] != node["value"]:
             continue
         about = (type(metric).__doc__ or "").strip().splitlines()[0]

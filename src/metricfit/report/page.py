@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from functools import cache
@@ -11,18 +12,24 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import torch
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from metricfit.assess import Decided, HeldOutScores, assess_held_out
 from metricfit.assess.verdicts import MODEL, PLAIN, TUNED, cautions
+from metricfit.confusion import ConfusionMatrix
+from metricfit.data import TablePreprocessor
 from metricfit.files import to_json
-from metricfit.metrics import Metric, Money
+from metricfit.metrics import Metric, Money, get
 from metricfit.metrics.algebra import named_class
-from metricfit.report import tables
 from metricfit.report.explorer import explorer, formulas, histogram, in_words
+from metricfit.steps import Annealed
+from metricfit.steps import get as get_step
 from metricfit.training.recipes import Recipe
 
+_SHOWN, _PAIRS = 12, 20  # classes of a matrix, and confused pairs, at most
 _SCRIPTS = ("metrics.js", "charts.js", "models.js", "explorer.js", "page.js")
 NO_SCORES = (
     "This model holds no held-out scores, because nothing was held out in training. So the measured values, curves, "
@@ -69,9 +76,9 @@ def render(
         found = {
             "answer": answer(metric, given, labels),
             "explorer": explorer(given, labels, task, metric, rule),
-            "matrices": tables.matrices(given, labels),
-            "classes": tables.class_table(given, labels),
-            "pairs": tables.confused_pairs(given, labels),
+            "matrices": matrices(given, labels),
+            "classes": class_table(given, labels),
+            "pairs": confused_pairs(given, labels),
             "scores": given,
         }
     elif unlabelled is None:
@@ -80,7 +87,7 @@ def render(
     data = {
         "metric": in_words(metric),
         "explorer": found["explorer"],
-        "training": tables.training(classifier),
+        "training": training(classifier),
         "search": noted.get("search"),
         "histograms": None if predictions is None else predictions["histograms"],
     }
@@ -104,7 +111,7 @@ def render(
         leaderboard=classifier.leaderboard_.to_dict(orient="records"),
         unlabelled=predictions,
         findings=findings,
-        columns=tables.columns_of(classifier, description),
+        columns=columns_of(classifier, description),
         settings=settings,
         recipe=recipe,
         usual=Recipe(recipe["name"]).complete().parts(),
@@ -159,12 +166,135 @@ def _per_thousand(metric: Metric, scores: HeldOutScores, labels: tuple[Any, ...]
 
 def _predictions(unlabelled: Unlabelled, labels: tuple[Any, ...], named: int | None) -> dict[str, Any]:
     proba, decided, source = unlabelled
-    shares = tables.class_rows(Decided(decided, decided, labels).confusion)
+    shares = class_rows(Decided(decided, decided, labels).confusion)
     order = sorted(range(len(labels)), key=lambda k: -shares[k]["support"])[:4]
     if len(labels) == 2 and decided.ndim == 1:
         order = [1 if named is None else named]
     histograms = [{"label": str(labels[k]), "histogram": histogram(proba[:, k], None, None)} for k in order]
     return {"rows": len(decided), "source": source, "shares": shares, "histograms": histograms}
+
+
+def matrices(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """The matrices before (cross-entropy; without it the model's arg max) and after: counts and shares of the row."""
+    if scores.truth.ndim == 2:
+        return []
+    shown, joined = np.arange(len(labels)), len(labels) > _SHOWN
+    if joined:  # those with most errors; all others together are one more row and column
+        ours = scores.judged(labels).confusion
+        shown = np.sort(np.argsort(-(ours.fp + ours.fn).numpy(), kind="stable")[:_SHOWN])
+    names = [str(labels[k]) for k in shown] + (["all others"] if joined else [])
+    place = np.full(len(labels), len(shown))
+    place[shown] = np.arange(len(shown))
+    found = []
+    for name, decided in _decisions(scores).items():
+        rows = Decided(
+            place[scores.truth], np.where(decided < 0, -1, place[decided]), tuple(names), weight=scores.weight
+        )
+        cells = rows.confusion.matrix.numpy()
+        shares = cells / np.maximum(cells.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        found.append({"name": name, "labels": names, "joined": joined, "cells": np.stack([cells, shares], -1).tolist()})
+    return found
+
+
+def _decisions(scores: HeldOutScores) -> dict[str, NDArray[np.int64]]:
+    found: dict[str, NDArray[np.int64]] = {}
+    if scores.baseline_decided is not None:
+        found[f"Before: {PLAIN}"] = scores.baseline_decided
+        if scores.baseline_tuned is not None:
+            found[TUNED] = scores.baseline_tuned
+    else:
+        argmax = scores.proba.argmax(axis=1)
+        if not np.array_equal(argmax, scores.decided):
+            found["Before: this model, arg max"] = argmax
+    found[f"After: {MODEL}" if found else MODEL] = scores.decided
+    return found
+
+
+def class_table(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """Of each class (or label): support and its share, predictions, rates, and F1 of the tuned baseline."""
+    rows = class_rows(scores.judged(labels).confusion)
+    rival = scores.baseline_tuned if scores.baseline_tuned is not None else scores.baseline_decided
+    usual = None if rival is None else class_rows(scores.judged(labels, rival).confusion)
+    return [{**row, "baseline_f1": None if usual is None else usual[k]["f1"]} for k, row in enumerate(rows)]
+
+
+def class_rows(cm: ConfusionMatrix) -> list[dict[str, Any]]:
+    """Counts and rates of each class or label; NaN where a rate is not defined."""
+    found = {"support": cm.support, "share": cm.support / (float(cm.total) or 1.0), "predicted": cm.predicted,
+             "alarms": cm.fp, "missed": cm.fn}  # fmt: skip
+    found |= {name: get(f"{name}:average=none,zero_division=nan").compute(cm) for name in ("precision", "recall", "f1")}
+    frame = pd.DataFrame({"label": list(map(str, cm.labels or ())), **{n: v.numpy() for n, v in found.items()}})
+    rows: list[Any] = frame.to_dict(orient="records")
+    return rows
+
+
+def confused_pairs(scores: HeldOutScores, labels: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """The cells off the diagonal that hold most, from high to low."""
+    if scores.truth.ndim == 2 or len(labels) == 2:
+        return []
+    matrix = scores.judged(labels).confusion.matrix.numpy()
+    support = matrix.sum(axis=1)
+    np.fill_diagonal(matrix, 0)
+    order = np.argsort(-matrix, axis=None, kind="stable")[:_PAIRS]
+    return [
+        {"true": str(labels[i]), "predicted": str(labels[j]), "count": float(matrix[i, j]),
+         "share": float(matrix[i, j] / support[i])}
+        for i, j in zip(*np.unravel_index(order, matrix.shape), strict=True) if matrix[i, j] > 0
+    ]  # fmt: skip
+
+
+def training(classifier: Any) -> dict[str, Any] | None:
+    """The data of the training charts, or None without a single epoch."""
+    history: pd.DataFrame = classifier.history_
+    if not len(history):
+        return None
+    recipe: Recipe = classifier.recipe_
+    columns = ("epoch", "loss", "soft_metric", "hard_metric", "temperature")
+    return {
+        **{name: history[name].tolist() for name in columns},
+        "coolings": coolings(history),
+        "kept": sorted({int(e) for e in classifier.best_epochs_}),
+        "selection_temperature": recipe.selection_temperature,
+        "alignment": alignment(history),
+        "step": str(recipe.step),
+        "steps": _steps(recipe, float(history["temperature"].iloc[-1])) if recipe.objective == "metric" else {},
+    }
+
+
+def coolings(history: pd.DataFrame) -> list[int]:
+    """Epochs at whose end the temperature was lower than before."""
+    return [int(e) for e in history.loc[history["temperature"].diff() < -1e-12, "epoch"]]
+
+
+def alignment(history: pd.DataFrame) -> dict[str, Any]:
+    """Pairs of the surrogate and the exact metric, epoch by epoch, and how closely they and their ranks go together."""
+    known = history[["soft_metric", "hard_metric"]].replace([np.inf, -np.inf], np.nan).dropna()
+    r, ranks = (correlation(*values.to_numpy().T) for values in (known, known.rank()))
+    return {"points": known.to_numpy(dtype=float).tolist(), "correlation": r, "of_ranks": ranks}
+
+
+def correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Of two rows of numbers; NaN if there are too few different values."""
+    enough = len(first) > 2 and first.std() > 1e-12 and second.std() > 1e-12
+    return float(np.corrcoef(first, second)[0, 1]) if enough else math.nan
+
+
+def _steps(recipe: Recipe, last: float) -> dict[str, list[list[float]]]:
+    """The step over the probability at the threshold one half, at the last temperature and the first, if it has one."""
+    p, chosen = torch.linspace(0, 1, 201, dtype=torch.float64), get_step(recipe.step)
+    shown = {str(chosen): chosen}
+    if isinstance(chosen, Annealed):
+        when = {round(recipe.temperature, 6): "start", round(last, 6): "end"}
+        shown = {f"T = {t:.3g}, at the {name}": Annealed(t) for t, name in when.items()}
+    return {name: torch.stack([p, step(p, torch.tensor(0.5))], 1).tolist() for name, step in shown.items()}
+
+
+def columns_of(classifier: Any, description: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of each column what it was taken for and what it held."""
+    made, unknown = classifier.preprocessor_, {"values": "", "gaps": None}
+    columns = made.columns_ if isinstance(made, TablePreprocessor) else []
+    known = {column.name: {"values": column.values, "gaps": column.gaps} for column in columns}
+    return [kind | known.get(kind["name"], unknown) for kind in description["columns"]["kinds"] or []]
 
 
 def warnings_of(classifier: Any) -> list[str]:
@@ -181,10 +311,7 @@ def model_card(description: dict[str, Any], warnings: Sequence[str] = ()) -> str
 
 def to_script_json(data: Any) -> str:
     """JSON that stays inside its script element, whatever texts it holds."""
-    text = to_json(data)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return re.sub("[<>&\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", to_json(data))
 
 
 @cache
@@ -218,9 +345,7 @@ def _count(value: float) -> str:
 def _text(value: Any) -> str:
     """Text that Markdown shows as it is: no HTML, no end of a table's cell, no formatting."""
     line = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;")
-    for mark in "\\`*_|[]":
-        line = line.replace(mark, f"\\{mark}")
-    return line
+    return re.sub(r"[\\`*_|\[\]]", r"\\\g<0>", line)
 
 
 def _code(value: Any) -> str:
