@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ __all__ = [
     "decisions", "load", "losses", "metrics", "plots", "save",
 ]  # fmt: skip
 
-# Everything is imported when it is first asked for: a loss alone needs no scikit-learn, and the command line's help
-# no torch.
+# Everything, each room too, is imported when it is first asked for: a loss alone needs no scikit-learn, and the command
+# line's help no torch.
 _LAZY = {
     "ConfusionMatrix": "metricfit.confusion",
     "MetricClassifier": "metricfit.classifier",
@@ -33,7 +34,6 @@ _LAZY = {
     "Recipe": "metricfit.training.recipes",
     "TemperatureAnnealer": "metricfit.annealing",
     "load": "metricfit.store",
-    **{name: f"metricfit.{name}" for name in ("data", "decisions", "losses", "metrics", "plots")},
 }
 
 
@@ -80,10 +80,11 @@ def lazily(package: str, names: Sequence[str], rooms: Sequence[str]) -> Callable
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    if name.startswith("_") or find_spec(room := f"{__name__}.{name}") is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(_LAZY[name])
-    return module if _LAZY[name] == f"{__name__}.{name}" else getattr(module, name)
+    return import_module(room)
 
 
 def __dir__() -> list[str]:

@@ -3,13 +3,13 @@
 import math
 import tomllib
 
-from metricfit.cli.command import columns_of, interval, number, to_toml
+from metricfit.cli.command import columns_of, number, shown, to_toml
 
 
 def test_numbers_have_four_digits_and_gaps_are_dashes():
     assert [number(value) for value in (0.5, math.nan, None)] == ["0.5000", "–", "–"]
-    assert interval(0.1, 0.2) == "0.1000 to 0.2000"
-    assert interval(math.nan, math.nan) == interval(None, None) == "–"
+    assert shown((0.1, 0.2)) == "0.1000 to 0.2000"
+    assert shown((math.nan, math.nan)) == shown((None, None)) == "–"
 
 
 def test_a_text_that_is_no_column_is_divided_at_its_commas():

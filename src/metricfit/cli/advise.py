@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import metricfit
 from metricfit.cli import command as cli
 
 
@@ -22,8 +23,6 @@ class Advise(cli.Command):
     confidence: float = cli.option("Probability that the bound holds.", "Q", default=0.95, min=0.5, max=0.999999)
 
     def run(self) -> None:
-        from metricfit.theory import batch_size_for, deviation_bound
-
         batch, classes, share = self.batch, self.classes, self.positives
         counted = share >= 1
         share /= batch if counted else 1
@@ -31,8 +30,8 @@ class Advise(cli.Command):
         told = f"--positives: expected a share or a whole number of the batch's rows, {most}"
         possible = 0 < share <= 1 / classes and not (counted and self.positives % 1)
         cli.expect(possible, f"{told}; got {self.positives:g}.")
-        bound = deviation_bound(batch, classes, confidence=self.confidence)
-        enough = batch_size_for(share / 2, classes, confidence=self.confidence)
+        bound = metricfit.theory.deviation_bound(batch, classes, confidence=self.confidence)
+        enough = metricfit.theory.batch_size_for(share / 2, classes, confidence=self.confidence)
         expected, none = batch * share, (1 - share) ** batch
         if batch >= enough:
             advice = "Large enough: the bound is at most half of the rarest class's share."

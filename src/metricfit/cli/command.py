@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 import re
@@ -18,9 +17,12 @@ from typing import TYPE_CHECKING, Any, dataclass_transform
 
 import typer
 
+import metricfit  # each room is imported when a command first asks for it, after its cheap checks
+
 if TYPE_CHECKING:
+    from metricfit import MetricClassifier
+    from metricfit.assess import HeldOutScores
     from metricfit.choices import Choice
-    from metricfit.classifier import MetricClassifier
     from metricfit.data import LabelledTable, Roles, TableFile
     from metricfit.metrics import Metric
     from metricfit.store import SavedModel
@@ -53,8 +55,8 @@ def argument(metavar: str, help: str, default: Any = REQUIRED, *, shown: str = "
 
 def options_of(command: Any) -> dict[str, Field[Any]]:
     """The fields of a command that are options, its own before those of its bases."""
-    known, kinds = {field.name: field for field in fields(command)}, inspect.getmro(command)
-    return {name: known[name] for kind in kinds for name in vars(kind).get("__annotations__", ()) if name in known}
+    known = {field.name: field for field in fields(command)}
+    return {n: known[n] for kind in command.__mro__ for n in vars(kind).get("__annotations__", ()) if n in known}
 
 
 def _existing(value: Any) -> Any:
@@ -139,9 +141,7 @@ class Command(ABC):
     def result(self, content: Any) -> None:
         """Write the result as one JSON document, if that was asked for."""
         if self.json:
-            from metricfit.files import to_json
-
-            sys.stdout.write(to_json(content) + "\n")
+            sys.stdout.write(metricfit.files.to_json(content) + "\n")
 
 
 def number(value: float | None) -> str:
@@ -149,15 +149,11 @@ def number(value: float | None) -> str:
     return "–" if value is None or math.isnan(value) else f"{value:,.2f}" if abs(value) >= 1000 else f"{value:.4f}"
 
 
-def interval(low: float | None, high: float | None) -> str:
-    """An interval, or a dash."""
-    return "–" if low is None or math.isnan(low) else f"{number(low)} to {number(high)}"
-
-
 def shown(cell: Any) -> str:
-    """A cell of a table: a number, an interval, or text."""
+    """A cell of a table: a number, an interval (low, high), or text."""
     if isinstance(cell, tuple):
-        return interval(*cell)
+        low, high = map(number, cell)
+        return low if low == "–" else f"{low} to {high}"
     return number(cell) if cell is None or isinstance(cell, float) else str(cell)
 
 
@@ -238,14 +234,12 @@ def from_file(context: typer.Context, path: Path | None) -> Path | None:
         why = error.strerror if isinstance(error, OSError) else f"not valid TOML: {error}"
         raise typer.BadParameter(f"{path}: {why}.") from None
     known = {p.name: p for p in context.command.params if p.name not in (None, "config", "debug", "help")}
-    values = {key.replace("-", "_"): value for key, value in found.items()}
-    for key, value in values.items():
-        if key not in known:
-            from metricfit.choices import close_to
-
-            raise typer.BadParameter(f"{path}: this command has no option {key!r}; {close_to(key, map(str, known))}")
-        values[key] = [value] if getattr(known[key], "multiple", False) and isinstance(value, str) else value
-    context.default_map = {**(context.default_map or {}), **values}
+    defaults = context.default_map = dict(context.default_map or {})
+    for key, value in found.items():
+        if (name := key.replace("-", "_")) not in known:
+            told = f"this command has no option {name!r}; {metricfit.choices.close_to(name, map(str, known))}"
+            raise typer.BadParameter(f"{path}: {told}")
+        defaults[name] = [value] if getattr(known[name], "multiple", False) and isinstance(value, str) else value
     return path
 
 
@@ -276,32 +270,32 @@ def seconds(text: str | None) -> float | None:
 
 def checked_metric(spec: str) -> Metric:
     """The metric of ``--metric``, or a usage error."""
-    from metricfit import metrics
-
     with wrong_use():
-        return metrics.get(spec)
+        return metricfit.metrics.get(spec)
 
 
 def resolved(metric: Metric | None, classifier: MetricClassifier) -> Metric:
     """A metric, or the model's, with its class written out; the positive class is the one that the model's names."""
     if metric is None:
         return classifier.metric_
-    from metricfit import metrics
     from metricfit.metrics.algebra import named_class
 
     classes = tuple(classifier.classes_.tolist())
     if named_class(classifier.metric_, classes) == 0 and len(classes) == 2:
         classes = classes[::-1]
     with wrong_use():
-        return metrics.resolve(metric, classes, classifier.task_)[0]
+        return metricfit.metrics.resolve(metric, classes, classifier.task_)[0]
+
+
+def scored(classifier: MetricClassifier, table: LabelledTable, **more: Any) -> HeldOutScores:
+    """What a classifier says about the rows of a table; ``more`` are arguments of ``scores_of``."""
+    return metricfit.assess.scores_of(classifier, table.X, table.y, table.weight, columns=table.columns, **more)
 
 
 def check_free(out: Path, overwrite: bool) -> None:
     """Raise a usage error if no model folder may be written there."""
-    from metricfit.store.folder import check_replaceable
-
     try:
-        check_replaceable(out, overwrite=overwrite)
+        metricfit.store.check_replaceable(out, overwrite=overwrite)
     except FileExistsError as error:
         raise UsageError(f"--out: {str(error).removeprefix('folder: ')} (--overwrite replaces a model.)") from None
 
@@ -314,9 +308,7 @@ class Reading(Command):
 
     def open(self, data: str) -> TableFile:
         """The file, or standard input."""
-        from metricfit.data import open_table
-
-        return open_table(data, separator=self.separator, encoding=self.encoding)
+        return metricfit.data.open_table(data, separator=self.separator, encoding=self.encoding)
 
 
 class Labels(Reading):
@@ -337,9 +329,7 @@ class Labels(Reading):
     def opened(self, model: Path, data: str, spec: str | None) -> tuple[MetricClassifier, LabelledTable, Metric]:
         """A model, the labelled rows of a file, and the metric that is asked for, or the model's own."""
         asked = None if spec is None else checked_metric(spec)
-        from metricfit.store import open_model
-
-        loaded = open_model(model)
+        loaded = metricfit.store.open_model(model)
         table = self.rows(loaded, data, [] if asked is None else [asked])
         return loaded.classifier, table, resolved(asked, loaded.classifier)
 
@@ -368,27 +358,28 @@ class Training(Reading):
 
     def roles(self, file: TableFile, metric: Metric, time: str | None = None) -> Roles:
         """Which column of the file is what, also for the metric."""
-        from metricfit.data import Roles
-
         several = ("target", "ignore", "use", "categorical")
         lists: dict[str, Any] = {name: columns_of(getattr(self, name), file.columns) for name in several}
         special: dict[str, Any] = {"group": self.group, "time": time, "weight": self.weight}
-        return Roles(**lists, **special, named=metric.columns)
+        return metricfit.data.Roles(**lists, **special, named=metric.columns)
+
+    def labelled(self, file: TableFile, roles: Roles, task: str = "auto") -> LabelledTable:
+        """The rows of a file that have a label, drawn at random if there are too many."""
+        how: dict[str, Any] = {"max_rows": self.max_rows, "seed": self.seed, "note": self.note}
+        return metricfit.data.read_labelled(file, roles, task=task, **how)
 
     def judged_by(self, spec: Metric, table: LabelledTable) -> Metric:
         """The metric with its class or average written out; the table's choices say which was taken."""
-        from metricfit import metrics
-        from metricfit.choices import Choice
-        from metricfit.data.labelled import positive_class
-
         classes = table.classes.tolist()
-        wanted = positive_class(table.task, classes, self.positive)
+        wanted = metricfit.data.labelled.positive_class(table.task, classes, self.positive)
         with wrong_use():
-            metric, why = metrics.resolve(spec, tuple(sorted(classes, key=lambda c: c == wanted)), table.task)
+            ordered = tuple(sorted(classes, key=lambda c: c == wanted))
+            metric, why = metricfit.metrics.resolve(spec, ordered, table.task)
+        by: tuple[str, ...] = ("positive" if table.task == "binary" else "metric",)
         if wanted is not None:
             changed = f"metric {metric}: the positive class is {wanted!r}, as --positive says"
             unchanged = f"--positive changes nothing: {metric} names its class, or treats all classes alike"
-            table.choices.append(Choice("metric", changed if why else unchanged))
-        elif why:
-            table.choices.append(Choice("metric", why, ("positive" if table.task == "binary" else "metric",)))
+            why, by = changed if why else unchanged, ()
+        if why:
+            table.choices.append(metricfit.choices.Choice("metric", why, by))
         return metric

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import metricfit
 from metricfit.cli import command as cli
-
-if TYPE_CHECKING:
-    from metricfit.comparison import Comparison
 
 
 class Compare(cli.Training):
@@ -34,16 +32,13 @@ class Compare(cli.Training):
     overwrite: bool = cli.to_overwrite()
 
     def run(self) -> None:
-        from metricfit.comparison import Comparison
-        from metricfit.data import read_labelled
-
         spec, file = cli.checked_metric(self.metric), self.open(self.data)
-        table = read_labelled(file, self.roles(file, spec), max_rows=self.max_rows, seed=self.seed, note=self.note)
+        table = self.labelled(file, self.roles(file, spec))
         judged = self.judged_by(spec, table)
         self.show_choices(table.choices)
         path = self.out or Path(f"{'stdin' if self.data == '-' else Path(self.data).name.split('.')[0]}.compare.jsonl")
         names = [part.strip() for text in self.methods or [] for part in text.split(",") if part.strip()]
-        comparison = Comparison(
+        comparison = metricfit.comparison.Comparison(
             table.X, table.target, judged, methods=names or None, splits=self.splits, sample_weight=table.weight,
             groups=table.groups, max_epochs=self.max_epochs, out=path, overwrite=self.overwrite, random_state=self.seed,
             columns=table.columns,
@@ -65,7 +60,7 @@ class Compare(cli.Training):
             comparison.run(jobs=self.jobs, backend=self.backend, progress=progress)
         self._show(comparison, len(table.y), path)
 
-    def _show(self, comparison: Comparison, rows: int, path: Path) -> None:
+    def _show(self, comparison: metricfit.comparison.Comparison, rows: int, path: Path) -> None:
         board, metric = comparison.leaderboard(), comparison.metric
         if not board:
             raise cli.CommandError(f"no method could be fitted; the reasons are in {path}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from metricfit.cli import command as cli
+from metricfit.cli.train import Train
 
 _MAX_EPOCHS: int | None = None
 
@@ -24,8 +25,6 @@ class Demo(cli.Command):
         import numpy as np
         from sklearn.datasets import load_digits
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-        from metricfit.cli.train import Train
 
         table, model = self.out / "digits.csv", self.out / "model"
         free = self.overwrite or not (table.exists() or model.exists())

@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+import metricfit
 from metricfit.cli.command import Command, CommandError, Interrupted, options_of
 
 
@@ -85,9 +86,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from metricfit import __version__
-
-        typer.echo(f"metricfit {__version__}")
+        typer.echo(f"metricfit {metricfit.__version__}")
         raise typer.Exit
 
 
@@ -154,20 +153,17 @@ def _explained(error: Exception) -> tuple[int, str]:
     """The exit code and message of an error."""
     if isinstance(error, CommandError):
         return error.exit_code, str(error)
-    from metricfit.data import BadArgumentError, BadDataError, NotEnoughMemoryError
-    from metricfit.files import BusyError
-
-    if isinstance(error, BusyError):
+    if isinstance(error, metricfit.files.BusyError):
         return 2, f"--out: {error}; wait until it is done, or choose another folder."
-    if isinstance(error, BadArgumentError):
+    if isinstance(error, metricfit.data.BadArgumentError):
         option = "" if error.argument in ("path", "source") else f"--{error.argument.replace('_', '-')}: "
         return 2, f"{option}{error.problem}"
     if isinstance(error, OSError) and error.strerror:
         return 1, f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}."
-    if isinstance(error, NotEnoughMemoryError):
+    if isinstance(error, metricfit.data.NotEnoughMemoryError):
         return 1, f"{error} The option is --max-rows {error.max_rows}."
     if isinstance(error, MemoryError):
         return 1, "there is not enough memory; train on a part of the rows with --max-rows."
     if isinstance(error, ValueError | TypeError | ImportError):
-        return 3 if isinstance(error, BadDataError) else 1, str(error)
+        return 3 if isinstance(error, metricfit.data.BadDataError) else 1, str(error)
     return 1, f"{type(error).__name__}: {error}\nThis should not happen; run again with --debug and report it."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import metricfit
 from metricfit.cli import command as cli
 
 
@@ -25,9 +26,8 @@ class Export(cli.Command):
         cli.expect(self.format == "onnx", f"--format: expected onnx, got {self.format!r}.")
         target = self.out or self.model.absolute().parent / f"{self.model.absolute().name}.onnx"
         cli.expect(self.overwrite or not target.exists(), f"--out: {target} exists; --overwrite replaces it.")
-        from metricfit.store import load
         from metricfit.store.onnx import to_onnx
 
-        inputs = to_onnx(load(self.model), target)
+        inputs = to_onnx(metricfit.load(self.model), target)
         self.table(f"ONNX model: {target}", ["input", "type"], list(inputs.items()), left=2)
         self.result({"file": str(target), "inputs": inputs})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import metricfit
 from metricfit.cli import command as cli
 
 
@@ -24,10 +25,10 @@ class Importance(cli.Labels):
 
     def run(self) -> None:
         classifier, table, judged = self.opened(self.model, self.data, self.metric)
-        from metricfit.assess import permutation_importance
-
-        how: dict[str, Any] = {"repeats": self.repeats, "random_state": self.seed}
-        found = permutation_importance(classifier, table.X, table.y, metric=judged, sample_weight=table.weight, **how)
+        found = metricfit.assess.permutation_importance(
+            classifier, table.X, table.y, metric=judged, sample_weight=table.weight, repeats=self.repeats,
+            random_state=self.seed,
+        )  # fmt: skip
         rows: list[Any] = found.to_dict(orient="records")
         cells = [[row["column"], f"{row['drop']:+.4f}", (row["low"], row["high"])] for row in rows]
         title = f"Drop of {judged} when a column is shuffled, {len(table.y):,} rows of {self.data}"

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import metricfit
 from metricfit.cli import command as cli
 
 
@@ -28,10 +29,8 @@ class Metrics(cli.Command):
             self.table(f"{len(found)} metrics", ["name", "what it is", "range", "better"], rows, left=2)
             return self.result(found)
         if (shown := pages.get(self.name)) is None:
-            from metricfit import metrics
-
             try:
-                shown = metrics.describe(self.name)
+                shown = metricfit.metrics.describe(self.name)
             except ValueError as error:
                 raise cli.UsageError(str(error)) from None
         about = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+import metricfit
 from metricfit.cli import command as cli
 
 
@@ -24,17 +25,12 @@ class Monitor(cli.Reading):
     out: Path | None = cli.an_out("Write a page here too.", "FILE")
 
     def run(self) -> None:
-        from metricfit.assess import monitor, scores_of
-        from metricfit.files import written_whole
-        from metricfit.report.page import render_watched
-        from metricfit.store import open_model
-
-        loaded, file = open_model(self.model), self.open(self.data)
+        loaded, file = metricfit.store.open_model(self.model), self.open(self.data)
         X, labelled = loaded.features(file), None
         if self.labels is not None:
             table = loaded.labelled_rows(file, target=cli.columns_of(self.labels, file.columns))
-            labelled = scores_of(loaded.classifier, table.X, table.y)
-        found = monitor(loaded.classifier, X, labelled, alarm=self.alarm)
+            labelled = metricfit.assess.scores_of(loaded.classifier, table.X, table.y)
+        found = metricfit.assess.monitor(loaded.classifier, X, labelled, alarm=self.alarm)
         known = "" if labelled is None else f", {len(labelled):,} of them with labels"
         title = f"{len(X):,} rows of {self.data}{known}"
         heads = ["", "of", "in training", "95 % interval", "now", "95 % interval", "chance", ""]
@@ -45,9 +41,9 @@ class Monitor(cli.Reading):
         ]  # fmt: skip
         self.table(title, heads, cells, left=2)
         if self.out is not None:
-            with written_whole(self.out) as path:
+            with metricfit.files.written_whole(self.out) as path:
                 shown = [[cli.shown(cell) for cell in row] for row in cells]
-                path.write_text(render_watched(title, heads, shown), encoding="utf-8")
+                path.write_text(metricfit.report.page.render_watched(title, heads, shown), encoding="utf-8")
             self.line(f"Page: {self.out}")
         alarms = [f"{each.kind} of {each.about}" for each in found if each.alarm]
         self.result({"rows": len(X), "alarm": bool(alarms), "found": [asdict(each) for each in found]})

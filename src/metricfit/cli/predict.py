@@ -14,6 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import metricfit
 from metricfit.cli import command as cli
 
 _MANY = "Many files"
@@ -55,11 +56,9 @@ class Predict(cli.Reading):
     workers: int | None = cli.option("Files at a time.", "N", _MANY, shown="1, or what the engine has", min=1)
 
     def run(self) -> None:
-        if self.data != "-" and not Path(self.data).is_file():
-            from metricfit.data.shards import files_of
-
-            if (files := files_of(self.data)) != [self.data]:
-                return self._many(files)
+        several = self.data != "-" and not Path(self.data).is_file()
+        if several and (files := metricfit.data.shards.files_of(self.data)) != [self.data]:
+            return self._many(files)
         self.refuse("for one file", "engine", "workers")
         free = self.out is None or self.overwrite or not self.out.exists()
         cli.expect(free, f"--out: {self.out} exists; --overwrite replaces it.")
@@ -79,10 +78,6 @@ class Predict(cli.Reading):
 
     def _many(self, files: list[str]) -> None:
         """Predict the rows of each file into a file of its own, those that are not there yet."""
-        from metricfit.data import BadDataError
-        from metricfit.labels import repeated
-        from metricfit.store.folder import DESCRIPTION
-
         out, engine = self.out, self.engine or "local"
         known = f"for several files, --engine is one of {', '.join(_ENGINES)}"
         cli.expect(engine in _ENGINES, f"--engine: no {engine!r}; {known}.")
@@ -90,14 +85,14 @@ class Predict(cli.Reading):
             raise cli.UsageError("--out: name a folder for the results of several files.")
         cli.expect(bool(files), f"{self.data}: no table there.")
         places = {f: out / f"{Path(f).stem}{'.csv' if f.lower().endswith('.csv') else '.parquet'}" for f in files}
-        twice = repeated(places.values())
+        twice = metricfit.labels.repeated(places.values())
         cli.expect(
             not twice,
             f"{self.data}: two files would become {', '.join(map(str, twice))}; predict their folders one by one.",
         )
         _model(self.model)  # a model that cannot be read is found here, not by every worker
         out.mkdir(parents=True, exist_ok=True)
-        content = hashlib.sha256((self.model / DESCRIPTION).read_bytes()).hexdigest()
+        content = hashlib.sha256((self.model / metricfit.store.folder.DESCRIPTION).read_bytes()).hexdigest()
         note, said = out / _NOTE, cli.to_toml({"model": content, **{n: getattr(self, n) for n in _SHAPING}})
         same = self.overwrite or not note.exists() or note.read_text(encoding="utf-8") == said
         cli.expect(same, f"--out: {out} holds predictions of another model, or with other options; --overwrite.")
@@ -114,16 +109,15 @@ class Predict(cli.Reading):
             failed += [problem] if problem else []
             self.note(f"{done} of {len(left)} files, {count:,} rows")
         if failed:
-            again = f"{len(left) - len(failed)} files are predicted and kept; correct the rest and run this again."
-            raise BadDataError(f"{failed[0]} ({len(failed)} of {len(left)} files could not be used.) {again}")
+            told = f"{failed[0]} ({len(failed)} of {len(left)} files could not be used.)"
+            kept = f"{len(left) - len(failed)} files are predicted and kept; correct the rest and run this again."
+            raise metricfit.data.BadDataError(f"{told} {kept}")
         self.note(f"{count:,} rows of {len(left)} files predicted: {out}")
 
 
 @cache
 def _model(folder: Path) -> Any:
-    from metricfit.store import open_model
-
-    return open_model(folder)
+    return metricfit.store.open_model(folder)
 
 
 def _predict_file(options: dict[str, Any], file: tuple[str, Path]) -> tuple[int, str]:
@@ -162,14 +156,12 @@ def _writer(out: Path | None, *, lines: bool, escape: bool) -> Iterator[Callable
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from metricfit.files import written_whole
-
     suffix = "" if out is None else out.suffix
     known = suffix in ("", ".csv", ".gz", ".txt", ".parquet", ".jsonl", ".ndjson")
     cli.expect(known, f"--out: expected a .csv, .csv.gz, .parquet or .jsonl file, got {suffix!r} in {out}.")
     header, parquet = iter([True]), list[Any]()
     with ExitStack() as opened:
-        path = None if out is None else opened.enter_context(written_whole(out))
+        path = None if out is None else opened.enter_context(metricfit.files.written_whole(out))
         stream: Any = sys.stdout
         if path is not None and suffix != ".parquet":
             binary: Any = pa.output_stream(str(path), compression="gzip" if suffix == ".gz" else None)

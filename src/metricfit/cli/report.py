@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import metricfit
 from metricfit.cli import command as cli
 
 
@@ -23,18 +24,13 @@ class Report(cli.Labels):
     importance: bool = cli.switch("--importance", "Show which columns the decisions depend on; needs DATA.")
 
     def run(self) -> None:
-        from metricfit.assess import scores_of
         from metricfit.assess.columns import dependence, findings
-        from metricfit.files import written_whole
-        from metricfit.report import Unlabelled, render
-        from metricfit.report.page import NO_SCORES
-        from metricfit.store import open_model
 
         place = self.out or self.model / "report.html"
         cli.expect(not place.is_dir(), f"--out: {place} is a folder; name the file to write.")
         if self.data is None:
             self.refuse("without DATA", "separator", "encoding", "target", "weight", "importance")
-        loaded = open_model(self.model)
+        loaded = metricfit.store.open_model(self.model)
         classifier, notices = loaded.classifier, list[str]()
         scores, unlabelled, found = classifier.held_out_, None, None
         if self.data is not None:
@@ -48,19 +44,20 @@ class Report(cli.Labels):
                 )
                 self.warn(notices[-1])
                 proba, scores = classifier.predict_proba(loaded.features(file), raw=True), None
-                unlabelled = Unlabelled(proba, classifier.decision_rule_.decide(proba), f"rows of {name}")
+                decided = classifier.decision_rule_.decide(proba)
+                unlabelled = metricfit.report.Unlabelled(proba, decided, f"rows of {name}")
             else:
-                rows = (table := self.rows(loaded, file)).X, table.y, table.weight
-                scores = scores_of(classifier, *rows, source=f"rows of {name}", columns=table.columns)
+                table = self.rows(loaded, file)
+                scores = cli.scored(classifier, table, source=f"rows of {name}")
                 found = findings(classifier.metric_, scores.judged(tuple(classifier.classes_.tolist())), table.X)
                 if self.importance:
                     found |= dependence(classifier, table.X, table.y, table.weight)
         elif scores is None:
-            self.warn(NO_SCORES.replace("MODEL", str(self.model)))
+            self.warn(metricfit.report.page.NO_SCORES.replace("MODEL", str(self.model)))
         settings = loaded.files.get("train.toml", b"").decode() or None
         given: dict[str, Any] = {"scores": scores, "unlabelled": unlabelled, "notices": notices, "findings": found}
-        page = render(classifier, loaded.description, settings=settings, **given)
-        with written_whole(place) as path:
+        page = metricfit.report.render(classifier, loaded.description, settings=settings, **given)
+        with metricfit.files.written_whole(place) as path:
             path.write_text(page, encoding="utf-8")
         self.line(f"Report: {place}")
         self.result({"report": str(place), "rows": 0 if scores is None else len(scores), "notes": notices})

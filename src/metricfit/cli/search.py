@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import metricfit
 from metricfit.cli import command as cli
 from metricfit.cli.train import Train
-
-if TYPE_CHECKING:
-    from metricfit.classifier import MetricClassifier
-    from metricfit.data import LabelledTable, Roles
-    from metricfit.metrics import Metric
 
 
 class Search(Train):
@@ -33,8 +29,6 @@ class Search(Train):
     time_limit: str | None = cli.option("Begin no trial after 90s, 15m or 2h.", "TIME", cli.RUN)
 
     def run(self) -> None:
-        from metricfit import search
-
         spec, limit, (names, recipe) = cli.checked_metric(self.metric), cli.seconds(self.time_limit), self.asked_for()
         place = self.study_name if "://" in self.study else Path(self.study).stem
         self.out = self.out or Path(f"{place}.model")
@@ -45,7 +39,7 @@ class Search(Train):
         self.ready = table, held, roles
         asked = replace(table, choices=[])  # they are shown when the model is trained
         judged, (groups, folds) = self.judged_by(spec, asked), asked.fold_groups(self.folds)
-        self.found = search.Search(
+        self.found = metricfit.search.Search(
             table.X, table.target, judged, study=self.study, name=self.study_name, models=names, recipe=recipe,
             cv=folds or "auto", sample_weight=table.weight, groups=groups, columns=table.columns,
             random_state=self.seed,
@@ -61,7 +55,7 @@ class Search(Train):
         self.models, self.recipe, self.time_limit = ",".join(models), found.spec(), None
         super().run()
 
-    def tables(self, spec: Metric) -> tuple[LabelledTable, LabelledTable | None, Roles]:
+    def tables(self, spec: metricfit.metrics.Metric) -> tuple[Any, Any, Any]:
         return self.ready
 
     def _tell(self, rows: list[dict[str, Any]], check: Callable[[], None]) -> None:
@@ -71,13 +65,13 @@ class Search(Train):
         self.note(f"[{len(rows)}/{self.trials}] {last['spec']}: {told}{sofar}")
         check()
 
-    def noted(self, classifier: MetricClassifier, held: LabelledTable | None) -> dict[str, Any]:
+    def noted(self, classifier: metricfit.MetricClassifier, held: Any) -> dict[str, Any]:
         if held is None:  # there are always rows apart
             return {}
         gain = self.found.gain(classifier, held.X, held.y, held.weight, held.columns)
         cells = [[name, row["spec"], row["value"]] for name, row in self.found.best()[0].items()]
         self.table("Best trials: the most of many, so too high", ["model", "parameters", "value"], cells, left=2)
-        between = cli.interval(gain["low"], gain["high"])
+        between = cli.shown((gain["low"], gain["high"]))
         self.line(f"On the rows apart the search gained {gain['gain']:+.4f} over the usual parameters ({between}).")
         found = {"trials": self.found.history(), "importances": self.found.importances(), **gain}
         return {"search": {**found, "greater_is_better": self.found.metric.greater_is_better}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import metricfit
 from metricfit.cli import command as cli
 
 
@@ -24,12 +25,9 @@ class Segments(cli.Labels):
 
     def run(self) -> None:
         classifier, table, judged = self.opened(self.model, self.data, self.metric)
-        from metricfit.assess import scores_of, segments, worst_errors
-
-        scores = scores_of(classifier, table.X, table.y, table.weight, columns=table.columns)
-        rows = scores.judged(tuple(classifier.classes_.tolist()))
+        rows = cli.scored(classifier, table).judged(tuple(classifier.classes_.tolist()))
         with cli.wrong_use():
-            found = segments(judged, rows, table.X, random_state=self.seed)
+            found = metricfit.assess.segments(judged, rows, table.X, random_state=self.seed)
         parts: list[Any] = found.to_dict(orient="records")
         cells = [
             [p["column"], p["value"], f"{p['rows']:,}", p["metric"], (p["low"], p["high"]), p["rest"], f"{p['p']:.3f}",
@@ -38,7 +36,8 @@ class Segments(cli.Labels):
         heads = ["column", "value", "rows", "metric", "95 % interval", "other rows", "p", ""]
         self.table(f"{judged} by segment, {len(table.y):,} rows of {self.data}", heads, cells, left=2)
         self.line(f"Worse than the other rows, beyond chance: {found['worse'].sum()} of {len(parts)} segments.")
-        errors: list[Any] = worst_errors(rows, table.X, most=self.errors).reset_index(names="row").to_dict("records")
+        worst = metricfit.assess.worst_errors(rows, table.X, most=self.errors)
+        errors: list[Any] = worst.reset_index(names="row").to_dict("records")
         self.line("\nWrong decisions whose truth was thought least probable (row 1 is the first below the header):")
         for error in errors:
             error["row"] += 1

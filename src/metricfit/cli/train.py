@@ -11,20 +11,19 @@ import sys
 import tomllib
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import metricfit
 from metricfit.cli import command as cli
 
 if TYPE_CHECKING:
-    from metricfit.choices import Choice
-    from metricfit.classifier import MetricClassifier
+    from metricfit import MetricClassifier, Recipe
     from metricfit.data import LabelledTable, Roles
     from metricfit.metrics import Metric
-    from metricfit.training.recipes import Recipe
 
 _SETTINGS = "train.toml"
 _NOT_KEPT = ("config", "resume", "overwrite", "json", "quiet", "debug", "study", "study_name", "trials")
@@ -67,29 +66,21 @@ class Train(cli.Training):
     overwrite: bool = cli.to_overwrite()
 
     def run(self) -> None:
-        from metricfit.distributed import is_first_process, join_processes, wait_for_all
-
         settings = cli.to_toml({n: getattr(self, n) for n in cli.options_of(type(self)) if n not in _NOT_KEPT})
-        join_processes()  # where torchrun started several
-        first = is_first_process()
+        metricfit.distributed.join_processes()  # where torchrun started several
+        first = metricfit.distributed.is_first_process()
         if not first:
             self.json, self.quiet = False, True
         spec, limit = cli.checked_metric(self.metric), cli.seconds(self.time_limit)
         from sklearn.base import clone
 
-        from metricfit import save
-        from metricfit.assess import scores_of
         from metricfit.assess.columns import findings
-        from metricfit.classifier import MetricClassifier
-        from metricfit.data import BadDataError
-        from metricfit.files import locked
-        from metricfit.training.recipes import Recipe
 
         names, recipe = self.asked_for()
         baseline = self.baseline and not self.quick
         cli.check_free(self.out, self.overwrite)
         if first:
-            self.held.enter_context(locked(self.out))  # until the command ends
+            self.held.enter_context(metricfit.files.locked(self.out))  # until the command ends
         checkpoint = self.out.absolute().parent / f"{self.out.name}.checkpoint"
         going_on = self._goes_on(checkpoint, settings)
 
@@ -106,7 +97,7 @@ class Train(cli.Training):
         self.note(f"Training on {shape[0]:,} rows and {shape[1]} columns for {judged}.{expected}")
 
         apart = baseline and held is not None  # measured on other rows, cross-entropy is a run of its own
-        classifier = MetricClassifier(
+        classifier = metricfit.MetricClassifier(
             judged,
             models=names,
             recipe=recipe,
@@ -119,12 +110,16 @@ class Train(cli.Training):
             random_state=self.seed,
         )
         usual = None
-        wait_for_all()  # until every process has seen that no other run is in the way
+        metricfit.distributed.wait_for_all()  # until every process has seen that no other run is in the way
         if not going_on and first:
             shutil.rmtree(checkpoint, ignore_errors=True)
             checkpoint.mkdir(parents=True)
             (checkpoint / _SETTINGS).write_text(settings, encoding="utf-8")
-        with _stoppable(checkpoint, first), _shown_warnings(self.warn):
+        with _stoppable(checkpoint, first), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            warnings.simplefilter("always", RuntimeWarning)
+            # The choices name these columns.
+            warnings.simplefilter("ignore", metricfit.data.preprocessing.UnusedColumnsWarning)
             try:
                 if streamed:
                     from metricfit.training.streaming import fit_shards
@@ -136,18 +131,19 @@ class Train(cli.Training):
                     self.note("Training the same network with cross-entropy, for comparison.")
                     length: dict[str, Any] = {n: getattr(recipe, n) for n in ("max_epochs", "min_updates")}
                     usual = clone(classifier).set_params(
-                        models="network", recipe=Recipe("log_loss", rule="tuned", **length), confidence=None,
+                        models="network", recipe=metricfit.Recipe("log_loss", rule="tuned", **length), confidence=None,
                         checkpoint_dir=checkpoint / "cross-entropy",
                     ).fit(*rows)  # fmt: skip
             except ValueError as error:  # options were checked before; what is left is about the rows
-                raise BadDataError(str(error)) from error
+                raise metricfit.data.BadDataError(str(error)) from error
+        for text in dict.fromkeys(str(warning.message) for warning in caught):
+            self.warn(text)
         choices += self.show_choices([*classifier.choices_, _kinds(classifier)])
         if held is not None:
             which = "the latest by " + self.time if self.time else "a random fifth"
             source = f"rows that are {which}; nothing was trained on them"
             source = source if self.validation is None else f"rows of {Path(self.validation).name}"
-            how: dict[str, Any] = {"source": source, "baseline": usual, "columns": held.columns}
-            classifier.held_out_ = scores_of(classifier, held.X, held.y, held.weight, **how)
+            classifier.held_out_ = cli.scored(classifier, held, source=source, baseline=usual)
         if not first:
             return
         verdict = self._judge(classifier, anew=held is not None)
@@ -162,22 +158,20 @@ class Train(cli.Training):
             X = (held or table).X if scores.rows is None else table.X.iloc[scores.rows]
             notes["findings"] = findings(classifier.metric_, scores.judged(tuple(classifier.classes_.tolist())), X)
         notes |= (more := self.noted(classifier, held))
-        save(classifier, self.out, overwrite=self.overwrite, notes=notes, files={_SETTINGS: settings.encode()})
+        kept = {_SETTINGS: settings.encode()}
+        metricfit.save(classifier, self.out, overwrite=self.overwrite, notes=notes, files=kept)
         shutil.rmtree(checkpoint, ignore_errors=True)
         self._show(classifier, verdict, choices, more)
 
     def asked_for(self) -> tuple[Any, Recipe]:
         """The models, and the recipe of the networks, that the options name."""
-        from metricfit.models import names_of
-        from metricfit.training.recipes import Recipe
-
         names: Any = re.split(r",(?!\s*\w+\s*=)", self.models)  # a comma before a parameter parts no models
         names = names if len(names) > 1 else self.models
         shorter: dict[str, Any] = {} if self.max_epochs is None else {"max_epochs": self.max_epochs, "min_updates": 0}
         with cli.wrong_use():
-            recipe = Recipe.of(self.recipe).with_parts(shorter)
+            recipe = metricfit.Recipe.of(self.recipe).with_parts(shorter)
             recipe.complete()
-            names_of(names)
+            metricfit.models.names_of(names)
         return list(_QUICK) if self.quick and self.models == "auto" else names, recipe
 
     def noted(self, classifier: MetricClassifier, held: LabelledTable | None) -> dict[str, Any]:
@@ -205,49 +199,42 @@ class Train(cli.Training):
         """As :meth:`tables`, the rows of a folder, a pattern or an address, read piece by piece; None for a file."""
         if self.data == "-" or Path(self.data).is_file():
             return None
-        from metricfit.data import Shards
-        from metricfit.data.columns import NAMED_CATEGORY
         from metricfit.training.streaming import ShardedRows
 
         why = "on files that are read piece by piece"
         self.refuse(why, "validation", "time", "use", "missing", "max_rows", "separator", "encoding")
-        shards = Shards(self.data)
+        shards = metricfit.data.Shards(self.data)
         roles = self.roles(first := shards.pieces[0][0], spec)
         roles.check(first)
         one = len(roles.target) == 1 and self.task != "multilabel"
         cli.expect(one, f"--target: {why} one column of classes can be predicted, got {', '.join(roles.target)}.")
-        shards.formats |= dict.fromkeys(roles.categorical, NAMED_CATEGORY)
+        shards.formats |= dict.fromkeys(roles.categorical, metricfit.data.columns.NAMED_CATEGORY)
         columns = [name for name in shards.columns if name not in roles.ignore]
         rows = ShardedRows(shards, roles.target[0], columns=columns, weight=self.weight, groups=self.group)
         return rows, None, roles
 
     def tables(self, spec: Metric) -> tuple[LabelledTable, LabelledTable | None, Roles]:
         """The rows to train on, the rows to measure on if the options set some apart, and which column is what."""
-        from metricfit.data import read_labelled, read_labelled_like
-
         file = self.open(self.data)
         roles = self.roles(file, spec, self.time)
-        table = read_labelled(file, roles, max_rows=self.max_rows, seed=self.seed, task=self.task, note=self.note)
+        table = self.labelled(file, roles, task=self.task)
         if self.validation is not None:
             self.refuse("with --validation; give one of them", "time")
-            held = read_labelled_like(self.open(self.validation), roles, table.formats, table.classes)
+            held = metricfit.data.read_labelled_like(self.open(self.validation), roles, table.formats, table.classes)
             table.choices += held.choices
             return table, held, roles
         return (table, None, roles) if self.time is None else (*table.split_latest(), roles)
 
     def _judge(self, classifier: MetricClassifier, *, anew: bool) -> str:
         """The verdict on the held-out rows; ``anew`` where they are not the fit's own, so its report is neither."""
-        from metricfit.assess import assess_held_out
-        from metricfit.assess.verdicts import cautions, validation_report
-
         metric, held_out = classifier.metric_, classifier.held_out_
         if held_out is None:
             return ""
-        model, verdicts = assess_held_out(metric, held_out, classifier.classes_.tolist())
+        model, verdicts = metricfit.assess.assess_held_out(metric, held_out, classifier.classes_.tolist())
         if anew:
             found = {**{v.rival.name: v.rival for v in verdicts}, "trained on the metric": model}
-            classifier.validation_report_ = validation_report(metric, found)
-        warned = cautions(model, verdicts, "--models {}")
+            classifier.validation_report_ = metricfit.assess.verdicts.validation_report(metric, found)
+        warned = metricfit.assess.verdicts.cautions(model, verdicts, "--models {}")
         for text in warned:
             self.warn(text)
         said = "" if held_out.baseline is None else verdicts[-1].sentence("--models {}")
@@ -292,24 +279,10 @@ def _stoppable(checkpoint: Path, first: bool) -> Iterator[None]:
         raise cli.Interrupted(f"{kept}\n  metricfit {again}") from None
 
 
-@contextmanager
-def _shown_warnings(warn: Callable[[str], None]) -> Iterator[None]:
-    from metricfit.data.preprocessing import UnusedColumnsWarning
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        warnings.simplefilter("always", RuntimeWarning)
-        warnings.simplefilter("ignore", UnusedColumnsWarning)  # the choices name these columns
-        yield
-    for text in dict.fromkeys(str(w.message) for w in caught):
-        warn(text)
-
-
-def _kinds(classifier: MetricClassifier) -> Choice:
+def _kinds(classifier: MetricClassifier) -> metricfit.choices.Choice:
     """How many columns were taken as what."""
-    from metricfit.choices import Choice
-
     preprocessor: Any = classifier.preprocessor_
     counts = Counter(column.format.kind for column in preprocessor.columns_ if not column.dropped)
     shown = ", ".join(f"{count} as {kind}" for kind, count in counts.items())
-    return Choice("columns", f"columns taken by what they hold: {shown}; the report lists each", ("categorical",))
+    text = f"columns taken by what they hold: {shown}; the report lists each"
+    return metricfit.choices.Choice("columns", text, ("categorical",))

@@ -7,12 +7,13 @@ from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import metricfit
 from metricfit.cli import command as cli
 
 if TYPE_CHECKING:
     from metricfit.assess import HeldOutScores
     from metricfit.decisions import DecisionRule
-    from metricfit.store.model import SavedModel
+    from metricfit.store import SavedModel
 
 
 class Tune(cli.Labels):
@@ -40,10 +41,6 @@ class Tune(cli.Labels):
     overwrite: bool = cli.to_overwrite()
 
     def run(self) -> None:
-        from metricfit import save
-        from metricfit.choices import Choice
-        from metricfit.store import open_model
-
         if self.out is not None:
             cli.check_free(self.out, self.overwrite)
         valid = self.threshold is None or 0 <= self.threshold <= 1
@@ -57,26 +54,20 @@ class Tune(cli.Labels):
             named = self.data is not None and self.metric is not None
             cli.expect(named, "give DATA and --metric to choose a rule, or the rule by --threshold or --rule.")
         asked = None if self.metric is None else cli.checked_metric(self.metric)
-        loaded = open_model(self.model)
+        loaded = metricfit.store.open_model(self.model)
         if given:
-            loaded.change_rule(self._given(loaded), Choice("rule", "the decision rule was given by hand"))
+            how = metricfit.choices.Choice("rule", "the decision rule was given by hand")
+            loaded.change_rule(self._given(loaded), how)
         result = {} if given else self._choose(loaded, asked)
         chosen = loaded.classifier.decision_rule_
-        folder = save(loaded.classifier, self.out or self.model, overwrite=self.out is None or self.overwrite,
-                      notes=loaded.notes, files=loaded.files)  # fmt: skip
+        anew, more = self.out is None or self.overwrite, {"notes": loaded.notes, "files": loaded.files}
+        folder = metricfit.save(loaded.classifier, self.out or self.model, overwrite=anew, **more)
         self.line(f"Rule:  {chosen.in_words()}\nModel: {folder}")
         self.result({**result, "rule": loads(chosen.to_json()), "model": str(folder)})
 
     def _choose(self, loaded: SavedModel, asked: Any) -> dict[str, Any]:
         """Choose the rule on the rows, and show what it changes there."""
         import numpy as np
-
-        from metricfit.assess import estimate, scores_of
-        from metricfit.assess.intervals import reached
-        from metricfit.choices import Choice
-        from metricfit.decisions import best_rule
-        from metricfit.decisions.problem import Samples
-        from metricfit.metrics import Constrained
 
         classifier = loaded.classifier
         labels = tuple(classifier.classes_.tolist())
@@ -88,24 +79,24 @@ class Tune(cli.Labels):
             y, proba = np.array(labels)[held.truth], held.proba.astype(np.float64)
             options["sample_weight"] = held.weight
             options["prevalence"] = shares
-            moved = Samples(held.truth, proba, held.weight, labels).at_prevalence(shares)
+            moved = metricfit.decisions.problem.Samples(held.truth, proba, held.weight, labels).at_prevalence(shares)
             before = replace(held.with_rule(classifier.decision_rule_), weight=moved.weight)
             moved_to = ", ".join(f"{label} {share:.4g}" for label, share in zip(labels, shares, strict=True))
             where = f"{len(y):,} rows held out in training, with the shares {moved_to}"
         else:
             table = self.rows(loaded, self.data or "-", [asked])
-            before, y = scores_of(classifier, table.X, table.y, table.weight, columns=table.columns), table.y
-            proba, options["sample_weight"] = classifier.predict_proba(table.X, raw=True), table.weight
+            before, y, options["sample_weight"] = cli.scored(classifier, table), table.y, table.weight
+            proba = classifier.predict_proba(table.X, raw=True)
             where = f"{len(y):,} rows"
         if metric.needs_rows:
             options |= {"columns": before.columns, "belief": 0.0}  # with money, labels alone count
-        best = best_rule(y, proba, metric, **options)
-        choice = Choice("rule", f"the decision rule was tuned for {metric} on {where}")
+        best = metricfit.decisions.best_rule(y, proba, metric, **options)
+        choice = metricfit.choices.Choice("rule", f"the decision rule was tuned for {metric} on {where}")
         loaded.change_rule(best.rule, choice, metric=metric)
-        both = [scores.judged(labels) for scores in (before, before.with_rule(best.rule))]
-        limits = metric.constraints if isinstance(metric, Constrained) else ()
-        name, (was, now) = str(getattr(metric, "objective", metric)), [estimate(metric, rows) for rows in both]
-        shown = [(name, was, now), *((c.what + c.where, reached(c, both[0]), reached(c, both[1])) for c in limits)]
+        judged = [scores.judged(labels) for scores in (before, before.with_rule(best.rule))]
+        was, now = (metricfit.assess.assess("", metric, rows) for rows in judged)
+        shown = [(str(getattr(metric, "objective", metric)), was.estimate, now.estimate)]
+        shown += [(c.metric, c.estimate, d.estimate) for c, d in zip(was.constraints, now.constraints, strict=True)]
         cells = [[name, was.value, now.value, (now.low, now.high)] for name, was, now in shown]
         self.table(f"On the {where} it was chosen on", ["metric", "before", "after", "95 % interval"], cells)
         rows = [{"metric": name, "before": was.value, "after": now.value} for name, was, now in shown]
@@ -113,7 +104,6 @@ class Tune(cli.Labels):
 
     def _shares(self, loaded: SavedModel, metric: Any, labels: tuple[Any, ...]) -> tuple[HeldOutScores, list[float]]:
         """The rows held out in training, and the shares of the classes: given, or estimated from DATA."""
-        from metricfit.assess import estimate_prevalence
         from metricfit.metrics.algebra import named_class
 
         held = loaded.classifier.held_out_
@@ -122,10 +112,10 @@ class Tune(cli.Labels):
         if self.prevalence == "auto":
             cli.expect(self.data is not None, "--prevalence auto: give DATA, rows from where the model is used.")
             new = loaded.classifier.predict_as_held_out(loaded.features(self.open(self.data or "-")))
-            found = list(estimate_prevalence(new, held.truth, held.proba, labels=range(len(labels))).values())
-            cells = [[str(label), e.value, (e.low, e.high)] for label, e in zip(labels, found, strict=True)]
+            found = metricfit.assess.estimate_prevalence(new, held.truth, held.proba, labels=range(len(labels)))
+            cells = [[str(labels[k]), share.value, (share.low, share.high)] for k, share in found.items()]
             self.table(f"Shares of the classes in {self.data}, estimated", ["class", "share", "95 % interval"], cells)
-            least = [max(each.value, 1e-4) for each in found]
+            least = [max(share.value, 1e-4) for share in found.values()]
             return held, [share / sum(least) for share in least]
         try:
             share = float(self.prevalence or "")
@@ -137,17 +127,15 @@ class Tune(cli.Labels):
 
     def _given(self, loaded: SavedModel) -> DecisionRule:
         """The rule of --threshold or --rule, checked against the model."""
-        from metricfit.decisions import DecisionRule
-
         classes, task, text = tuple(loaded.classifier.classes_.tolist()), loaded.classifier.task_, self.rule
         if text is None:
             cli.expect(task == "binary", f"--threshold: decides between two classes, not {len(classes)}. Use --rule.")
-            return DecisionRule.at_threshold(self.threshold or 0.0, classes)
+            return metricfit.decisions.DecisionRule.at_threshold(self.threshold or 0.0, classes)
         cli.expect(self.threshold is None, "--threshold: is a rule already; give --rule or --threshold.")
         if not text.lstrip().startswith("{") and Path(text).is_file():
             text = Path(text).read_text(encoding="utf-8")
         with cli.wrong_use():
-            found = DecisionRule.from_json(text)
+            found = metricfit.decisions.DecisionRule.from_json(text)
         theirs, ours = list(found.classes)[:5], list(classes)[:5]
         cli.expect(found.classes == classes, f"--rule: its classes are {theirs}, the model's {ours}.")
         fits = (found.kind == "thresholds") is (task == "multilabel")
