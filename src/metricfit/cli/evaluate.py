@@ -64,7 +64,7 @@ class Evaluate(cli.Labels):
 
 
 def _count(value: Any) -> str:
-    return f"{float(value):,.6g}"
+    return f"{int(value):,}" if float(value).is_integer() else f"{float(value):,.6g}"
 
 
 def _metrics(classifier: Any, *, every: bool) -> list[metricfit.metrics.Metric]:
