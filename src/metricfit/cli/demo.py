@@ -22,13 +22,13 @@ class Demo(cli.Command):
     overwrite: bool = cli.to_overwrite()
 
     def run(self) -> None:
+        table, model = self.out / "digits.csv", self.out / "model"
+        free = self.overwrite or not (table.exists() or model.exists())
+        cli.expect(free, f"--out: {self.out} holds an earlier demo; --overwrite replaces it.")
         import numpy as np
         from sklearn.datasets import load_digits
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-        table, model = self.out / "digits.csv", self.out / "model"
-        free = self.overwrite or not (table.exists() or model.exists())
-        cli.expect(free, f"--out: {self.out} holds an earlier demo; --overwrite replaces it.")
         self.out.mkdir(parents=True, exist_ok=True)
         digits = load_digits(as_frame=True).frame.rename(columns={"target": "digit"}).astype(int)
         digit, random = digits["digit"].to_numpy(), np.random.default_rng(0)

@@ -24,12 +24,12 @@ class Report(cli.Labels):
     importance: bool = cli.switch("--importance", "Show which columns the decisions depend on; needs DATA.")
 
     def run(self) -> None:
-        from metricfit.assess.columns import dependence, findings
-
         place = self.out or self.model / "report.html"
         cli.expect(not place.is_dir(), f"--out: {place} is a folder; name the file to write.")
         if self.data is None:
             self.refuse("without DATA", "separator", "encoding", "target", "weight", "importance")
+        from metricfit.assess.columns import dependence, findings
+
         loaded = metricfit.store.open_model(self.model)
         classifier, notices = loaded.classifier, list[str]()
         scores, unlabelled, found = classifier.held_out_, None, None
