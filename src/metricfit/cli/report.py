@@ -28,8 +28,6 @@ class Report(cli.Labels):
         cli.expect(not place.is_dir(), f"--out: {place} is a folder; name the file to write.")
         if self.data is None:
             self.refuse("without DATA", "separator", "encoding", "target", "weight", "importance")
-        from metricfit.assess.columns import dependence, findings
-
         loaded = metricfit.store.open_model(self.model)
         classifier, notices = loaded.classifier, list[str]()
         scores, unlabelled, found = classifier.held_out_, None, None
@@ -49,9 +47,10 @@ class Report(cli.Labels):
             else:
                 table = self.rows(loaded, file)
                 scores = cli.scored(classifier, table, source=f"rows of {name}")
-                found = findings(classifier.metric_, scores.judged(tuple(classifier.classes_.tolist())), table.X)
+                rows = scores.judged(tuple(classifier.classes_.tolist()))
+                found = metricfit.assess.columns.findings(classifier.metric_, rows, table.X)
                 if self.importance:
-                    found |= dependence(classifier, table.X, table.y, table.weight)
+                    found |= metricfit.assess.columns.dependence(classifier, table.X, table.y, table.weight)
         elif scores is None:
             self.warn(metricfit.report.page.NO_SCORES.replace("MODEL", str(self.model)))
         settings = loaded.files.get("train.toml", b"").decode() or None

@@ -74,8 +74,6 @@ class Train(cli.Training):
         spec, limit = cli.checked_metric(self.metric), cli.seconds(self.time_limit)
         from sklearn.base import clone
 
-        from metricfit.assess.columns import findings
-
         names, recipe = self.asked_for()
         baseline = self.baseline and not self.quick
         cli.check_free(self.out, self.overwrite)
@@ -156,7 +154,8 @@ class Train(cli.Training):
         }
         if (scores := classifier.held_out_) is not None:
             X = (held or table).X if scores.rows is None else table.X.iloc[scores.rows]
-            notes["findings"] = findings(classifier.metric_, scores.judged(tuple(classifier.classes_.tolist())), X)
+            decided = scores.judged(tuple(classifier.classes_.tolist()))
+            notes["findings"] = metricfit.assess.columns.findings(classifier.metric_, decided, X)
         notes |= (more := self.noted(classifier, held))
         kept = {_SETTINGS: settings.encode()}
         metricfit.save(classifier, self.out, overwrite=self.overwrite, notes=notes, files=kept)
