@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ class Metrics(cli.Command):
     def run(self) -> None:
         # The pages of all names and aliases, which metrics.describe made: to show them needs no torch.
         pages = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+        if "metricfit.metrics" in sys.modules:  # then a program may have registered metrics of its own
+            own = metricfit.metrics.available()
+            pages |= {name: metricfit.metrics.describe(name) for name in own if name not in pages}
         if self.name is None:
             found = [page for name, page in sorted(pages.items()) if name == page["canonical"]]
             rows = [[m["name"], m["summary"], *_range(m)] for m in found]
