@@ -73,7 +73,7 @@ class Unit:
 class Models(MetricClassifier):
     """A ``MetricClassifier`` that keeps what its models said instead of choosing weights and a rule."""
 
-    def _keep(self, folds: Any, fitted: Any, shipped: Any) -> None:
+    def _keep(self, folds: Any, begun: Any, fitted: Any, asked: Any) -> None:
         self.n_network_inputs_, self.folds_, self.fitted_ = folds.table.dense.shape[1], folds, fitted
 
 

@@ -92,7 +92,7 @@ class Prediction:
 class _Models(MetricClassifier):
     """A ``MetricClassifier`` that keeps what its models said instead of choosing weights and a rule."""
 
-    def _keep(self, folds: Any, fitted: Any, shipped: Any) -> None:
+    def _keep(self, folds: Any, begun: Any, fitted: Any, asked: Any) -> None:
         self.n_network_inputs_, self.fitted_ = folds.table.dense.shape[1], fitted
 
     def probabilities(self, X: pd.DataFrame) -> tuple[Array, Array]:
