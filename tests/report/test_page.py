@@ -77,6 +77,30 @@ def test_many_classes_do_not_scroll_sideways_on_a_telephone(show, size):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_long_names_of_classes_fit_into_matrix_and_axes_on_a_telephone(show):
+    labels = ["Adelie Penguin (Pygoscelis adeliae)", "Chinstrap penguin (Pygoscelis antarctica)", "Gentoo penguin"]
+    page = show(page_of(labels, "f1", class_scores(3)), width=390)
+    wider = page.evaluate(
+        "[...document.querySelectorAll('.scroll:has(> .matrix)')].map(e => e.scrollWidth - e.clientWidth)"
+    )
+    assert wider == [0] * len(wider)
+    outside = page.evaluate(
+        "[...document.querySelectorAll('svg .axis')].filter(t => t.checkVisibility()).filter(t => {"
+        "const a = t.getBoundingClientRect(), b = t.ownerSVGElement.getBoundingClientRect();"
+        "return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1;"
+        "}).map(t => t.textContent)"
+    )
+    assert outside == []
+    assert page.locator("svg .axis", has_text="…").count() > 0
+
+
+def test_a_model_without_cross_entropy_says_why_there_is_nothing_to_compare_with(show):
+    scores = replace(binary_scores(80), baseline=None)
+    assert "No cross-entropy was trained beside the model (--quick" in page_of(LABELS, "f1", scores)
+    classifier, description = model(LABELS, "f1", scores=None)
+    assert "Cross-entropy was not measured on these rows" in render(classifier, description, scores=scores)
+
+
 def test_names_with_markup_stay_text(show):
     scores = class_scores(3)
     classifier, description = model(NASTY, "f1", scores=scores, columns=[f"col {n}" for n in NASTY])

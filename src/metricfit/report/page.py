@@ -108,6 +108,7 @@ def render(
         rule=rule,
         notices=notices,
         lost=lost,
+        own_rows=scores is classifier.held_out_,
         leaderboard=classifier.leaderboard_.to_dict(orient="records"),
         unlabelled=predictions,
         findings=findings,

@@ -43,6 +43,12 @@ function extent(values, fallback) {
   return [low - pad, high + pad];
 }
 
+// What of a name fits into so many pixels; all of it is in the chart's description.
+function fitting(text, pixels) {
+  const most = Math.floor(pixels / 6.8);
+  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+}
+
 // At most so many points of a line: the first, the last, and those between that change it most evenly.
 function thinned(points, most = 500) {
   if (points.length <= most) return points;
@@ -73,8 +79,8 @@ function drawChart(figure, options) {
     node.append(svg("line", { class: "grid", x1: box.left, x2: box.left + inner.width, y1: py(t), y2: py(t) }));
     node.append(svg("text", { class: "tick", x: box.left - 7, y: py(t) + 4, "text-anchor": "end" }, short(t)));
   }
-  node.append(svg("text", { class: "axis", x: box.left + inner.width / 2, y: height - 6, "text-anchor": "middle" }, options.x.label));
-  const side = svg("text", { class: "axis", transform: `translate(13 ${box.top + inner.height / 2}) rotate(-90)`, "text-anchor": "middle" }, options.y.label);
+  node.append(svg("text", { class: "axis", x: box.left + inner.width / 2, y: height - 6, "text-anchor": "middle" }, fitting(options.x.label, inner.width + 2 * box.right)));
+  const side = svg("text", { class: "axis", transform: `translate(13 ${box.top + inner.height / 2}) rotate(-90)`, "text-anchor": "middle" }, fitting(options.y.label, inner.height + 2 * box.top));
   node.append(side);
 
   for (const series of options.series) drawSeries(node, series, { px, py, clip, xr, yr, base: py(clip(0, yr)) });
