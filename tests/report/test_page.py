@@ -81,7 +81,7 @@ def test_long_names_of_classes_fit_into_matrix_and_axes_on_a_telephone(show):
     labels = ["Adelie Penguin (Pygoscelis adeliae)", "Chinstrap penguin (Pygoscelis antarctica)", "Gentoo penguin"]
     page = show(page_of(labels, "f1", class_scores(3)), width=390)
     wider = page.evaluate(
-        "[...document.querySelectorAll('.scroll:has(> .matrix)')].map(e => e.scrollWidth - e.clientWidth)"
+        "[...document.querySelectorAll('.scroll:has(> .matrix, > .cost-grid)')].map(e => e.scrollWidth - e.clientWidth)"
     )
     assert wider == [0] * len(wider)
     outside = page.evaluate(

@@ -71,7 +71,7 @@ function drawChart(figure, options) {
   const clip = (v, r) => Math.min(Math.max(v, r[0]), r[1]);
   const node = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": options.label });
 
-  for (const t of niceTicks(...xr, Math.max(3, inner.width / 80))) {
+  for (const t of niceTicks(...xr, Math.max(4, inner.width / 80))) {
     node.append(svg("line", { class: "grid", x1: px(t), x2: px(t), y1: box.top, y2: box.top + inner.height }));
     node.append(svg("text", { class: "tick", x: px(t), y: height - 24, "text-anchor": "middle" }, short(t)));
   }
