@@ -1,8 +1,8 @@
-"""Stronger networks, other members and other rules for the portfolio, on the half "choose".
+"""Stronger networks, other members, leaves and beliefs for the portfolio.
 
-    python -m benchmarks.portfolio.stronger fit --fits forest extra_trees boosting ce metric ce:pbld
-    python -m benchmarks.portfolio.stronger score          # adds what is missing to stronger.csv
-    python -m benchmarks.portfolio.stronger table
+    python -m benchmarks.portfolio.stronger fit --fits forest extra_trees boosting ce metric ce:smooth svc
+    python -m benchmarks.portfolio.stronger score          # adds what is missing to stronger_choose.csv
+    python -m benchmarks.portfolio.stronger table          # each also with --half claim
 
 At most 1,500 training and 5,000 test rows of each split, five folds. Probabilities are kept in
 ``$METRICFIT_CACHE/stronger``, so that sets of models are compared without fitting again; weights and rule are the
@@ -330,15 +330,20 @@ LEAF, SHALLOW = "@min_samples_leaf=1", "boosting@max_leaf_nodes=3"
 CHANGES: dict[str, tuple[str, ...]] = {
     "with realmlp": ("realmlp_td",),
     "with svc": ("svc",),
+    "kernel": ("kernel10",),
     "shallow": (SHALLOW,),
+    "rates": ("extra_trees@rates", "forest@rates"),
     "leaf 1": (f"extra_trees{LEAF}",),
+    "leaf 1 in both": (f"extra_trees{LEAF}", f"forest{LEAF}"),
+    "leaf 1, kernel": (f"extra_trees{LEAF}", "kernel10"),
+    "leaf 1, kernel, shallow": (f"extra_trees{LEAF}", "kernel10", SHALLOW),
+    "leaf 1, svc": (f"extra_trees{LEAF}", "svc"),
+    "leaf 1, svc, shallow": (f"extra_trees{LEAF}", "svc", SHALLOW),
     "both leaf 1, kernel": (f"extra_trees{LEAF}", f"forest{LEAF}", "kernel100"),
     "both leaf 1, svc": (f"extra_trees{LEAF}", f"forest{LEAF}", "svc"),
     "both leaf 1, svc, shallow": (f"extra_trees{LEAF}", f"forest{LEAF}", "svc", SHALLOW),
-    "leaf 1 in both": (f"extra_trees{LEAF}", f"forest{LEAF}"),
-    "rates": ("extra_trees@rates", "forest@rates"),
 }
-BESIDE = ("svc", "realmlp_td", SHALLOW, "kernel100")
+BESIDE = ("svc", "realmlp_td", SHALLOW, "kernel10", "kernel100")
 
 
 def sets_of(kinds: set[str]) -> dict[str, tuple[str, ...]]:
@@ -348,10 +353,10 @@ def sets_of(kinds: set[str]) -> dict[str, tuple[str, ...]]:
         gone = {kind.split("@")[0] for kind in new if kind not in BESIDE}
         found[label] = (*(kind for kind in BASE if kind not in gone), *new)
     for kind in kinds:
-        if kind.startswith(("ce:", "metric:")):
-            old = kind.split(":")[0]
+        old = kind.split(":")[0]
+        if old in NETWORKS and kind != old:
             found[f"{kind} for {old}"] = tuple(kind if k == old else k for k in BASE)
-        if kind.startswith(("ce", "realmlp")):
+        if kind.startswith(("ce", "metric", "realmlp")):
             found[f"only {kind}"] = (kind,)
     return found
 
@@ -367,7 +372,8 @@ def score_all(half: str, results: Path) -> None:
             stems = {file.stem for file in folder.glob("*.npz")}
             for metric in METRICS:
                 kinds = {stem.replace("ce-", "ce:") for stem in stems if not stem.startswith("metric")}
-                kinds |= {s.removesuffix("_f1").replace("-", ":") for s in stems if s.endswith("_f1")}
+                own = {stem.removesuffix("_f1").replace("-", ":") for stem in stems if stem.endswith("_f1")}
+                kinds |= {kind for kind in own if metric == "f1" or kind == "metric"}
                 todo = {which: members for which, members in sets_of(kinds).items()
                         if set(members) <= kinds and (name, split, metric, which) not in there}  # fmt: skip
                 if not todo:
