@@ -11,8 +11,6 @@ from torch import nn
 from metricfit.annealing import Mode, TemperatureAnnealer
 from metricfit.inputs import expect
 
-__all__ = ["Mode", "Schedule", "library", "losses_of"]
-
 _EFFECTIVE = {
     "plateau": ("factor", "max_fruitless", "min_delta", "minimum", "monitor", "patience"),
     "epoch": ("every", "factor", "minimum"),

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from metricfit.annealing import Mode
 from metricfit.distributed import group_of, sum_over_processes
-from metricfit.integrations import Mode, Schedule, library, losses_of
+from metricfit.integrations import Schedule, library, losses_of
 
 TrainerCallback: Any = library("transformers", "metricfit[huggingface]").TrainerCallback
 

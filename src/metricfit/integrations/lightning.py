@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from metricfit.integrations import Mode, Schedule, library, losses_of
+from metricfit.annealing import Mode
+from metricfit.integrations import Schedule, library, losses_of
 
 try:
     Callback: Any = library("lightning.pytorch", "metricfit[lightning]").Callback

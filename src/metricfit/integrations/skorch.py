@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.integrations import Mode, Schedule, library, losses_of
+from metricfit.annealing import Mode
+from metricfit.integrations import Schedule, library, losses_of
 
 Callback: Any = library("skorch.callbacks", "metricfit[skorch]").Callback
 
