@@ -182,6 +182,11 @@ def _circle(path: Path, description: Description, contents: Contents) -> None:
     seal(path, description, {**contents, "forest.skops": to_bytes(fits, TRUSTED, "forest")})
 
 
+def _repeated(path: Path, description: Description, contents: Contents) -> None:
+    """Every model a thousand times."""
+    seal(path, {**description, "models": description["models"] * 1000}, contents)
+
+
 BIG, CURRENT = 10**10, f'"version": {format_.VERSION}'
 LISTED = {"bytes": 1, "sha256": "0" * 64}
 HOSTILE: dict[str, Callable[[Path, Description, Contents], None]] = {
@@ -231,6 +236,7 @@ HOSTILE: dict[str, Callable[[Path, Description, Contents], None]] = {
         "preprocessing.skops", lambda: skops_list([array_node("1.npy", 2)], **{"1_npy": npy((BIG,))})
     ),
     "a forest in circles": _circle,
+    "each model a thousand times": _repeated,
     "scores of another table": _file("scores.safetensors", lambda: b"\x02\0\0\0\0\0\0\0{}"),
     "a header of scores that claims a gigabyte": _file("scores.safetensors", lambda: struct.pack("<Q", 2**30)),
 }

@@ -259,6 +259,8 @@ def _rebuild(description: dict[str, Any], contents: dict[str, bytes]) -> MetricC
     classifier.weights_ = {m["name"]: float(m["weight"]) for m in description["models"]}
     if not all(0 <= weight <= 1 for weight in classifier.weights_.values()):
         raise ValueError("weights of models that are not between 0 and 1")
+    if len({_file(saved) for saved in description["models"]}) < len(description["models"]):
+        raise ValueError("several models in one file")  # each would take the time of that file again
     classifier.models_ = {}
     for saved in description["models"]:
         if saved["outputs"] != len(classifier.classes_):
