@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "WEIGHTS_FROM_TO", "InputOptions", "Samples", "Task", "accumulation_dtype", "check_task", "check_tensor", "expect",
-    "flatten_inputs", "safe_divide", "values_can_be_inspected",
+    "LEAST_WEIGHT", "WEIGHTS_FROM_TO", "InputOptions", "Samples", "Task", "accumulation_dtype", "check_task",
+    "check_tensor", "expect", "flatten_inputs", "safe_divide", "values_can_be_inspected",
 ]  # fmt: skip
 
 Task = Literal["multiclass", "binary", "multilabel"]
@@ -19,6 +19,9 @@ Task = Literal["multiclass", "binary", "multilabel"]
 
 WEIGHTS_FROM_TO = 1e-18, 1e18
 """What the weights of a batch may sum to: metrics multiply two such sums, in single precision."""
+
+LEAST_WEIGHT = 1e-30
+"""A sample that weighs less counts as none: what is divided by such a count overflows in single precision."""
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -142,10 +145,14 @@ def flatten_inputs(
     if validate:
         slack = max(1e-3, *(torch.finfo(t.dtype).eps for t in (input, target) if t.is_floating_point()))
         _check_values(samples, slack)
+    if isinstance(weight, Tensor):
+        weight = weight.to(scores)  # as the sample weights: what is infinite or 0 in this dtype is so everywhere
     weighed = samples if weight is None else _weigh_classes(samples, weight, validate)
     if validate and (weight is not None or sample_weight is not None):
         _check_sum_of_weights(samples, sample_weight, weight)
-    return weighed
+    if weight is None and sample_weight is None:
+        return weighed
+    return replace(weighed, weight=weighed.weight.masked_fill(weighed.weight.abs() < LEAST_WEIGHT, 0.0))
 
 
 def _rows(values: Tensor, task: Task, lead: int) -> Tensor:

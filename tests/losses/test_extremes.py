@@ -114,3 +114,35 @@ class TestExtremeWeights:
         torch.testing.assert_close(weighed, MetricLoss("f1")(logits[:3], target[:3], weights[:3]))
         assert MetricLoss("f1")(logits, target, torch.zeros(6)).item() == 0
         assert MetricLoss("f1", weight=torch.zeros(3))(logits, target, torch.ones(6)).item() == 0
+
+    @pytest.mark.parametrize("size", [1e-45, 1e-38, 1e-31])
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @pytest.mark.parametrize(
+        "options", [{"metric": "recall"}, {"metric": "f1", "cross_entropy": 0.5}, {"metric": "kappa"}], ids=str
+    )
+    def test_a_sample_that_weighs_next_to_nothing_counts_as_none(self, size, dtype, options):
+        logits, _ = batch("multiclass", (6, 3), dtype)
+        target, found = torch.tensor([0, 0, 1, 1, 2, 2]), []  # the third class has no other samples
+        for least in (size, 0.0):
+            leaf = logits.clone().requires_grad_()
+            value = MetricLoss(**options)(leaf, target, torch.tensor([3.0] * 4 + [least] * 2, dtype=torch.float64))
+            found.append((value.detach(), torch.autograd.grad(value, leaf)[0]))
+        torch.testing.assert_close(*found, rtol=1e-5, atol=1e-9)
+
+    @pytest.mark.parametrize("size", [1e-45, 1e-40, 1e-38, 1e-36, 1e-30])
+    @pytest.mark.parametrize("metric", ["mcc", "kappa", "gmean", "fowlkes_mallows"])
+    def test_a_label_that_weighs_next_to_nothing_has_a_finite_gradient(self, size, metric):
+        target = torch.randint(2, (8, 2), generator=generator()).float()
+        for scale in (1.0, 30.0):
+            logits = (scale * torch.randn((8, 2), generator=generator())).requires_grad_()
+            MetricLoss(metric, task="multilabel", weight=torch.tensor([1.0, size]))(logits, target).backward()
+            assert logits.grad.isfinite().all()
+
+    @pytest.mark.parametrize(("task", "shape"), TASKS)
+    def test_class_weights_that_are_infinite_in_single_precision_are_refused(self, task, shape):
+        logits, target = batch(task, shape)
+        weight = torch.ones(2 if task == "binary" else shape[1], dtype=torch.float64)
+        weight[-1] = 1e200  # of a class that the batch of three or more classes has not
+        for sample_weight in (None, torch.full((6,), 1e-300, dtype=torch.float64)):
+            with pytest.raises(ValueError, match="weight: expected finite weights"):
+                MetricLoss("f1", task=task, weight=weight)(logits.requires_grad_(), target, sample_weight)

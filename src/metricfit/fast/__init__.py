@@ -22,7 +22,7 @@ from torch.autograd import forward_ad
 
 from metricfit.confusion import MATRIX_UP_TO
 from metricfit.distributed import sum_over_processes
-from metricfit.fast.blocks import ROWS_FROM, Array, Derivative, Job, run, torch_pass
+from metricfit.fast.blocks import ROWS_FROM, Array, Derivative, Job, are_within, run, torch_pass
 from metricfit.fast.closed_form import ClosedForm, closed_form_of, loss_of_matrices, loss_of_sums
 from metricfit.inputs import WEIGHTS_FROM_TO
 from metricfit.metrics import FormulaMetric
@@ -163,6 +163,8 @@ def _points(deltas: tuple[float, ...], dtype: torch.dtype | None, members: int) 
 
 def _losses_and_gradient(job: Job, batch: Batch, form: ClosedForm | None, dtype: torch.dtype) -> Any:
     """The losses (M,), or a scalar, and the gradient of the logits; None where labels, weights or scores are wrong."""
+    if job.class_weight is not None and not are_within(job.class_weight, float("inf")):
+        return None  # also those of classes that this batch has not
     options, group = batch.options, batch.group
     skip_absent = options.absent == "skip"
     is_plain = job.weight is None or job.class_weight is None  # else a product may have vanished

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.inputs import accumulation_dtype
+from metricfit.inputs import LEAST_WEIGHT, accumulation_dtype
 
 Array = np.ndarray[Any, Any]
 Derivative = Callable[[Any], tuple[Any, Any] | None]
@@ -354,19 +354,22 @@ def _checked(job: Job, classes: int, dtype: torch.dtype) -> tuple[Tensor, Tensor
     """Labels, weights and which samples count, None for all; None instead if labels or weights are wrong."""
     labels, keep = job.target, None
     weights = None if job.weight is None else job.weight.to(dtype)
-    if 0 <= job.ignore < classes or not _are_within(labels, classes):
+    if 0 <= job.ignore < classes or not are_within(labels, classes):
         keep = labels != job.ignore
         labels = labels * keep
         weights = keep.to(dtype) if weights is None else torch.where(keep, weights, 0.0)
-        if not _are_within(labels, classes):
+        if not are_within(labels, classes):
             return None
     if job.class_weight is not None:
         of_label = job.class_weight.to(dtype)[labels]
         weights = of_label if weights is None else weights * of_label
-    return None if weights is not None and not _are_within(weights, float("inf")) else (labels, weights, keep)
+    if weights is None:
+        return labels, None, keep
+    counted = weights.masked_fill(weights == 0, 1.0)
+    return (labels, weights, keep) if are_within(counted, float("inf"), LEAST_WEIGHT) else None
 
 
-def _are_within(values: Tensor, end: float) -> bool:
-    """Whether all are in [0, end)."""
+def are_within(values: Tensor, end: float, begin: float = 0) -> bool:
+    """Whether all are in [begin, end)."""
     least, most = values.aminmax()
-    return bool(least.item() >= 0 and most.item() < end)
+    return bool(least.item() >= begin and most.item() < end)

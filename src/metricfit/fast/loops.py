@@ -22,7 +22,7 @@ from llvmlite import ir
 from numba.extending import intrinsic
 
 from metricfit.fast.closed_form import LEAST_NORM, TINY, fraction, mcc
-from metricfit.inputs import WEIGHTS_FROM_TO
+from metricfit.inputs import LEAST_WEIGHT, WEIGHTS_FROM_TO
 
 LARGEST, TOTAL, INVERSE, SHARE = 0, 1, 2, 3
 """What a sample keeps for its gradient: the largest u, the sum of all u, 1 / sum of steps, that times its weight."""
@@ -114,7 +114,7 @@ def above(total: Any, knots: Any) -> Any:
 
 @compiled(forceinline=True)
 def weight_of(i: int, target: Any, weight: Any, class_weight: Any, ignore: int, classes: int, knots: Any) -> Any:
-    """The weight of a sample; -1 if its label or weight is wrong."""
+    """The weight of a sample; -1 if its label or weight is wrong, or so small that it counts as none."""
     zero, one = knots[8], knots[9]
     label = target[i]
     if label == ignore:
@@ -124,7 +124,7 @@ def weight_of(i: int, target: Any, weight: Any, class_weight: Any, ignore: int, 
     w = weight[i] if len(weight) else one
     if len(class_weight):
         w *= class_weight[label]
-    return w if w >= zero and w < np.inf else -one
+    return w if w == zero or (w >= LEAST_WEIGHT and w < np.inf) else -one
 
 
 @compiled(forceinline=True)

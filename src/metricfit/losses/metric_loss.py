@@ -248,7 +248,7 @@ class MetricLoss(nn.Module):
             in evaluation mode too; ``False`` is this one alone.
         validate: Look at the values (NaN, labels out of range), which waits for the device; shapes are always checked.
             Of infinite logits only -inf beside a finite one, in a multiclass task, is legal: it rules a class out.
-            The weights of a batch must sum to 0 or to between 1e-18 and 1e18.
+            The weights of a batch must sum to 0 or to between 1e-18 and 1e18; one below 1e-30 counts as 0.
 
     >>> loss = MetricLoss("f1", average="macro")
     >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0]], requires_grad=True)
