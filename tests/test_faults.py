@@ -3,15 +3,19 @@
 import errno
 import json
 import os
+import resource
 import tempfile
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from metricfit.files import written_whole
+from metricfit.comparison import Comparison
+from metricfit.files import locked, written_whole
 from metricfit.store import folder
 from metricfit.training.checkpoint import CheckpointFile
 
@@ -154,3 +158,35 @@ def test_a_full_disk_names_the_file_that_could_not_be_written(tmp_path, error):
     with pytest.raises(OSError, match=r"weights\.bin"), Faults(7, ERRORS[error]):
         folder.write_folder(tmp_path / "model", contents_of(1))
     assert list(tmp_path.iterdir()) == []
+
+
+@contextmanager
+def room_for(size):
+    """No file may grow beyond so many bytes, as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk_names_the_lock_and_leaves_none(tmp_path):
+    with room_for(0), pytest.raises(OSError, match=r"\.model\.lock"), locked(tmp_path / "model"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_names_the_results_of_a_comparison_and_keeps_the_finished_rows(tmp_path):
+    path, X = tmp_path / "results.jsonl", pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)))
+    options = {"methods": ["boosting"], "splits": 3, "out": path}
+    kept = []
+    with ExitStack() as full:
+
+        def disk_fills(row):
+            kept.append(row)
+            full.enter_context(room_for(path.stat().st_size + 10))
+
+        with pytest.raises(OSError, match=r"results\.jsonl"):
+            Comparison(X, X[0] > 0, "f1", **options).run(progress=disk_fills)
+    assert Comparison(X, X[0] > 0, "f1", **options).results == [{**kept[0], "run": mock.ANY}]

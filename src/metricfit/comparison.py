@@ -37,7 +37,7 @@ from metricfit.choices import close_to
 from metricfit.classifier import MetricClassifier
 from metricfit.data.reader import BadArgumentError
 from metricfit.decisions.rules import argmax_rule
-from metricfit.files import written_whole
+from metricfit.files import names_the_file, written_whole
 from metricfit.labels import read_target, rows_columns
 from metricfit.metrics import MetricLike, resolve
 from metricfit.models.estimators import BOOSTING_LIBRARIES, all_classes
@@ -135,7 +135,7 @@ class Comparison:
                 self.results.append(row)
                 self.todo.remove((row["split"], row["method"]))
                 if self.path is not None:
-                    with self.path.open("a", encoding="utf-8") as log:
+                    with names_the_file(self.path), self.path.open("a", encoding="utf-8") as log:
                         log.write(json.dumps({**row, "run": self._identity}) + "\n")
                 if progress is not None:
                     progress(row)

@@ -27,19 +27,20 @@ def locked(path: Path) -> Iterator[None]:
     """Keep other processes from writing to a path, by a :class:`BusyError` there; the lock ends with the process."""
     place = path.absolute().parent / f".{path.name}.lock"
     place.parent.mkdir(parents=True, exist_ok=True)
-    with place.open("a+") as file:
+    with place.open("a+b", buffering=0) as file:  # without a buffer, which a full disk would fail again at the end
         try:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(file.fileno()), place.stat()):  # its holder has just removed the file
-                raise OSError(errno.EAGAIN, "removed", str(place))
-        except OSError:
+            is_held = not os.path.samestat(os.fstat(file.fileno()), place.stat())  # its holder has just removed it
+        except OSError as error:  # a file system without locks does not keep two runs apart
+            is_held = isinstance(error, BlockingIOError | FileNotFoundError)
+        if is_held:
             file.seek(0)
-            raise BusyError(f"process {file.read().strip() or '?'} is writing to {path}") from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}")
-        file.flush()
+            raise BusyError(f"process {file.read().decode().strip() or '?'} is writing to {path}")
         try:
+            with names_the_file(place):
+                file.truncate(0)
+                file.write(f"{os.getpid()}".encode())
             yield
         finally:
             place.unlink(missing_ok=True)

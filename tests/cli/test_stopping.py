@@ -1,5 +1,7 @@
 """Two runs into one folder, and Ctrl-C while methods are compared: real processes."""
 
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -62,6 +64,16 @@ def test_a_lock_is_held_once_and_again_after_it_was_let_go(tmp_path):
         locked(tmp_path / "model").__enter__()
     with locked(tmp_path / "model"):
         pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_without_locks_is_no_reason_not_to_train(tmp_path, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with locked(tmp_path / "model"):
+        assert (tmp_path / ".model.lock").read_text() == str(os.getpid())
     assert list(tmp_path.iterdir()) == []
 
 

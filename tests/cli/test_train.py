@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from metricfit.data import labelled
 from metricfit.models import DEFAULT
 from metricfit.store import open_model
 from tests.cli.helper import customers, write_csv
+from tests.test_faults import room_for
 
 QUICK = ("--max-epochs", 3, "--no-baseline", "--models", "forest,network")
 
@@ -186,6 +188,15 @@ def test_a_debug_run_shows_the_traceback(program, table, tmp_path, monkeypatch):
 
     with pytest.raises(CommandError, match="no such model folder"):
         entry.main()
+
+
+@pytest.mark.parametrize(("room", "file"), [(0, ".m.lock"), (10, "train.toml")])
+def test_disk_full_from_the_start_names_the_file_and_leaves_nothing(program, table, tmp_path, room, file):
+    before = set(tmp_path.iterdir())
+    with room_for(room):
+        train(program, table, tmp_path / "m", *QUICK, code=1)
+    assert re.search(rf"Error: /.*{re.escape(file)}: File too large", program.err)
+    assert set(tmp_path.iterdir()) == before
 
 
 def test_disk_full_leaves_the_old_model_and_says_so(program, table, tmp_path, monkeypatch):

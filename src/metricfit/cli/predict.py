@@ -91,12 +91,12 @@ class Predict(cli.Reading):
             f"{self.data}: two files would become {', '.join(map(str, twice))}; predict their folders one by one.",
         )
         _model(self.model)  # a model that cannot be read is found here, not by every worker
-        out.mkdir(parents=True, exist_ok=True)
         content = hashlib.sha256((self.model / metricfit.store.folder.DESCRIPTION).read_bytes()).hexdigest()
         note, said = out / _NOTE, cli.to_toml({"model": content, **{n: getattr(self, n) for n in _SHAPING}})
         same = self.overwrite or not note.exists() or note.read_text(encoding="utf-8") == said
         cli.expect(same, f"--out: {out} holds predictions of another model, or with other options; --overwrite.")
-        note.write_text(said, encoding="utf-8")
+        with metricfit.files.written_whole(note) as file:
+            file.write_text(said, encoding="utf-8")
         left = [file for file in files if self.overwrite or not places[file].exists()]
         if len(left) < len(files):
             self.note(f"{len(files) - len(left)} of {len(files)} files are there already.")

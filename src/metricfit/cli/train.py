@@ -109,15 +109,15 @@ class Train(cli.Training):
         )
         usual = None
         metricfit.distributed.wait_for_all()  # until every process has seen that no other run is in the way
-        if not going_on and first:
-            shutil.rmtree(checkpoint, ignore_errors=True)
-            checkpoint.mkdir(parents=True)
-            (checkpoint / _SETTINGS).write_text(settings, encoding="utf-8")
         with _stoppable(checkpoint, first), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             warnings.simplefilter("always", RuntimeWarning)
             # The choices name these columns.
             warnings.simplefilter("ignore", metricfit.data.preprocessing.UnusedColumnsWarning)
+            if not going_on and first:
+                shutil.rmtree(checkpoint, ignore_errors=True)
+                with metricfit.files.written_whole(checkpoint / _SETTINGS) as file:
+                    file.write_text(settings, encoding="utf-8")
             try:
                 if streamed:
                     from metricfit.training.streaming import fit_shards

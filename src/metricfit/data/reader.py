@@ -42,6 +42,7 @@ from metricfit.data.columns import (
     refuse,
     typed,
 )  # fmt: skip
+from metricfit.files import names_the_file
 from metricfit.labels import repeated
 
 Formats = dict[str, ColumnFormat]
@@ -394,9 +395,9 @@ def _open_csv(
 def _spooled(stream: IO[bytes]) -> Path:
     """Standard input as a file: it is read more than once, and may be larger than memory."""
     handle, name = tempfile.mkstemp(prefix="metricfit-stdin-")
-    with os.fdopen(handle, "wb") as file:
-        shutil.copyfileobj(stream, file)
     atexit.register(lambda: Path(name).unlink(missing_ok=True))
+    with names_the_file(Path(name)), os.fdopen(handle, "wb") as file:
+        shutil.copyfileobj(stream, file)
     return Path(name)
 
 
