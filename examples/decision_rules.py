@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.datasets import load_wine, make_classification, make_multilabel_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
+from sklearn.metrics import balanced_accuracy_score, f1_score
 from sklearn.model_selection import cross_val_predict, train_test_split
 from sklearn.naive_bayes import GaussianNB
 
@@ -46,11 +46,11 @@ def several_classes() -> None:
 
 def costs() -> None:
     """A missed fraud costs nine false alarms: for probabilities that can be trusted, no data are needed."""
-    print(bayes_rule([[0, 1], [9, 0]], ["fine", "fraud"]), end="\n\n")
+    print("costs of 1 and 9:", bayes_rule([[0, 1], [9, 0]], ["fine", "fraud"]).in_words(), end="\n\n")
 
 
 def several_labels() -> None:
-    """One cut-off a label, chosen together for micro F1."""
+    """One cut-off per label, chosen together for micro F1."""
     X, y = make_multilabel_classification(1500, n_classes=5, random_state=0)
     forest = RandomForestClassifier(50, random_state=0)
     columns = cross_val_predict(forest, X, y, method="predict_proba")
@@ -63,8 +63,9 @@ def a_classifier() -> None:
     X, y = load_wine(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X[:, :3], y, random_state=0, stratify=y)
     model = TunedRuleClassifier(GaussianNB(), metric="balanced_accuracy").fit(X_train, y_train)
-    print(model.rule_)
-    print("accuracy on new wines:", round(model.score(X_test, y_test), 3))
+    print("wines:", model.rule_.in_words())
+    found = balanced_accuracy_score(y_test, model.predict(X_test))
+    print("balanced accuracy on new wines:", round(found, 3))
 
 
 if __name__ == "__main__":
