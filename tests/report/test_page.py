@@ -10,7 +10,7 @@ import pytest
 
 from metricfit.report import Unlabelled, render
 from metricfit.report.explorer import explorer
-from metricfit.report.page import to_script_json
+from metricfit.report.page import render_watched, to_script_json
 from tests.report.helper import binary_scores, class_scores, label_scores, model, page_of, wait_until
 
 LABELS = ("no", "yes")
@@ -92,6 +92,25 @@ def test_long_names_of_classes_fit_into_matrix_and_axes_on_a_telephone(show):
     )
     assert outside == []
     assert page.locator("svg .axis", has_text="…").count() > 0
+
+
+def test_what_monitor_found_fits_a_telephone_with_the_alarms_in_words(show):
+    span = "0.2899 to 0.3400"
+    rows = [
+        ["scores", "yes", "0.0000", "–", "0.2806", "–", "0.0000", "ALARM"],
+        ["predicted share", "yes", "0.3145", span, "0.1152", span, "0.0000", "ALARM"],
+        ["expected", "f1[yes]", "0.6767", span, "0.5", span, "–", ""],
+        ["measured", "f1[yes]", "0.6767", span, "0.4533", span, "0.0000", "ALARM"],
+    ]
+    heads = ["", "of", "in training", "95 % interval", "now", "95 % interval", "chance", ""]
+    page = show(render_watched("851 rows of men.csv", heads, rows), width=390)
+    assert page.evaluate("document.querySelector('.scroll').scrollWidth") <= 362
+    assert page.locator("td", has_text="0.1152").is_visible()
+    assert page.locator(".callout").all_inner_texts() == [
+        "⚠ Alarm. The probabilities of yes are others than in training: 0.2806 apart, where 0 is the same and 1 nothing alike.",
+        "⚠ Alarm. Predicted share of yes: 0.1152 now, 0.3145 in training.",
+        "⚠ Alarm. Measured f1[yes]: 0.4533 now, 0.6767 in training.",
+    ]  # fmt: skip
 
 
 def test_a_model_without_cross_entropy_says_why_there_is_nothing_to_compare_with(show):
