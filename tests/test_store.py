@@ -401,6 +401,16 @@ def test_files_of_a_folder_have_plain_names(fitted, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_many_arrays_are_written_without_a_list_of_all_names_for_each(monkeypatch):
+    from metricfit import objects
+
+    asked = []
+    usual = zipfile.ZipFile.namelist
+    monkeypatch.setattr(zipfile.ZipFile, "namelist", lambda self: asked.append(1) or usual(self))
+    objects.to_bytes([np.arange(3.0) + k for k in range(50)], [], "arrays")
+    assert len(asked) < 10
+
+
 def test_a_file_that_compresses_beyond_the_limit_is_written_uncompressed_and_read_again():
     from metricfit import objects
 

@@ -9,7 +9,9 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import skops.io
@@ -21,9 +23,19 @@ _FREE, _MULTIPLE, _SCHEMA_MULTIPLE = 2**24, 50, 10
 """A file may unpack to 50 times its size and 16 MB, its schema to 10 times; beyond, it is written uncompressed."""
 
 
+class _Named(zipfile.ZipFile):
+    """skops looks for a name among all before it writes an array: in a list the trees of ten classes take long."""
+
+    def namelist(self) -> Any:
+        return self.NameToInfo.keys()
+
+
 def to_bytes(value: Any, trusted: Sequence[str], name: str) -> bytes:
     """The file of an object; a ValueError that starts with ``name`` where loading it would have to trust code."""
-    raw: bytes = skops.io.dumps(value)
+    # skops indents its schema, which json does in slow Python; it is written anew below, without.
+    plain = SimpleNamespace(dumps=lambda state, **_: json.dumps(state))
+    with patch("skops.io._persist.ZipFile", _Named, create=True), patch("skops.io._persist.json", plain, create=True):
+        raw: bytes = skops.io.dumps(value)
     if untrusted := _untrusted(raw, trusted):
         why = "because loading it would have to trust code; use scikit-learn's own estimators and transformers"
         raise ValueError(f"{name} holds {', '.join(untrusted)} and cannot be saved, {why}.")
