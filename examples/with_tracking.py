@@ -30,7 +30,6 @@ def main() -> None:
         tracker = TensorBoard(folder)  # or MLflow(), or WandB() after wandb.init()
         recipe = Recipe(min_updates=60, max_epochs=5)
         MetricClassifier("mcc", recipe=recipe, cv=None, callbacks=[tracker, say], random_state=0).fit(X, y)
-        tracker.close()
         print("event files:", len(list(folder.glob("events.out.tfevents.*"))))
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from metricfit import MetricClassifier, Recipe
 from metricfit import search as room
 from metricfit.choices import Range
 from metricfit.data import BadArgumentError
+from metricfit.data.preprocessing import UnusedColumnsWarning
 from metricfit.models import estimators
 from metricfit.search import Search, suggest_model, suggest_recipe
 
@@ -101,6 +103,17 @@ def test_the_gain_is_measured_on_rows_that_no_trial_saw():
     assert gain["low"] <= gain["gain"] <= gain["high"]
 
 
+def test_unused_columns_are_told_of_by_the_fit_and_not_again_by_the_gain():
+    X, y = table(120)
+    X = X.assign(site=[f"place {k}" for k in range(120)])
+    found = Search(X[:90], y[:90], "mcc", models=["forest"], cv=2)
+    found.run(1)
+    with pytest.warns(UnusedColumnsWarning, match="'site'"):
+        classifier = found.fit()
+    with warnings.catch_warnings(action="error"):
+        assert found.gain(classifier, X[90:], y[90:])["value"] <= 1
+
+
 def test_a_model_that_cannot_be_fitted_is_told_and_not_tried_for_ever(monkeypatch):
     def fails(*_):
         raise ValueError("no such luck")
@@ -154,6 +167,7 @@ def test_a_database_holds_a_study_as_well(tmp_path):
 WORKER = """
 import sys
 import time
+import warnings
 from metricfit import MetricClassifier, search
 from metricfit.models import estimators
 from tests.test_search import opened

@@ -23,6 +23,7 @@ from metricfit.assess import assess, scores_of
 from metricfit.assess.verdicts import verdict
 from metricfit.choices import parts_of, spec_of, suggested
 from metricfit.classifier import MetricClassifier
+from metricfit.data.preprocessing import UnusedColumnsWarning
 from metricfit.data.reader import BadArgumentError
 from metricfit.labels import read_target, row_count
 from metricfit.metrics import MetricLike, resolve
@@ -150,7 +151,8 @@ class Search:
     ) -> dict[str, float]:  # fmt: skip
         """What a classifier reaches on rows that no trial saw, the usual parameters, and the gain with its interval."""
         names = tuple(classifier.classes_.tolist())
-        models = classifier, self.fit(usual=True)
+        with warnings.catch_warnings(action="ignore", category=UnusedColumnsWarning):  # classifier's fit said so
+            models = classifier, self.fit(usual=True)
         rows = [scores_of(model, X, y, weight, columns=columns).judged(names) for model in models]
         found = verdict(self.metric, *((assess("", self.metric, decided), decided) for decided in rows))
         values = {"value": found.model.estimate.value, "usual": found.rival.estimate.value}

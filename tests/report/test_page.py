@@ -107,7 +107,8 @@ def test_what_monitor_found_fits_a_telephone_with_the_alarms_in_words(show):
     assert page.evaluate("document.querySelector('.scroll').scrollWidth") <= 362
     assert page.locator("td", has_text="0.1152").is_visible()
     assert page.locator(".callout").all_inner_texts() == [
-        "⚠ Alarm. The probabilities of yes are others than in training: 0.2806 apart, where 0 is the same and 1 nothing alike.",
+        "⚠ Alarm. The probabilities of yes are others than in training: 0.2806 apart, where 0 is the same and 1 "
+        "nothing alike.",
         "⚠ Alarm. Predicted share of yes: 0.1152 now, 0.3145 in training.",
         "⚠ Alarm. Measured f1[yes]: 0.4533 now, 0.6767 in training.",
     ]  # fmt: skip
