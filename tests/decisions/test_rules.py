@@ -56,6 +56,20 @@ def test_a_folded_threshold_is_exact_at_and_beside_the_threshold(threshold, valu
     assert (np.diff(folded[order, 1]) >= -1e-15).all()
 
 
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("f1[leaves]", "class 'leaves' if its raw probability is above 0.1335, tuned."),
+        ("f1[leaves] subject to recall[leaves]>=.9", "class 'leaves' if its raw probability is above 0.1335, tuned."),
+        ("f1[stays]", "class 'stays' if its raw probability is at least 0.8665, tuned."),
+        ("<lambda>", "class 'stays' if its raw probability is at least 0.8665, tuned."),
+        (None, "class 'stays' if its raw probability is at least 0.8665, tuned."),
+    ],
+)  # fmt: skip
+def test_a_threshold_in_words_is_of_the_class_that_the_metric_names(metric, said):
+    assert DecisionRule.at_threshold(0.8665, ["leaves", "stays"], metric=metric).in_words("tuned") == said
+
+
 def test_offsets_are_added_to_log_probabilities():
     p = proba()
     rule = DecisionRule.from_offsets([0.0, 0.7, -1.5], THREE)

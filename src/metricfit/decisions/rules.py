@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +16,8 @@ from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import Array, Goal, check_probabilities, values_of
 from metricfit.inputs import expect
 from metricfit.labels import group_names, score_array
-from metricfit.metrics import Constraint, ExpectedCost
+from metricfit.metrics import Constraint, ExpectedCost, get
+from metricfit.metrics.algebra import named_class
 
 _FORMAT = "metricfit.decision_rule"
 _KINDS = ("argmax", "threshold", "offsets", "costs", "thresholds")  # each but arg max names its parameter
@@ -142,6 +144,10 @@ class DecisionRule:
         if self.kind == "argmax":
             return "the class with the highest probability; nothing was tuned afterwards."
         if self.kind == "threshold":
+            with suppress(ValueError):  # a metric of one's own cannot be read again
+                if self.metric and named_class(get(self.metric), self.classes) == 0:
+                    first = f"class {self.classes[0]!r} if its raw probability is above"
+                    return f"{first} {1 - self.parameter:.4g}{chosen}."
             return f"class {self.classes[1]!r} if its raw probability is at least {self.parameter:.4g}{chosen}."
         if self.kind == "costs":
             return f"the least expected cost{chosen}."
