@@ -9,12 +9,11 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import skops.io
+from skops.io._utils import SaveContext, get_state
 from skops.io.exceptions import UntrustedTypesFoundException
 
 _SCHEMA = "schema.json"
@@ -32,10 +31,7 @@ class _Named(zipfile.ZipFile):
 
 def to_bytes(value: Any, trusted: Sequence[str], name: str) -> bytes:
     """The file of an object; a ValueError that starts with ``name`` where loading it would have to trust code."""
-    # skops indents its schema, which json does in slow Python; it is written anew below, without.
-    plain = SimpleNamespace(dumps=lambda state, **_: json.dumps(state))
-    with patch("skops.io._persist.ZipFile", _Named, create=True), patch("skops.io._persist.json", plain, create=True):
-        raw: bytes = skops.io.dumps(value)
+    raw = _dumped(value)
     if untrusted := _untrusted(raw, trusted):
         why = "because loading it would have to trust code; use scikit-learn's own estimators and transformers"
         raise ValueError(f"{name} holds {', '.join(untrusted)} and cannot be saved, {why}.")
@@ -59,6 +55,18 @@ def from_bytes(content: bytes, trusted: Sequence[str], name: str) -> Any:
     except UntrustedTypesFoundException:
         found = f"{name} holds the type {_untrusted(raw, trusted)[0]:.200}"
         raise ValueError(f"{found}, which is not allowed in a model; nothing was run") from None
+
+
+def _dumped(value: Any) -> bytes:
+    """What ``skops.io.dumps`` writes, into a :class:`_Named` archive and without the schema's slow indentation."""
+    buffer = io.BytesIO()
+    with _Named(buffer, "w") as archive:
+        context = SaveContext(zip_file=archive)
+        state = get_state(value, context)
+        context.clear_memo()
+        state |= {"protocol": context.protocol, "_skops_version": skops.__version__}
+        archive.writestr(_SCHEMA, json.dumps(state))
+    return buffer.getvalue()
 
 
 def _untrusted(content: bytes, trusted: Sequence[str]) -> list[str]:
