@@ -77,3 +77,9 @@ def test_gradients_at_ties_are_compared_with_the_slopes_of_both_sides(seed, monk
     assert cases.loss(seed) == ""
     monkeypatch.setattr(fast, "metric_loss", wrong)
     assert "gradients" in cases.loss(seed)
+
+
+@pytest.mark.parametrize("seed", [38861204753, 38861204761])
+def test_what_failed_before_and_no_other_test_holds_passes(seed):
+    """MCC in float64 where nearly everything is predicted as one class."""
+    assert cases.members(seed) == ""
