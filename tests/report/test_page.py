@@ -72,9 +72,12 @@ def test_two_classes_fit_on_four_screens_and_parts_open_by_their_links(show, wid
 
 @pytest.mark.parametrize("size", [10, 40])
 def test_many_classes_do_not_scroll_sideways_on_a_telephone(show, size):
-    labels = [f"class number {k}" for k in range(size)]
+    airports = ("Fort Lauderdale", "Phoenix Sky Harbor")
+    labels = [f"{airport} International {k}" for airport in airports for k in range(size // 2)]
     page = show(page_of(labels, "f1", class_scores(size, 30 * size)), width=390)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    tables = "[...document.querySelectorAll('.scroll:has(> .matrix, > #class-table)')]"
+    assert set(page.evaluate(f"{tables}.map(e => e.scrollWidth - e.clientWidth)")) == {0}
 
 
 def test_long_names_of_classes_fit_into_matrix_and_axes_on_a_telephone(show):
