@@ -126,7 +126,7 @@ def test_the_loss_says_what_it_needs():
         MetricLoss(SPEC, task="binary")(logits, target)
     with pytest.raises(ValueError, match="two classes, 0 and 1 of shape"):
         MetricLoss(SPEC, task="binary")(logits, target + 0.5, columns={"amount": np.ones(6)})
-    with pytest.raises(ValueError, match="money alone is for rows of two classes"):
+    with pytest.raises(ValueError, match="money is for two classes; train on the metric alone"):
         MetricLoss(SPEC, task="multilabel")
     with pytest.raises(ValueError, match="a batch shows no groups"):
         MetricLoss("f1[1] subject to recall[1] >= 0.8 in region")

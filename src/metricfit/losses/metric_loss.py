@@ -278,7 +278,9 @@ class MetricLoss(nn.Module):
         self.money: Any = None
         if self.metric.needs_rows:  # accuracy about what pays, weighted by what it pays, is the share of the money
             if not hasattr(self.metric, "staked") or task == "multilabel":
-                raise ValueError(f"metric: {metric}: a batch shows no groups; money alone is for rows of two classes.")
+                advice = "train on the metric alone, then choose the rule with the columns"
+                why = "money is for two classes" if hasattr(self.metric, "staked") else "a batch shows no groups"
+                raise ValueError(f"metric: {metric}: {why}; {advice}.")
             self.money, self.metric = self.metric, self.metric.of_counts
         self.sync, self.validate = check_sync(sync), validate
         self.ignore_index, self.absent, self.from_probabilities = ignore_index, absent, from_probabilities
