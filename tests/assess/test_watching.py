@@ -35,6 +35,7 @@ def test_rows_of_the_same_kind_raise_no_alarm_and_a_shift_does():
     assert not any(each.alarm for each in found)
     kinds = ["scores", "predicted share", "true share", "expected", "expected", "measured", "measured"]
     assert [each.kind for each in found] == kinds
+    assert found[2].now.value == y.mean(), "labels that have come in are counted"
     y, p = world(rng, 800, share=0.5)
     found = {(each.kind, each.about): each for each in monitor(watched, p)}
     assert found["scores", 1].alarm

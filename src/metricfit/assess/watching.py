@@ -120,8 +120,9 @@ class Watched:
     changed, NaN where nothing is tested; of the metric and of constraints, how probable it is that they are no worse
     than then (or the bound is kept). ``missed``: now is beyond the bound; ``alarm``: the chance is too small.
 
-    Scores are compared by the largest distance of both distributions of a class's probability. The true share and what
-    is expected are estimated without labels, see :func:`expected_metric`; what is measured is of the labelled rows.
+    Scores are compared by the largest distance of both distributions of a class's probability. What is expected is
+    estimated without labels, see :func:`expected_metric`, and so is the true share where no row is labelled; what is
+    measured is of the labelled rows.
     """
 
     kind: Literal["scores", "predicted share", "true share", "expected", "measured"]
@@ -187,9 +188,9 @@ def monitor(
         with contextlib.suppress(UntunableError):  # a model that says the same of all rows
             _, true, cm = without_labels(proba[some], decided[some], *given)
             support = np.bincount(held.truth).tolist()
-            found += [
-                Watched("true share", labels[k], share(support[k], len(held)), interval(true[:, k])) for k in columns
-            ]
+            for k in columns:
+                now = share(int((labelled.truth == k).sum()), len(labelled)) if labelled else interval(true[:, k])
+                found.append(Watched("true share", labels[k], share(support[k], len(held)), now))
             add("expected", [computed(each, replace(cm, labels=labels)).numpy() for each in judged])
     if labelled is not None and len(labelled):
         add("measured", [drawn(each, [labelled.judged(labels)], random_state + 1)[0] for each in judged])
