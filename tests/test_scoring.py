@@ -93,6 +93,7 @@ def test_ray_data_gives_the_local_rows(classifier: MetricClassifier, rows: pd.Da
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+@pytest.mark.filterwarnings("ignore:The copy keyword is deprecated")  # PySpark passes it to pandas
 def test_spark_gives_the_local_rows(
     classifier: MetricClassifier, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +108,12 @@ def test_spark_gives_the_local_rows(
         )
         scorer: Scorer = classifier.scorer(keep=["id"])
         mapped = given.mapInPandas(scorer, f"id long, {scorer.schema}").toPandas()
-        scored = sql.functions.pandas_udf(classifier.scorer(), scorer.schema)
+        inner = classifier.scorer()
+
+        def decided(rows: pd.DataFrame) -> pd.DataFrame:  # PySpark reads the types of a function
+            return inner(rows)
+
+        scored = sql.functions.pandas_udf(decided, inner.schema)
         column = (
             given.select("id", scored(sql.functions.struct("a", "place")).alias("s")).select("id", "s.*").toPandas()
         )

@@ -24,8 +24,8 @@ _SENT: dict[str, Any] = {"callbacks": (), "checkpoint": None, "held_out_": None,
 class Scorer:
     """Decisions and probabilities of frames, as ``metricfit predict`` gives them: ``prediction``, ``probability_…``.
 
-    It takes one frame (``map_batches`` of Ray Data with ``batch_format="pandas"``, Spark's ``pandas_udf``) and returns
-    one, or takes an iterator of frames (Spark's ``mapInPandas``) and returns one. It can be pickled.
+    It takes one frame (``map_batches`` of Ray Data with ``batch_format="pandas"``, a function that calls it for Spark's
+    ``pandas_udf``) and returns one, or takes an iterator of frames (Spark's ``mapInPandas``). It can be pickled.
 
     Args:
         classifier: Fitted.

@@ -116,7 +116,7 @@ def test_a_job_whose_processes_are_killed_goes_on_to_the_same_model(tmp_path: Pa
     for deaths in (0, 3):
         done = torchrun(f"--max-restarts={deaths}", tmp_path / "stream.py", tmp_path, deaths)
         assert done.returncode == 0, done.stderr
-        assert done.stderr.count("Signal 9 (SIGKILL)") >= (deaths > 0)
+        assert done.stderr.count("exitcode: -9") >= (deaths > 0)
     subprocess.run([sys.executable, str(tmp_path / "stream.py"), str(tmp_path), "0"], check=True)
     whole, killed, alone = (np.load(tmp_path / f"{name}.npy") for name in ("0-2", "3-2", "0-1"))
     np.testing.assert_array_equal(killed, whole)
