@@ -7,6 +7,8 @@ import math
 import os
 import warnings
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,7 +23,8 @@ from metricfit.assess.verdicts import PLAIN, TUNED, assess, scores_of
 from metricfit.choices import Choice
 from metricfit.data import TablePreprocessor
 from metricfit.data.preprocessing import as_dense, column_choices, matches_names
-from metricfit.decisions.rules import DecisionRule
+from metricfit.decisions.calibration import Calibration
+from metricfit.decisions.rules import DecisionRule, GroupThresholds
 from metricfit.distributed import agreed, is_first_process, join_processes
 from metricfit.ensemble import PORTFOLIO, check_columns, judge, mean_of
 from metricfit.inputs import expect
@@ -100,6 +103,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weight, seconds to fit and seconds to predict 1,000 rows. Each model is decided by a rule of its own.
         network_, preprocessor_: The trained networks, if they have a weight; the fitted preprocessor, or None.
         decision_rule_: The rule that is folded into ``predict_proba``.
+        group_thresholds_: Where the metric says ``with thresholds by column``, the cut-offs of its groups; else None.
         history_: One row per epoch of the networks.
         validation_report_: The metric on held-out rows with its interval: cross-entropy at arg max and with a tuned
             rule, the best single model, the portfolio. Weights and rules are chosen on other folds than they decide.
@@ -179,6 +183,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         splits, why = self._split(target, groups)
         table = self._fit_table(X, target)
         known = rows_columns(self.metric_.columns, X, columns, len(table))
+        if (by := getattr(self.metric_, "by", None)) is not None:
+            if by not in getattr(X, "columns", ()):  # as one that is given beside it would be missing in predict
+                raise ValueError(f"X: thresholds by {by!r} need it among the columns of X, where predict looks for it.")
+            known |= rows_columns([by], X, None, len(table))
         folds = Folds(table, target.codes, weight, plain_weight, splits, self.metric_, target.task, target.labels,
                       self.seed_, columns=known)  # fmt: skip
         check_columns(folds)
@@ -191,11 +199,13 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any, *, raw: bool = False) -> NDArray[np.float64]:
         """Probabilities (n, classes), or (n, labels), with the rule folded in: ``predict`` is their arg max.
 
-        ``raw`` ones are the ensemble's mean, before any decision rule.
+        ``raw`` ones are the ensemble's mean, before any decision rule; where groups have cut-offs of their own, their
+        odds are scaled, so that one cut-off decides about all of them.
         """
         check_is_fitted(self, "models_")
         table = self._table(X)
         proba = mean_of({name: model.predict(table) for name, model in self.models_.items()}, self.weights_)
+        proba = self._by_group(proba, X)
         return proba if raw or self.decision_rule_.kind == "argmax" else self.decision_rule_.fold(proba)
 
     def predict_as_held_out(self, X: Any) -> NDArray[np.float64]:
@@ -206,14 +216,29 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = self._table(X)
         each = mean_of({name: model.each_fold(table) for name, model in self.models_.items()}, self.weights_)
         rows = np.arange(len(table))
-        return np.asarray(each[rows % len(each), rows])
+        return self._by_group(np.asarray(each[rows % len(each), rows]), X)
+
+    def _by_group(self, proba: NDArray[np.float64], X: Any, *, back: bool = False) -> NDArray[np.float64]:
+        """Probabilities with the cut-offs of groups moved to that of all, or as they were (``back``)."""
+        groups = self.group_thresholds_
+        if groups is None or not len(proba):
+            return proba
+        return groups.moved(proba, rows_columns([groups.column], X, None, len(proba)), back=back)
 
     def predict_calibrated_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities that can be trusted: the raw ones, calibrated on ``held_out_``."""
         proba = self.predict_proba(X, raw=True)
-        if self.held_out_ is None:
+        return self.calibration_.apply(self._by_group(proba, X, back=True))
+
+    @cached_property
+    def calibration_(self) -> Calibration:
+        """What makes the mean probabilities fit the truth of held-out rows, made when it is first asked for."""
+        held, groups = self.held_out_, self.group_thresholds_
+        if held is None:
             raise ValueError("predict_calibrated_proba: needs held-out rows, and none were held out; bring more rows.")
-        return self.held_out_.calibration.apply(proba)
+        if groups is not None:
+            held = replace(held, proba=groups.moved(held.proba, held.columns, back=True).astype(np.float32))
+        return held.calibration
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (n,), or 0/1 indicators (n, labels).
@@ -311,6 +336,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.confidence is not None:
             from metricfit.decisions.confidence import check_confidence
 
+            if getattr(self.metric_, "by", None) is not None:
+                raise ValueError("confidence: thresholds by groups allow no promise; leave out one of them.")
             check_confidence(self.confidence, getattr(self.metric_, "constraints", ()), weighted=False)
         complete = recipe.complete()
         if complete.rule == "tuned" and self.metric_.judges_scores:
@@ -414,6 +441,11 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             told = "X: too few rows to hold any out, so arg max is used, and no rule was tuned for the constraints."
             warnings.warn(told, UserWarning, stacklevel=3)
         self.decision_rule_: DecisionRule = found.ensemble.rule
+        self.group_thresholds_: GroupThresholds | None = found.ensemble.groups
+        if self.group_thresholds_ is not None:
+            self.choices_.append(
+                Choice("rule", f"cut-offs {self.group_thresholds_.in_words()}, to which all are moved")
+            )
         self.weights_ = {name: weight for name, weight in found.ensemble.weights.items() if weight}
         self.models_ = {name: models[name] for name in self.weights_}
         self.validation_report_, self.leaderboard_, self.held_out_ = found.report, found.leaderboard, found.scores

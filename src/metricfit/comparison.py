@@ -185,7 +185,10 @@ class Comparison:
         target = pd.DataFrame(y, columns=classes) if y.ndim == 2 else y
         model.fit(self.X.iloc[rows.train], target, weight, groups, {n: c[rows.train] for n, c in self.columns.items()})
         proba = model.predict_proba(self.X.iloc[rows.validation], raw=True)
-        rule = model.decision_rule_ if method.tuned else argmax_rule(y, tuple(model.classes_.tolist()))
+        rule = model.decision_rule_
+        if not method.tuned:
+            proba = model._by_group(proba, self.X.iloc[rows.validation], back=True)
+            rule = argmax_rule(y, tuple(model.classes_.tolist()))
         decided = rule.decide(proba)
         if len(model.classes_) < len(classes):  # some have no row in this split
             place = np.searchsorted(classes, model.classes_)

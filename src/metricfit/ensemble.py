@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from metricfit.assess import Decided, Estimate, HeldOutScores
 from metricfit.assess.verdicts import PLAIN, TUNED, Assessment, assess, validation_report
-from metricfit.decisions.problem import Rows
-from metricfit.decisions.rules import DecisionRule, argmax_rule
-from metricfit.decisions.threshold import best_rule, tuned_rule
+from metricfit.decisions.coordinates import best_group_thresholds
+from metricfit.decisions.problem import InfeasibleError, Rows, UntunableError
+from metricfit.decisions.rules import DecisionRule, GroupThresholds, argmax_rule
+from metricfit.decisions.threshold import argmax_instead, best_rule, tuned_rule
 from metricfit.metrics import Constrained, Metric
 from metricfit.models import Folds, Model
 from metricfit.models.portfolio import LEAST
@@ -61,10 +62,16 @@ class HeldOut(Rows):
 
 
 class Ensemble(NamedTuple):
-    """Weights of models, which sum to 1, and the decision rule for their mean."""
+    """Weights of models, which sum to 1, and the decision rule for their mean, whose groups may have cut-offs."""
 
     weights: Mapping[str, float]
     rule: DecisionRule
+    groups: GroupThresholds | None = None
+
+    def mean(self, held: HeldOut) -> Array:
+        """What the rule sees of held-out rows."""
+        proba = mean_of(held.proba, self.weights)
+        return proba if self.groups is None else self.groups.moved(proba, held.columns)
 
 
 def mean_of(proba: Mapping[str, Array], weights: Mapping[str, float]) -> Array:
@@ -119,7 +126,21 @@ def choose_ensemble(held: HeldOut, metric: Metric, *, tuned: bool = True, confid
     own: dict[str, Any] = {"belief": BELIEF, "confidence": confidence}
     own |= {"columns": held.columns} if held.columns else {}
     weights_of_rows = None if (weight == 1).all() else weight
+    if getattr(metric, "by", None) is not None:
+        return Ensemble(weights, *_by_groups(held, mean, metric, weights_of_rows))
     return Ensemble(weights, tuned_rule(held.truth, mean, metric, held.labels, weights_of_rows, **own))
+
+
+def _by_groups(
+    held: HeldOut, mean: Array, metric: Metric, weight: Array | None
+) -> tuple[DecisionRule, GroupThresholds | None]:
+    """A cut-off for all rows, once those of groups are moved there; arg max where there are none."""
+    how: dict[str, Any] = {"columns": held.columns, "sample_weight": weight, "labels": held.labels}
+    try:
+        groups = best_group_thresholds(held.truth, mean[:, 1], metric, **how)
+    except (InfeasibleError, UntunableError) as error:
+        return argmax_instead(error, held.truth, held.labels), None
+    return DecisionRule.at_threshold(groups.shared, held.labels, metric=str(metric)), groups
 
 
 def _stand_for(held: HeldOut, metric: Metric) -> float:
@@ -141,7 +162,7 @@ def decided_by_others(held: HeldOut, choose: Callable[[HeldOut], Ensemble]) -> t
         with warnings.catch_warnings():  # the choice on all rows says so, once
             warnings.filterwarnings("ignore", message="no decision rule meets")
             chosen = choose(held.take(fold != k))
-        proba[fold == k] = mean = mean_of(here.proba, chosen.weights)
+        proba[fold == k] = mean = chosen.mean(here)
         decided[fold == k] = chosen.rule.decide(mean)
     return proba, decided
 
@@ -174,6 +195,9 @@ def check_columns(folds: Folds) -> None:
 
     def sure(held: HeldOut) -> Ensemble:
         how: Any = {"labels": held.labels, "columns": held.columns}
+        if getattr(folds.metric, "by", None) is not None:
+            groups = best_group_thresholds(held.truth, held.proba[""][:, 1], folds.metric, **how)
+            return Ensemble({"": 1.0}, DecisionRule.at_threshold(groups.shared, held.labels), groups)
         return Ensemble({"": 1.0}, best_rule(held.truth, held.proba[""], folds.metric, **how).rule)
 
     if folds.metric.needs_rows and folds.held_out:
@@ -205,7 +229,7 @@ def judge(
     report = validation_report(metric, {way: found[way] for way in (PLAIN, TUNED, single, name) if way in found})
     scores = HeldOutScores(
         truth=held.codes,
-        proba=mean_of(held.proba, ensemble.weights).astype(np.float32),
+        proba=ensemble.mean(held).astype(np.float32),
         decided=decided[name].decided,
         baseline=np.asarray(decided[PLAIN].proba) if PLAIN in decided else None,
         baseline_tuned=decided[TUNED].decided if TUNED in decided else None,

@@ -44,7 +44,7 @@ class Scorer:
 
     def __init__(self, classifier: MetricClassifier, *, keep: Sequence[str] = (), raw: bool = False) -> None:
         self.classifier, self.keep, held = classifier, list(keep), None if raw else classifier.held_out_
-        self.calibration = None if held is None else held.calibration
+        self.calibration = None if held is None else classifier.calibration_
         self.several, labels = classifier.task_ == "multilabel", classifier.classes_.tolist()
         self.decided = [f"prediction_{label}" for label in labels] if self.several else ["prediction"]
         self.probable = [f"probability_{label}" for label in labels]
@@ -78,7 +78,9 @@ class Scorer:
         classes, rule = self.classifier.classes_, self.classifier.decision_rule_
         proba = self.classifier.predict_proba(X, raw=True) if len(X) else np.empty((0, len(classes)))
         chosen = rule.decide(proba)
-        shown = proba if self.calibration is None or not len(X) else self.calibration.apply(proba)
+        shown = proba
+        if self.calibration is not None and len(X):
+            shown = self.calibration.apply(self.classifier._by_group(proba, X, back=True))
         decided = chosen.T if self.several else [rule.named(chosen, classes) if len(X) else classes[:0]]
         found = zip([*self.decided, *self.probable], [*decided, *shown.T], strict=True)
         return pd.DataFrame(dict(kept) | dict(found))

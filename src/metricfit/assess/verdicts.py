@@ -268,7 +268,8 @@ def _held_to(metric: Constrained, rows: Decided) -> Decided:
     proba = np.asarray(rows.proba, dtype=np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # where no rule meets them, arg max
-        rule = tuned_rule(truth, proba, metric, rows.labels, rows.weight, columns=rows.columns)
+        one = metric.with_thresholds_by(None)  # groups have been moved to one cut-off
+        rule = tuned_rule(truth, proba, one, rows.labels, rows.weight, columns=rows.columns)
     return replace(rows, decided=rule.decide(proba))
 
 

@@ -71,7 +71,10 @@ class Tune(cli.Labels):
 
         classifier = loaded.classifier
         labels = tuple(classifier.classes_.tolist())
-        metric = cli.resolved(asked, classifier)
+        metric: Any = cli.resolved(asked, classifier)
+        if getattr(metric, "by", None) is not None:
+            cli.expect(asked is None, "--metric: thresholds by groups are chosen in training; give one for all here.")
+            metric = metric.with_thresholds_by(None)  # groups stay moved to it
         cli.expect(not metric.judges_scores, f"--metric: {metric} judges the order of scores; no rule changes it.")
         options: dict[str, Any] = {"labels": labels, "confidence": self.confidence, "belief": 1.0}
         if self.prevalence is not None:

@@ -130,10 +130,12 @@ def best_label_thresholds(
 
 
 def best_group_thresholds(
-    y_true: ArrayLike, score: ArrayLike, metric: MetricLike, *, by: str, columns: Mapping[str, ArrayLike],
-    **options: Any,
+    y_true: ArrayLike, score: ArrayLike, metric: MetricLike, *, by: str | None = None,
+    columns: Mapping[str, ArrayLike], **options: Any,
 ) -> GroupThresholds:  # fmt: skip
     """The best cut-off for each group of the column ``by``, all together; constraints may be about its groups.
+
+    The metric may name the column as well: ``"accuracy subject to recall[1] >= 0.8 in sex with thresholds by sex"``.
 
     Judging people by another cut-off because of their group is unlawful in places: ask before you use it. The search is
     not exact; the tests compare it with all combinations. ``options`` are subject_to, sample_weight and labels as of
@@ -143,9 +145,12 @@ def best_group_thresholds(
     >>> best_group_thresholds(y, score, "accuracy", by="sex", columns={"sex": sex}).thresholds
     {'f': 0.25, 'm': 0.55}
     """
-    goal = goal_of(metric, options.pop("subject_to", ()), rows=True)
+    goal = goal_of(metric, options.pop("subject_to", ()), rows=True, groups=True)
+    by = goal.by if by is None else by
+    if by is None:
+        raise TypeError("by: expected the column whose groups get a cut-off each, got none.")
     samples = problem.binary_samples(y_true, score, **options)
-    if goal.metric.needs_rows or any(c.within not in (None, by) for c in goal.constraints):
+    if goal.metric.needs_rows or {goal.by, *(c.within for c in goal.constraints)} - {None, by}:
         raise ValueError(f"metric: {goal.spec}: cut-offs by {by!r} see its groups alone; name no other column.")
     names = group_names(columns, by, len(samples.target))
     Sweep.of(samples).with_groups(samples, goal, columns)  # each group has what the constraints are about
@@ -155,7 +160,9 @@ def best_group_thresholds(
     if key[0] < 0:
         raise goal.infeasible("set of cut-offs", lambda aim: _search_groups(aim, sweeps, samples.score)[1])
     chosen = {group: s.threshold(int(cut)) for group, s, cut in zip(groups, sweeps, cuts, strict=True)}
-    return GroupThresholds(by, samples.classes, chosen, goal.sign * key[1])
+    called = int((samples.score >= np.array([chosen[name] for name in names.tolist()])).sum())
+    shared = float(np.sort(samples.score)[::-1][np.clip([called - 1, called], 0, len(names) - 1)].mean())
+    return GroupThresholds(by, samples.classes, chosen, goal.sign * key[1], shared)
 
 
 def ascend(point: Point, key_of: Callable[[Point], Key], move: Move, worthwhile: float = 0.0) -> tuple[Point, Key]:

@@ -180,11 +180,19 @@ class Goal:
     metric: Metric
     constraints: tuple[Constraint, ...] = ()
     sought: Constraint | None = None  # the constraint whose metric is the objective, in its direction and groups
+    by: str | None = None  # the column whose groups get a cut-off each
+
+    @property
+    def whole(self) -> Metric:
+        """Objective and constraints as one metric."""
+        return (
+            self.metric.subject_to(*self.constraints).with_thresholds_by(self.by) if self.constraints else self.metric
+        )
 
     @property
     def spec(self) -> str:
-        """Objective and constraints as one spec."""
-        return str(self.metric.subject_to(*self.constraints)) if self.constraints else str(self.metric)
+        """The same as text."""
+        return str(self.whole)
 
     @property
     def coverage(self) -> Constraint | None:
@@ -231,10 +239,12 @@ def reached(constraint: Constraint, cm: ConfusionMatrix, groups: Groups | None =
     return constraint.of_groups(values_of(constraint.strict, groups(constraint.within)))
 
 
-def goal_of(metric: MetricLike, subject_to: Constraints = (), *, rows: bool = False, doubt: bool = False) -> Goal:
+def goal_of(
+    metric: MetricLike, subject_to: Constraints = (), *, rows: bool = False, doubt: bool = False, groups: bool = False
+) -> Goal:
     """Read a metric, a spec with ``subject to``, and further constraints into one goal.
 
-    It may need columns of the ``rows``, and with ``doubt`` leave rows to a person.
+    It may need columns of the ``rows``, with ``doubt`` leave rows to a person, with ``groups`` have a cut-off for each.
     """
     found = metrics.get(metric)
     found = getattr(found, "decision", found)  # of precision and recall at k
@@ -252,7 +262,10 @@ def goal_of(metric: MetricLike, subject_to: Constraints = (), *, rows: bool = Fa
             raise ValueError(f"metric: {part} {told}.")
         if part.greater_is_better is None:
             raise ValueError(f"metric: {part} is a constant; there is nothing to search for.")
-    goal = Goal(objective, constraints)
+    goal = Goal(objective, constraints, by=getattr(found, "by", None))
+    if goal.by is not None and not groups:
+        told = "asks for cut-offs of groups; best_group_thresholds, TunedRuleClassifier and MetricClassifier give them"
+        raise ValueError(f"metric: {goal.spec} {told}.")
     if not rows and (objective.needs_rows or any(c.within for c in constraints)):
         told = "looks at columns of the rows, which is for two classes; best_threshold and TunedRuleClassifier do"
         raise ValueError(f"metric: {goal.spec} {told}.")

@@ -226,12 +226,17 @@ def move_to_half(p: NDArray[Any], threshold: Array) -> Array:
 
 @dataclass(frozen=True)
 class GroupThresholds:
-    """Cut-offs by group: positive if ``score >= thresholds[group]``; ``value`` is the metric's where they come from."""
+    """Cut-offs by group: positive if ``score >= thresholds[group]``; ``value`` is the metric's where they come from.
+
+    ``shared`` is the cut-off that calls as many rows of all groups together; a :class:`metricfit.MetricClassifier`
+    takes it for groups that it has not seen.
+    """
 
     column: str
     classes: tuple[Any, ...]
     thresholds: dict[Any, float]
     value: float
+    shared: float = 0.5
 
     def apply(self, score: ArrayLike, columns: Mapping[str, ArrayLike]) -> NDArray[Any]:
         """Decide (n,); a group without a cut-off is an error."""
@@ -245,12 +250,39 @@ class GroupThresholds:
         positive = move_to_half(p, self._limits(columns, len(p)))
         return np.stack([1 - positive, positive], axis=1)
 
+    def moved(self, proba: NDArray[Any], columns: Mapping[str, ArrayLike], *, back: bool = False) -> Array:
+        """Probabilities (n, 2) whose odds are scaled in each group, so that ``shared`` is its cut-off; or ``back``.
+
+        So one cut-off decides about rows of all groups, wherever their probabilities go.
+        """
+        # Gaps turn a column of whole numbers into one of floats, and beside gaps numbers are text.
+        known = {_as_number(name): limit for name, limit in self.thresholds.items()} | self.thresholds
+        names = group_names(columns, self.column, len(proba)).tolist()
+        limits = np.array([known.get(name, known.get(_as_number(name), self.shared)) for name in names])
+        start, end = (limits, np.full(len(proba), self.shared))[:: -1 if back else 1]
+        half, to = move_to_half(proba[:, 1], start), np.clip(end, 1e-12, 1 - 1e-12)
+        positive = half * to / (half * to + (1 - half) * (1 - to))
+        positive = np.where(half > 0.5, np.maximum(positive, end), np.minimum(positive, np.nextafter(end, -1)))
+        return np.stack([1 - positive, positive], axis=1)
+
+    def in_words(self) -> str:
+        """The cut-offs, as the middle of a sentence."""
+        shown = [f"{name} {limit:.4g}" for name, limit in self.thresholds.items()]
+        more = ", …" if len(shown) > 20 else ""
+        return f"by {self.column}: {', '.join(shown[:20])}{more}; rows of other groups {self.shared:.4g}"
+
     def _limits(self, columns: Mapping[str, ArrayLike], rows: int) -> NDArray[np.float64]:
         names = group_names(columns, self.column, rows).tolist()
         if unknown := [name for name in names if name not in self.thresholds]:
             known = f"the groups are {[*self.thresholds]}"
             raise ValueError(f"columns[{self.column!r}]: no cut-off for {unknown[0]!r}; {known}.")
         return np.array([self.thresholds[name] for name in names])
+
+
+def _as_number(name: Any) -> Any:
+    with suppress(ValueError):
+        return float(name)
+    return name
 
 
 @dataclass(frozen=True)

@@ -319,8 +319,13 @@ def tuned_rule(
     try:
         return best_rule(y, proba, metric, labels=labels, sample_weight=weight, **options).rule
     except (InfeasibleError, problem.UntunableError) as error:
-        why = "meets the constraints" if isinstance(error, InfeasibleError) else "can be tuned"
-        warnings.warn(f"no decision rule {why}, arg max is used: {error}", UserWarning, stacklevel=2)
+        return argmax_instead(error, y, labels)
+
+
+def argmax_instead(error: Exception, y: NDArray[Any], labels: Sequence[Hashable]) -> DecisionRule:
+    """Arg max, with a warning that says why."""
+    why = "meets the constraints" if isinstance(error, InfeasibleError) else "can be tuned"
+    warnings.warn(f"no decision rule {why}, arg max is used: {error}", UserWarning, stacklevel=3)
     return argmax_rule(y, labels)
 
 

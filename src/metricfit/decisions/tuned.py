@@ -110,7 +110,8 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         self._held_out = y[rows], proba, None if weight is None else weight[rows]
-        goal = goal_of(self.metric, self.subject_to, rows=True, doubt=True)
+        goal = goal_of(self.metric, self.subject_to, rows=True, doubt=True, groups=True)
+        self._by = [name for name in [self.by or goal.by] if name is not None]
         names = [*goal.metric.columns, *(c.within for c in goal.constraints if c.within), *self._by]
         found = rows_columns(names, X, columns, len(y))
         own: dict[str, Any] = {"columns": {name: values[rows] for name, values in found.items()}} if found else {}
@@ -126,8 +127,7 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.search_, self.value_ = search, search.value
         self.rule_: DecisionRule | GroupThresholds = getattr(search, "rule", search)
         self.decision_rule_, self.task_ = self.rule_, target.task  # what assess.monitor and scores_of look at
-        whole = goal.metric.subject_to(*goal.constraints) if goal.constraints else goal.metric
-        self.metric_ = resolve(whole, tuple(self.classes_.tolist()), target.task)[0]
+        self.metric_ = resolve(goal.whole, tuple(self.classes_.tolist()), target.task)[0]
         return self
 
     def predict(self, X: Any, *, columns: Any = None) -> NDArray[Any]:
@@ -147,10 +147,6 @@ class TunedRuleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         check_is_fitted(self, "rule_")
         proba = self._probabilities(self.estimator_, X)
         return proba if raw else self.rule_.fold(*self._seen_by_rule(proba, X, columns))
-
-    @property
-    def _by(self) -> list[str]:
-        return [] if self.by is None else [self.by]
 
     def _seen_by_rule(self, proba: Array, X: Any, columns: Any) -> tuple[Any, ...]:
         return (proba[:, 1], rows_columns(self._by, X, columns, len(proba))) if self._by else (proba,)

@@ -72,7 +72,7 @@ class Column(Metric):
         return cast("Tensor", source(self.name))
 
     def __str__(self) -> str:
-        return self.name if self.name.isidentifier() else quote(self.name)
+        return _column(self.name)
 
 
 @dataclass(frozen=True)
@@ -257,8 +257,7 @@ class Constraint:
     @property
     def where(self) -> str:
         """The groups that it is about."""
-        column = self.within if self.within is None or self.within.isidentifier() else quote(self.within)
-        return f" in {column}" if column else ""
+        return "" if self.within is None else f" in {_column(self.within)}"
 
     def __str__(self) -> str:
         return f"{self.what} {self.operator} {spell(self.bound)}{self.where}"
@@ -274,11 +273,13 @@ class Constrained(DerivedMetric):
     As a score: the objective's value where every constraint holds; otherwise the worst value the objective can
     take, made worse by the largest violation, so that a feasible result always ranks above an infeasible one.
     As a loss: the objective's distance from perfect plus ``penalty`` times the sum of violations.
+    ``by`` is the column whose groups get a cut-off each, which is unlawful in places where the groups are of people.
     """
 
     objective: Metric
     constraints: tuple[Constraint, ...]
     penalty: float = field(default=10.0, kw_only=True)
+    by: str | None = field(default=None, kw_only=True)
     _inner = property(lambda self: self.objective)
 
     def __post_init__(self) -> None:
@@ -291,17 +292,25 @@ class Constrained(DerivedMetric):
         if isinstance(self.objective, Constrained):
             raise ValueError("subject_to: the objective is constrained already; give all constraints at once.")
         expect(self.penalty > 0, "penalty", "a number > 0", self.penalty)
+        others = [c for c in self.constraints if c.within not in (None, self.by) or isinstance(c.metric, Coverage)]
+        if self.by is not None and (others or self.objective.needs_rows):
+            other = [*others, self.objective][0]
+            raise ValueError(f"metric: {other} does not go with thresholds by {self.by!r}, which see its groups alone.")
+
+    def with_thresholds_by(self, column: str | None) -> Constrained:
+        """The same with a cut-off for each group of a column, or with one for all (None)."""
+        return replace(self, by=column)
 
     @property
     def columns(self) -> tuple[str, ...]:
         within = [str(c.within) for c in self.constraints if c.within is not None]
-        return tuple(dict.fromkeys([*self.objective.columns, *within]))
+        return tuple(dict.fromkeys([*self.objective.columns, *within, *([] if self.by is None else [self.by])]))
 
     @property
     def of_counts(self) -> Metric:  # of constraints shares stay, as those of all rows
         kept = tuple(replace(c, within=None) for c in self.constraints if not c.spread and c.metric.range[1] < math.inf)
         objective = self.objective.of_counts
-        return replace(self, objective=objective, constraints=kept) if kept else objective
+        return replace(self, objective=objective, constraints=kept, by=None) if kept else objective
 
     def violations(self, source: MatrixSource) -> list[Tensor]:
         """The violation of each constraint."""
@@ -330,7 +339,12 @@ class Constrained(DerivedMetric):
         return replace(self, objective=self.objective.resolve(labels, task), constraints=constraints)
 
     def __str__(self) -> str:
-        return f"{self.objective} subject to " + " and ".join(str(c) for c in self.constraints)
+        by = "" if self.by is None else f" with thresholds by {_column(self.by)}"
+        return f"{self.objective} subject to {' and '.join(str(c) for c in self.constraints)}{by}"
+
+
+def _column(name: str) -> str:
+    return name if name.isidentifier() else quote(name)
 
 
 def named_class(metric: Metric, labels: tuple[Any, ...]) -> int | None:

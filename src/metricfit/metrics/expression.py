@@ -2,7 +2,7 @@
 
 ::
 
-    spec       = sum [ "subject to" constraint { "and" constraint } ]
+    spec       = sum [ "subject to" constraint { "and" constraint } [ "with thresholds by" column ] ]
     constraint = ( sum | "coverage" | "spread" "(" sum ")" ) ( ">=" | "<=" ) number [ ( "in" | "per" ) column ]
     column     = word | quoted text
     sum        = product { ("+" | "-") product }
@@ -65,6 +65,10 @@ class _Parser:
             while self.take("word", "and"):
                 constraints.append(self.constraint())
             metric = metric.subject_to(*constraints)
+            if self.take("word", "with"):
+                for word in ("thresholds", "by"):
+                    self.need("'with thresholds by' and a column", "word", word)
+                metric = metric.with_thresholds_by(self.column())
         if self.peek()["end"] is None:
             self.fail("an operator or the end")
         if isinstance(metric, Constant) and not self.of_columns:
@@ -79,11 +83,14 @@ class _Parser:
         operator = self.need("'>=' or '<='", "compare")
         found = Constraint(metric, operator, self.number())
         if self.take("word", "in", "per"):
-            quoted = self.take("quoted")
-            return found.in_groups(_unquoted(quoted) if quoted else self.need("a column", "word"), spread=spread)
+            return found.in_groups(self.column(), spread=spread)
         if spread:
             self.fail("'in' and a column after a spread, such as 'spread(recall[1]) <= 0.05 in sex'")
         return found
+
+    def column(self) -> str:
+        quoted = self.take("quoted")
+        return _unquoted(quoted) if quoted else self.need("a column", "word")
 
     def sum(self) -> Metric:
         return self.joined("+-", lambda: self.joined("*/", self.factor))

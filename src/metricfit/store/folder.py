@@ -19,7 +19,7 @@ from typing import Any
 from metricfit.files import names_the_file, write_synced
 from metricfit.inputs import expect
 
-FORMAT, OLDEST, VERSION = "metricfit.model", 5, 5
+FORMAT, OLDEST, VERSION = "metricfit.model", 5, 6
 DESCRIPTION = "model.json"
 TIMES = "times.json"
 _FREE = ("README.md", "report.html", TIMES)

@@ -27,6 +27,7 @@ from metricfit.choices import Choice
 from metricfit.classifier import MetricClassifier
 from metricfit.data import BadArgumentError, ColumnFormat, LabelledTable, TableFile, TablePreprocessor
 from metricfit.decisions import DecisionRule
+from metricfit.decisions.rules import GroupThresholds
 from metricfit.ensemble import LEADERBOARD_COLUMNS
 from metricfit.scoring import Scorer
 from metricfit.store import folder as model_folder
@@ -205,6 +206,7 @@ def description_of(classifier: MetricClassifier, notes: dict[str, Any] | None = 
         "classes": _classes_to_json(classifier.classes_),
         "columns": {"count": int(classifier.n_features_in_), "names": names, "kinds": kinds},
         "decision_rule": json.loads(classifier.decision_rule_.to_json()),
+        "group_thresholds": _groups_to_json(classifier.group_thresholds_),
         "models": [
             {"name": n, "weight": classifier.weights_[n], **m.described()} for n, m in classifier.models_.items()
         ],
@@ -247,6 +249,7 @@ def _rebuild(description: dict[str, Any], contents: dict[str, bytes]) -> MetricC
     classifier.metric_, classifier.recipe_, classifier.task_ = metric, recipe, description["task"]
     classifier.classes_ = _classes_from_json(description["classes"])
     classifier.decision_rule_ = DecisionRule.from_json(json.dumps(description["decision_rule"]))
+    classifier.group_thresholds_ = _groups_from_json(description.get("group_thresholds"), classifier.classes_)
     classifier.seed_, classifier.best_epochs_ = fitted["seed"], fitted["best_epochs"]
     classifier.fit_seconds_ = fitted.setdefault("fit_seconds", math.nan)
     classifier.choices_ = [Choice(topic, text) for topic, text in fitted["choices"]]
@@ -282,6 +285,23 @@ def _spec(metric: metrics.Metric) -> str:
         f"metric: {spec!r} is a Python function, or has no spec that can be read back; write it as an expression such "
         "as '0.7*recall[1] + 0.3*precision[1]' to save the model."
     )
+
+
+def _groups_to_json(groups: GroupThresholds | None) -> dict[str, Any] | None:
+    if groups is None:
+        return None
+    kept = {"column": groups.column, "shared": groups.shared, "value": groups.value}
+    return kept | {"thresholds": [[name, limit] for name, limit in groups.thresholds.items()]}
+
+
+def _groups_from_json(saved: dict[str, Any] | None, classes: NDArray[Any]) -> GroupThresholds | None:
+    if saved is None:
+        return None
+    thresholds = {name: float(limit) for name, limit in saved["thresholds"]}
+    value, shared = float(saved["value"]), float(saved["shared"])
+    if not np.isfinite([value, shared, *thresholds.values()]).all() or len(classes) != 2:
+        raise ValueError("cut-offs of groups that are no numbers, or not of two classes")
+    return GroupThresholds(str(saved["column"]), tuple(classes.tolist()), thresholds, value, shared)
 
 
 def _classes_to_json(classes: NDArray[Any]) -> dict[str, Any]:

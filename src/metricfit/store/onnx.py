@@ -149,6 +149,8 @@ def to_onnx(classifier: MetricClassifier, path: str | os.PathLike[str]) -> dict[
     """
     if classifier.decision_rule_.least:
         raise ValueError("rule: leaves rows to a person, for which ONNX has no label; tune a rule without coverage.")
+    if classifier.group_thresholds_ is not None:
+        raise ValueError("rule: has a cut-off for each group, for which ONNX has no place; train with one for all.")
     graph, classes = _Graph(), classifier.classes_
     several = classifier.task_ == "multilabel"
     table = _features(graph, classifier)
