@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.special import expit, logit
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import load_iris, make_classification, make_multilabel_classification
@@ -22,6 +24,7 @@ from metricfit.choices import Range, spec_of
 from metricfit.models import EstimatorModel, Folds, Table, estimators, fit_models, names_of
 from metricfit.models.estimators import BOOSTING_LIBRARIES, PATIENCE, SPACES
 from metricfit.models.portfolio import pooled
+from metricfit.training.checkpoint import CheckpointFile
 from metricfit.training.recipes import Recipe
 from metricfit.training.rows import Split, split_rows
 
@@ -40,6 +43,28 @@ def test_a_model_that_was_read_is_written_with_the_same_bytes_again(name: str, m
     written = fitted[0].to_bytes()
     again = EstimatorModel.restored(name, fitted[0].described(), written, "binary", Recipe())
     assert again.to_bytes() == written == fitted[1].to_bytes()
+
+
+def test_what_a_checkpoint_holds_is_not_written_anew_and_another_run_in_its_place_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimators, "TREES", 4)
+    X, y = make_classification(90, random_state=0)
+    folds = folds_of(X, y, 2)
+    model = EstimatorModel("forest", checkpoint=CheckpointFile(tmp_path, "forest", {"data": "these"}))
+    model.fit(folds, NO_LIMIT, quiet)
+    plain = EstimatorModel("forest")
+    plain.fit(folds, NO_LIMIT, quiet)
+    written = plain.to_bytes()
+    with monkeypatch.context() as within:
+        within.setattr(estimators.objects, "to_bytes", lambda *_: pytest.fail("written twice"))
+        assert model.to_bytes() == written
+    for identity in ("others", "these"):
+        later = CheckpointFile(tmp_path, "forest", {"data": identity})
+        later.save({"fits": torch.zeros(3, dtype=torch.uint8), "seconds": 0.0}, last=True)
+        assert model.to_bytes() == written
+    later.path.unlink()
+    assert model.to_bytes() == written
 
 
 def quiet(done: int, total: int, value: str) -> None:

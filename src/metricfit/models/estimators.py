@@ -200,6 +200,10 @@ class EstimatorModel(Model):
 
     def to_bytes(self) -> bytes:
         """The fitted estimators as a skops file, which holds no code; a ValueError where that cannot be."""
+        with contextlib.suppress(OSError, ValueError):  # thousands of trees take seconds to write: once is enough
+            state = None if self.checkpoint is None else self.checkpoint.load()
+            if state is not None and state["seconds"] == self.seconds:  # of this very fit, of no later one
+                return bytes(state["fits"].numpy().tobytes())
         plain = [[e.to_plain() if isinstance(e, LibraryFit) else e for e in fold] for fold in self.fits]
         return objects.to_bytes(plain, TRUSTED, f"models: {self.name}")
 
