@@ -167,3 +167,35 @@ def test_bad_input_gets_one_clear_message(change, message):
     given = {"y_true": [0, 1, 2], "proba": [[0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.2, 0.3, 0.5]]} | change
     with pytest.raises(ValueError, match=message):
         best_offsets(given.pop("y_true"), given.pop("proba"), "f1", **given)
+
+
+@pytest.mark.parametrize("belief", [0.0, 0.7])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "f1_macro",
+        "f1:average=micro",
+        "f1:average=weighted",
+        "precision[1]",
+        "recall_macro subject to precision[2] >= 0.5",
+        "mcc",
+    ],
+)
+def test_many_classes_counted_one_against_the_rest_have_the_keys_and_sweeps_of_the_whole_matrix(
+    spec, belief, monkeypatch
+):
+    y, p = data(classes=4)
+    weight = np.random.default_rng(1).uniform(0.5, 2, len(y))
+    problem = offsets._Problem.of(class_samples(y, p, weight, labels=range(4)), goal_of(spec), 0.25, belief)
+    rng, found = np.random.default_rng(2), {}
+    points = rng.normal(size=(6, 4))
+    for most in (16, 2):
+        monkeypatch.setattr(offsets, "_MATRIX_UP_TO", most)
+        assert problem.apart is (most == 2 and spec != "mcc")
+        found[most] = [
+            [*problem.key(point), *offsets._sweep_class(problem, point, k, few)[1]]
+            for point in points
+            for k in range(4)
+            for few in (None, 8)
+        ]
+    np.testing.assert_allclose(found[2], found[16], atol=1e-12)

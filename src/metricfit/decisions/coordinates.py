@@ -24,12 +24,14 @@ from metricfit.inputs import Task, expect
 from metricfit.labels import Labels, Weights, group_names
 from metricfit.metrics import Metric, MetricLike
 from metricfit.metrics.algebra import CallableMetric
+from metricfit.metrics.base import ClassMetric
 
 REGULARISATION = 0.25
 """Of class offsets. Chosen by measurement, see benchmarks/decisions/over_tuning.md."""
 _LIMIT = 30.0  # beyond it a class's probability is scaled by e^30: a rule "never" or "always" in all but name
 _CELLS = 1 << 16  # numbers in the matrices that exist at the same time: they stay in the cache, and torch in one thread
 _FEW_CUTS, _FEW_ROWS = 256, 5000  # of the first, quick ascents
+_MATRIX_UP_TO = 16  # classes: of more, each is counted against the rest alone, where that is enough for the metrics
 _MOST_PASSES = 50
 _LEVELS, _FEW_GROUP_CUTS = 12, 200  # of groups: starts of each kind, and cut-offs that they try
 
@@ -196,6 +198,13 @@ class _Problem:
     price: Array
     worthwhile: float  # what an ascent must gain to go on, as a share of a standard error
 
+    @property
+    def apart(self) -> bool:
+        """Whether each class is counted against the rest, as many labels: forty classes take a fifth of the time."""
+        metrics = (self.goal.metric, *(c.metric for c in self.goal.constraints))
+        each = all(isinstance(metric, ClassMetric) and not metric.whole for metric in metrics)
+        return each and len(self.price) > _MATRIX_UP_TO
+
     @classmethod
     def of(cls, samples: Samples, goal: Goal, regularisation: float, belief: float) -> _Problem:
         with np.errstate(divide="ignore"):
@@ -224,8 +233,8 @@ class _Problem:
         return replace(self, samples=self.samples.take(rows), log_proba=self.log_proba[rows], views=views)
 
     def keys(self, counts: Array) -> tuple[Array, Array]:
-        """Violations and gains of matrices (views, …, classes, classes)."""
-        task: Task = "binary" if len(self.price) == 2 else "multiclass"
+        """Violations and gains of matrices (views, …, classes, classes); (views, …, classes, 2, 2) if ``apart``."""
+        task: Task = "binary" if len(self.price) == 2 else "multilabel" if self.apart else "multiclass"
         matrices = ConfusionMatrix(torch.from_numpy(counts), task, self.samples.classes)
         violations, gains = self.goal.keys(matrices)
         return violations[0].numpy(), gains[-1].numpy()
@@ -234,8 +243,25 @@ class _Problem:
         return float((self.price * np.abs(offsets)).sum())
 
     def key(self, offsets: Array) -> Key:
-        violation, gain = self.keys(_tally(self.views, _decide(self.samples, offsets), len(offsets)))
+        decided = _decide(self.samples, offsets)
+        counts = _tally(self.seen_by(self.views, decided), decided, len(offsets))
+        violation, gain = self.keys(self.matrices(counts))
         return -float(violation), float(gain) - self.penalty(offsets)
+
+    def seen_by(self, views: Array, places: Any) -> Array:
+        """The views (views, classes, n) of the classes they are given to; if ``apart`` as the rest and the class."""
+        if not self.apart:
+            return views
+        own = views[:, places, np.arange(views.shape[-1])]
+        return np.stack([views.sum(axis=1) - own, own], axis=1)
+
+    def matrices(self, counts: Array) -> Array:
+        """Matrices from counts (views, …, classes, classes), or from (views, …, 2, classes) of who is given to each."""
+        if not self.apart:
+            return counts
+        support = self.views.sum(axis=-1).reshape(len(counts), *(1,) * (counts.ndim - 3), 1, -1)
+        there = np.concatenate([support.sum(axis=-1, keepdims=True) - support, support], axis=-2)
+        return np.stack([np.maximum(there - counts, 0.0), counts], axis=-1).swapaxes(-3, -2)
 
 
 def _tally(views: Array, places: Indices, number: int) -> Array:
@@ -310,22 +336,25 @@ def _sweep_class(problem: _Problem, offsets: Array, k: int, few: int | None = No
 
 
 def _counts_of(problem: _Problem, rival: Indices, order: Indices, k: int, cuts: Indices) -> Iterator[Array]:
-    """The matrices (views, cut-offs, classes, classes), in bounded pieces; cut-off j gives the first j samples to k."""
-    counts = _tally(problem.views, rival, len(problem.price))
-    size, views = len(problem.price), problem.views[..., order]
+    """The matrices of ``keys``, all cut-offs in bounded pieces; cut-off j gives the first j samples to k."""
+    size, leaving, done = len(problem.price), rival[order], 0
+    counts = _tally(problem.seen_by(problem.views, rival), rival, size)
+    views, joining = (problem.seen_by(problem.views[..., order], places) for places in (leaving, k))
     # Less is what rounding leaves of nothing; a class that nobody is given to must have exactly none.
     nothing = 1e-11 * counts.max()
-    leaving, done = rival[order], 0
     for rows in np.array_split(cuts, math.ceil(len(cuts) * counts.size / _CELLS)):
         moving = slice(done, int(rows[-1]))
         places = np.searchsorted(rows, np.arange(moving.start, moving.stop), side="right") * size + leaving[moving]
         left = _tally(views[..., moving], places, len(rows) * size)
         changes = 0.0 - left.reshape(*left.shape[:2], -1, size).swapaxes(1, 2)
-        changes[..., k] -= changes.sum(axis=-1)
+        if problem.apart:
+            changes[..., k] += _tally(joining[..., moving], places // size, len(rows)).swapaxes(1, 2)
+        else:
+            changes[..., k] -= changes.sum(axis=-1)
         changes[:, 0] += counts
         running = changes.cumsum(axis=1)
         counts, done = running[:, -1], moving.stop
-        yield np.where(running > nothing, running, 0.0)
+        yield problem.matrices(np.where(running > nothing, running, 0.0))
 
 
 def _nearest_to_zero_inside(lower: Array, upper: Array) -> Array:
