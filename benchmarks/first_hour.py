@@ -1,5 +1,6 @@
-"""The first hour of a new user, on tables that come with scikit-learn: python -m benchmarks.first_hour.
+"""The first hour of a new user, on tables that come with packages: python -m benchmarks.first_hour.
 
+Most are scikit-learn's. Those of statsmodels and palmerpenguins are taken where these are installed.
 Every step is done as a user would, through the command line in a process of its own, and checked. A line says what was
 seen and how much CPU time it took; a surprise ends with exit code 1. What is asked for and not built yet is "open".
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 
 Step = Callable[[Path], str]
@@ -158,18 +160,7 @@ def readers(folder: Path) -> str:
     table.to_json(folder / "wine.jsonl", orient="records", lines=True)
     table.to_excel(folder / "wine.xlsx", index=False)
     for name in ("wine.jsonl", "wine.xlsx"):
-        words = (
-            "train",
-            folder / name,
-            "--target",
-            "kind",
-            "--metric",
-            "mcc",
-            "--models",
-            "network",
-            "--max-epochs",
-            2,
-        )
+        words = ("train", folder / name, "--target", "kind", "--metric", "mcc", "--models", "network")
         metricfit(*words, "--max-epochs", 2, "--no-baseline", "-o", folder / f"{name}-model")
     labels = table.iloc[:, :4].assign(red=np.where(wine.target == 0, "yes", "no"), old=wine.target == 2)
     labels.to_csv(folder / "labels.csv", index=False)
@@ -208,10 +199,42 @@ def integrations(folder: Path) -> str:
     return f"open: {', '.join(missing)}" if missing else "MLflow, boosting and segments are there"
 
 
+def other_packages(folder: Path) -> str:
+    """Train, score and predict on tables that were not made for this; a column names each table's target."""
+    tables: dict[str, tuple[pd.DataFrame, str, str]] = {}
+    if find_spec("statsmodels") is not None:
+        from statsmodels.datasets import anes96, fair, modechoice
+
+        affairs = fair.load_pandas().data.sample(1000, random_state=0)
+        affairs["affairs"] = np.where(affairs["affairs"] > 0, "yes", "no")
+        journeys = modechoice.load_pandas().data.query("choice == 1").drop(columns="choice")
+        tables["fair"] = affairs, "affairs", "f1[yes]"
+        tables["anes96"] = anes96.load_pandas().data, "vote", "f1"
+        tables["modechoice"] = journeys, "mode", "mcc"
+    if find_spec("palmerpenguins") is not None:
+        from palmerpenguins import load_penguins
+
+        tables["penguins"] = load_penguins(), "species", "f1_macro"
+    said = []
+    for name, (table, target, metric) in tables.items():
+        table.to_csv(data := folder / f"{name}.csv", index=False)
+        words = ("train", data, "--target", target, "--metric", metric, "--quick", "--json", "-o", folder / name)
+        held_out = json.loads((run := metricfit(*words)).out)["held_out"][-1]
+        assert run.seconds < 20, f"{name}: {run.seconds:.0f} s"
+        metricfit("predict", folder / name, data, "-o", folder / f"{name}-predicted.csv")
+        assert len(pd.read_csv(folder / f"{name}-predicted.csv")) == len(table)
+        metricfit("evaluate", folder / name, data)
+        said.append(f"{name} {metric} {held_out['value']:.2f} in {run.seconds:.0f} s")
+    missing = {"statsmodels": "fair", "palmerpenguins": "penguins"}
+    said += [f"{package} is not installed" for package, name in missing.items() if name not in tables]
+    return "; ".join(said)
+
+
 STEPS: dict[str, Step] = {
     "1 positive class": positive_class, "2 constraint": constraint, "3, 6 one interval, time": one_interval,
     "4 texts": texts, "5 cheap checks": cheap, "6 --quick, --quiet": quiet, "7 importance": importance,
     "9 the report": pages, "10 readers": readers, "11 shapes": shapes, "8, 12, 13 further": integrations,
+    "tables of packages": other_packages,
 }  # fmt: skip
 
 
