@@ -37,7 +37,8 @@ def _markdown(text: str, page: Path) -> list[dict[str, Any]]:
         return f"]({os.path.relpath(target, FOLDER)}{mark}{part})"
 
     text = re.sub(r"\]\((?!https?:)([^)]+)\)", linked, text)
-    text = re.sub(r"^<details><summary>(.*)</summary>$", r"**\1**", text, flags=re.MULTILINE)  # cells cannot fold others
+    # A cell cannot fold the cells after it.
+    text = re.sub(r"^<details><summary>(.*)</summary>$", r"**\1**", text, flags=re.MULTILINE)
     text = re.sub(r"^</details>\n*", "", text, flags=re.MULTILINE)
     return [{"cell_type": "markdown", "metadata": {}, "source": _lines(text)}] if text.strip() else []
 
