@@ -16,6 +16,7 @@ from metricfit.decisions import (
     TunedRuleClassifier,
     best_rule,
     best_threshold,
+    calibrate,
     cautious_rule,
     least_probabilities,
 )
@@ -163,3 +164,23 @@ def test_classifiers_leave_rows_to_a_person(tmp_path):
         MetricClassifier("f1 subject to coverage >= 0.8", models=["forest"], verbose=False).fit(
             X, np.c_[y < 0.5, y > 0.3]
         )
+
+
+@pytest.mark.parametrize("belief", [0.5, 1.0])
+def test_with_belief_the_bound_is_the_best_one_for_the_expected_metric(belief):
+    y, p = world(np.random.default_rng(8), 120)
+    found = cautious_rule(y, p, "f1", coverage=0.7, belief=belief)
+    whole = replace(found.rule, least=0.0)
+    sure, decided = whole.fold(p).max(axis=1), whole.decide(p)
+    positive = (1 - belief) * y + belief * calibrate(y, p, method="temperature").apply(p)[:, 1]
+    values = {}
+    for least in np.unique(sure):
+        kept = sure >= least
+        if kept.mean() >= 0.7:
+            hits = positive[kept & (decided == 1)].sum()
+            values[least] = 2 * hits / (positive[kept].sum() + (decided[kept] == 1).sum())
+    best = max(values, key=values.get)
+    assert found.rule.least == pytest.approx(best if best > sure.min() else 0.0)
+    kept = found.rule.decide(p) >= 0
+    assert found.value == pytest.approx(f1_score(y[kept], decided[kept])), "what is shown is of the labels"
+    assert best_rule(y, p, "f1 subject to coverage >= 0.7", belief=belief).rule.least == found.rule.least

@@ -289,7 +289,7 @@ def best_rule(y_true: ArrayLike, proba: ArrayLike, metric: MetricLike | None = N
         extra = [name for name in ("confidence", "gain", "prevalence") if options.get(name) is not None]
         if extra := extra + ["several labels"] * several + ["columns"] * aim.needs_rows:
             raise ValueError(f"coverage: cannot be kept together with {extra[0]}; leave one of them out.")
-        how = {name: options.get(name) for name in ("labels", "sample_weight")}
+        how: Any = {name: options[name] for name in ("labels", "sample_weight", "belief") if name in options}
         return cautious_rule(y_true, p, aim, coverage=goal.coverage.bound, **how)
     if not several and (p.ndim == 1 or p.shape[1] == 2):
         return best_threshold(y_true, p if p.ndim == 1 else p[:, 1], metric, **options)
@@ -331,12 +331,13 @@ def argmax_instead(error: Exception, y: NDArray[Any], labels: Sequence[Hashable]
 
 def cautious_rule(
     y_true: ArrayLike, proba: ArrayLike, metric: MetricLike, *, coverage: float = 0.9, labels: Labels = None,
-    sample_weight: Weights = None,
+    sample_weight: Weights = None, belief: float = 0.0,
 ) -> BestRule:  # fmt: skip
     """The best rule that decides at least a share ``coverage`` of the rows and leaves unsure ones to a person.
 
     The rule is tuned for the expected metric of all rows, by probabilities (n, classes); then every bound is compared,
-    exactly, by the metric (and its constraints) on the rows that are decided.
+    exactly, by the metric (and its constraints) on the rows that are decided; with ``belief`` by the *expected* metric,
+    as of :func:`best_threshold`. Labels alone over-fit where positives are few.
     """
     expect(0 < coverage <= 1, "coverage", "a share above 0 and at most 1", coverage)
     goal = goal_of(metric)
@@ -351,16 +352,20 @@ def cautious_rule(
     order = np.argsort(-sure, kind="stable")
     shares = weight[order].cumsum() / weight.sum()
     enough = np.append(sure[order][1:] != sure[order][:-1], True) & (shares >= coverage - 1e-12)
-    cells = np.eye(size * size)[samples.target * size + rule.decide(p)] * weight[:, None]
-    counts = torch.from_numpy(cells[order].cumsum(axis=0)[enough].reshape(-1, size, size))
-    found = ConfusionMatrix(counts, "binary" if size == 2 else "multiclass", samples.classes)
+    mixed, decided = mixed_labels(samples, belief), np.eye(size)[rule.decide(p)] * weight[:, None]
 
-    def best_of(aim: Goal) -> tuple[int, Key]:
-        violation, gain = (part.numpy() for part in aim.keys(found))
+    def matrices(shares: Array) -> ConfusionMatrix:
+        counts = (shares[:, :, None] * decided[:, None])[order].cumsum(axis=0)[enough]
+        return ConfusionMatrix(torch.from_numpy(counts), "binary" if size == 2 else "multiclass", samples.classes)
+
+    found = matrices(np.eye(size)[samples.target])
+
+    def best_of(aim: Goal, seen: ConfusionMatrix = found) -> tuple[int, Key]:
+        violation, gain = aim.keys(found)[0].numpy(), aim.keys(seen)[1].numpy()
         place = int(np.lexsort((shares[enough], gain, -violation))[-1])
         return place, (-float(violation[place]), float(gain[place]))
 
-    best, key = best_of(goal)
+    best, key = best_of(goal, found if mixed is None else matrices(mixed))
     if key[0] < 0:
         raise goal.infeasible(f"rule that decides a share of {coverage:g} of the rows", lambda aim: best_of(aim)[1])
     curve = np.stack([shares[enough], goal.sign * goal.keys(found)[1].numpy()], axis=1)
