@@ -53,6 +53,15 @@ def test_a_segment_that_is_worse_is_found_and_the_better_side_is_not_called_wors
     assert error.loc[error["worse"], "value"].tolist() == ["c"]
 
 
+@pytest.mark.parametrize("metric", [F1, metrics.get("fpr[yes]")], ids=str)
+def test_intervals_of_the_first_segments_alone_change_nothing_else(metric):
+    X, rows, _ = made(1)
+    every, first = segments(metric, rows, X), segments(metric, rows, X, intervals=2)
+    pd.testing.assert_frame_equal(first.head(2), every.head(2))
+    pd.testing.assert_frame_equal(first.drop(columns=["low", "high"]), every.drop(columns=["low", "high"]))
+    assert first["low"].isna().tolist() == [False] * 2 + [True] * (len(every) - 2)
+
+
 def test_p_is_that_of_a_plain_permutation_test():
     X, rows, _ = made(2, 200)
     found = segments(F1, rows, X[["plan"]], random_state=3)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from metricfit.assess.intervals import Decided, added, difference, estimate
+from metricfit.assess.intervals import Decided, Estimate, added, difference, estimate
 from metricfit.assess.verdicts import scores_of
 from metricfit.confusion import ConfusionMatrix
 from metricfit.decisions.problem import computed
@@ -19,6 +19,7 @@ from metricfit.labels import rows_columns
 from metricfit.metrics import Metric, MetricLike, resolve
 
 PERMUTATIONS = 500
+_SHOWN = 10  # segments, in a report
 _PARTS = 4  # of a column of numbers, equally large
 _MOST_COLUMNS = 100  # that a report looks at without being asked
 
@@ -85,8 +86,9 @@ def partial_dependence(classifier: Any, X: pd.DataFrame, column: str, *, values:
 
 
 def segments(
-    metric: Metric, rows: Decided, X: pd.DataFrame, *, fewest: int = 30, random_state: int = 0
-) -> pd.DataFrame:
+    metric: Metric, rows: Decided, X: pd.DataFrame, *, fewest: int = 30, random_state: int = 0,
+    intervals: int | None = None,
+) -> pd.DataFrame:  # fmt: skip
     """Where decisions are worse: the metric of rows that share a value of a column of ``X``, beside all other rows.
 
     Numbers and dates are divided into four parts. ``p`` is the probability that *any* of the segments would stand out
@@ -94,7 +96,8 @@ def segments(
     (Westfall and Young, 1993). A segment may stand out because its rows are harder, or because a class is rarer there.
 
     A segment has ``fewest`` rows, and of two classes a sixth of that each. The frame has one row per segment, the least
-    probable first; rest is the metric of all other rows, and worse says whether p < 0.05 and the segment is worse.
+    probable first; rest is the metric of all other rows, and worse says whether p < 0.05 and the segment is worse. The
+    first ``intervals`` of them have a low and a high, which take time where classes are many; by default all have.
 
     >>> from metricfit import metrics
     >>> truth, plan = np.tile([0, 1], 100), np.repeat(["basic", "gold"], 100)
@@ -113,21 +116,25 @@ def segments(
     weight = np.ones(len(X)) if rows.weight is None else rows.weight
     cells, shape = added(rows.truth, rows.decided, weight, len(rows.labels)), rows.confusion.matrix.shape
 
+    sign = 1 if judged.greater_is_better else -1
+
     def gap(table: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Of each segment how much better it is than the rest, and the metric of the rest."""
         inside = (members @ table).toarray().reshape(-1, *shape)
         both = torch.from_numpy(np.stack([inside, np.asarray(table.sum(axis=0)).reshape(shape) - inside]))
         values = computed(judged, ConfusionMatrix(both, rows.task, rows.labels)).numpy()
-        return (values[0] - values[1]) * (1 if judged.greater_is_better else -1), values[1]
+        return (values[0] - values[1]) * sign, values[1]
 
     drawn = np.stack([gap(cells[random.permutation(len(X))])[0] for _ in range(PERMUTATIONS)])
     usual, spread, (found, rest) = drawn.mean(axis=0), np.maximum(drawn.std(axis=0), 1e-12), gap(cells)
     extreme, far = np.abs((drawn - usual) / spread).max(axis=1), (found - usual) / spread
     p = (1 + (extreme[:, None] >= np.abs(far) - 1e-9).sum(axis=0)) / (1 + PERMUTATIONS)
     table = []
-    for k in np.lexsort((far, p)):
+    for place, k in enumerate(np.lexsort((far, p))):
         inside = members[[k]].indices
-        of = estimate(judged, Decided(rows.truth[inside], rows.decided[inside], rows.labels, weight=weight[inside]))
+        of = Estimate(float(rest[k] + sign * found[k]))
+        if intervals is None or place < intervals:
+            of = estimate(judged, Decided(rows.truth[inside], rows.decided[inside], rows.labels, weight=weight[inside]))
         worse = bool(p[k] < 0.05 and far[k] < 0)
         table.append((*names[k], len(inside), of.value, of.low, of.high, float(rest[k]), float(p[k]), worse))
     return pd.DataFrame(table, columns=columns)
@@ -159,9 +166,9 @@ def findings(metric: Metric, rows: Decided, X: pd.DataFrame) -> dict[str, Any]:
     errors = worst_errors(rows, X[[]], most=10).reset_index(names="row").assign(row=lambda frame: frame["row"] + 1)
     found: dict[str, Any] = {"errors": errors.to_dict(orient="records"), "segments": [], "importance": []}
     if X.shape[1] <= _MOST_COLUMNS and not getattr(metric, "objective", metric).judges_scores:
-        parts = segments(metric, rows, X)
+        parts = segments(metric, rows, X, intervals=_SHOWN)
         found |= {"looked_at": len(parts), "worse": int(parts["worse"].sum())}
-        found["segments"] = parts.head(10).astype(object).where(parts.notna(), None).to_dict(orient="records")
+        found["segments"] = parts.head(_SHOWN).astype(object).where(parts.notna(), None).to_dict(orient="records")
     return found
 
 
