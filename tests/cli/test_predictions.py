@@ -97,9 +97,11 @@ def test_what_many_files_need_is_said_first(program, model, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["ray", "spark"])
 def test_engines_write_the_rows_of_one_process(program, model, tmp_path, engine):
-    pytest.importorskip({"spark": "pyspark"}.get(engine, engine), reason=f"{engine} is not installed")
+    library = pytest.importorskip({"spark": "pyspark"}.get(engine, engine), reason=f"{engine} is not installed")
     if engine == "spark" and shutil.which("java") is None:
         pytest.skip("Spark needs Java, and there is none: apt-get install default-jre-headless")
     given, out = many(tmp_path / "in"), tmp_path / "out"
     program("predict", model, given, "--keep", "id", "--out", out, "--engine", engine, "--workers", 2)
+    if engine == "ray":
+        library.shutdown()  # which the end of the command does otherwise
     same_as_one_by_one(program, model, given, out, tmp_path)

@@ -1,5 +1,7 @@
 """Tables of thousands of columns: less work where each step costs more, and files that are quickly written and read."""
 
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -47,10 +49,15 @@ def test_ten_thousand_columns_are_trained_saved_and_loaded(tmp_path):
     start = time.process_time()
     save(clf, tmp_path / "model")
     saved = time.process_time()
-    loaded = load(tmp_path / "model")
-    read = time.process_time()
-    print(f"CPU: fitted in {start - begin:.0f} s, saved in {saved - start:.1f} s, loaded in {read - saved:.1f} s")
+    # In a program of its own, as a user loads it: here the garbage collector also looks through the fit and its rows.
+    script = (
+        "import sys, time; from metricfit import load\n"
+        "start = time.process_time(); load(sys.argv[1]); print(time.process_time() - start)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "model")]
+    read = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    print(f"CPU: fitted in {start - begin:.0f} s, saved in {saved - start:.1f} s, loaded in {read:.1f} s")
     assert len(clf.leaderboard_) == 6  # five models, and all together
     assert saved - start < 5
-    assert read - saved < 2
-    np.testing.assert_array_equal(loaded.predict_proba(X[:50]), clf.predict_proba(X[:50]))
+    assert read < 2
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(X[:50]), clf.predict_proba(X[:50]))
