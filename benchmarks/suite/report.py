@@ -20,6 +20,9 @@ __all__ = ["write_marked", "write_report"]
 RIVALS = {PICK: "the careful user's pick", "catboost": "CatBoost with the best rule"}
 """With whom the first sentences compare, and what they call them."""
 
+FORMER = {"b271607219", "04c54f2c35"}
+"""Commits of rows from before two defaults changed."""
+
 SHORT = (PORTFOLIO, "with_catboost", "network", PICK, "catboost", "lightgbm", "xgboost", "forest", "network_ce")
 """The rows of the table in the README."""
 
@@ -61,8 +64,9 @@ _PROTOCOL = f"""\
 * **CatBoost as a sixth model** was chosen on the half "choose": on 32 splits of 16 tables +0.5 ± 0.4 points to the
   portfolio and +1.0 ± 0.4 to the careful user's pick (LightGBM -0.1 ± 0.1 and XGBoost +0.2 ± 0.3 to the portfolio;
   `benchmarks/suite/members.csv`). Rows of CatBoost alone on the half "claim" had been seen by then.
-* **Since then** two defaults have changed, and these rows do not have them: boosting has an L2
-  penalty of 1 (`benchmarks/portfolio/README.md`), and the portfolio pools its folds by their log-odds.
+* **Versions.** Since the first rows two defaults have changed: boosting has an L2 penalty of 1
+  (`benchmarks/portfolio/README.md`), and a model of metricfit pools its folds by their log-odds, where the rivals have
+  the mean of probabilities (0.0 ± 0.1 points on these metrics, `benchmarks/decisions/shipped.md`). {{versions}}
 * **Seconds** are of one core, folds and rule included, for one metric; the median over tables of the mean over
   splits."""
 
@@ -101,7 +105,7 @@ def write_report(results: Path, docs: Path) -> str:
         _larger(rows),
         _losses(rows),
         _rule_table(rows, ordered),
-        _PROTOCOL.format(candidates=_listed([title(name) for name in CANDIDATES], "and")),
+        _PROTOCOL.format(candidates=_listed([title(name) for name in CANDIDATES], "and"), versions=_versions(rows)),
         _what_was_run(rows),
         _ADD,
         "## Table by table",
@@ -293,6 +297,21 @@ def _rule_table(rows: pd.DataFrame, ordered: Sequence[str]) -> str:
             cells.append(f"{by_table.mean():+.1f}" + (f" ± {by_table.sem():.1f}" if len(by_table) > 1 else ""))
         lines.append(_line([title(method), *cells]))
     return "\n".join(lines)
+
+
+def _versions(rows: pd.DataFrame) -> str:
+    """On which tables MetricClassifier and the single models of the pick have today's defaults, and who has not."""
+    compared = rows[rows["method"].isin({PORTFOLIO, "with_catboost", "network", *CANDIDATES})]
+    old = compared["commit"].str.split().map(lambda commits: bool(FORMER.intersection(commits)))
+    former = set(compared.loc[old, "table"])
+    fresh = [str(name) for name in rows["table"].cat.categories if name in set(compared["table"]) - former]
+    if not fresh:
+        return "These rows have neither."
+    if not former:
+        return "All rows have both."
+    others = sorted({title(name) for name in rows["method"]} - {title(name) for name in {*compared["method"], PICK}})
+    text = f"The rows of {_listed(fresh, 'and')} have both, those of the other tables neither"
+    return f"{text}; {_listed(others, 'and')} were run before on all tables." if others else f"{text}."
 
 
 def _what_was_run(rows: pd.DataFrame) -> str:
