@@ -1,5 +1,7 @@
 """Memory and time of training on tables of 1 to 50 million generated rows, and of a search over 10⁶ to 10⁸ scores.
 
+Every training keeps its state after each buffer, as one of that length should.
+
     python benchmarks/speed/streaming.py run --rows 1 5 20 50 --folder rows    # millions; writes streaming.csv
     python benchmarks/speed/streaming.py search --scores 1 10 100                   # millions; writes search.csv
     python benchmarks/speed/streaming.py ranks --rows 1 --folder rows    # 1, 2, killed processes; writes ranks.csv
@@ -65,14 +67,15 @@ def peak_megabytes() -> float:
 def one_training(folder: Path, millions: float) -> dict[str, object]:
     import torch
 
-    from metricfit import MetricClassifier
+    from metricfit import MetricClassifier, Recipe
     from metricfit.training.streaming import confusion_of_shards, fit_shards
 
     torch.set_num_threads(1)
     files = sorted(folder.glob("*.parquet"))[: round(millions * MILLION / ROWS_OF_FILE)]
     started = time.process_time()
-    rank, kept = int(os.environ.get("RANK", 0)), os.environ.get("KEPT")
-    options = {"models": "network", "baseline": False, "checkpoint_dir": kept, "callbacks": [deaths] if kept else ()}
+    rank, kept, batch = int(os.environ.get("RANK", 0)), os.environ.get("KEPT"), int(os.environ.get("BATCH", 512))
+    options = {"models": "network", "baseline": False, "checkpoint_dir": kept, "recipe": Recipe(batch_size=batch)}
+    options |= {"callbacks": [deaths]} if int(os.environ.get("KILLS", 0)) else {}
     model = MetricClassifier("f1", random_state=0, verbose=False, **options)
     classifier = fit_shards(model, files, "y", buffer_rows=2**16 if "RANK" in os.environ else 2**18)
     trained = time.process_time() - started
@@ -102,11 +105,11 @@ def deaths(event) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def of_ranks(folder: Path, millions: float, processes: int, kills: int) -> list[dict[str, object]]:
+def of_ranks(folder: Path, millions: float, processes: int, kills: int, batch: int) -> list[dict[str, object]]:
     """One training by so many processes, one of which is killed so many times."""
     with tempfile.TemporaryDirectory() as kept:
         setting = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "KILLS": str(kills)}
-        setting |= {"KEPT": kept} if kills else {}
+        setting |= {"BATCH": str(batch)} | ({"KEPT": kept} if kills else {})
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
         command += [
             f"--max-restarts={kills}",
@@ -120,7 +123,7 @@ def of_ranks(folder: Path, millions: float, processes: int, kills: int) -> list[
         started = time.time()
         done = subprocess.run(command, check=True, capture_output=True, text=True, env=setting)
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    whole = {"rows": round(millions * MILLION), "processes": processes, "kills": kills}
+    whole = {"rows": round(millions * MILLION), "batch_rows": batch, "processes": processes, "kills": kills}
     return [{**whole, **one, "job_seconds": round(time.time() - started, 1)} for one in found]
 
 
@@ -157,7 +160,9 @@ def one_search(millions: float, how: str) -> dict[str, object]:
 
 def in_process(*arguments: object) -> dict[str, object]:
     command = [sys.executable, __file__, *map(str, arguments)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    with tempfile.TemporaryDirectory() as kept:
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "KEPT": kept})
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def write(name: str, rows: list[dict[str, object]]) -> None:
@@ -215,8 +220,9 @@ def main() -> None:
         generate(arguments.folder, max(arguments.rows))
         rows = []
         for millions in arguments.rows:
-            for processes, kills in ((1, 0), (2, 0), (2, arguments.kills)):
-                rows += of_ranks(arguments.folder, millions, processes, kills)
+            cases = [(processes, 0, batch) for batch in (512, 8192) for processes in (1, 2)]
+            for processes, kills, batch in [*cases, (2, arguments.kills, 512)]:
+                rows += of_ranks(arguments.folder, millions, processes, kills, batch)
                 print(*rows[-processes:], sep="\n", flush=True)
                 write("ranks.csv", rows)
     elif arguments.what == "search":
